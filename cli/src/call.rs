@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::Failure;
 
 #[derive(Debug, Clone, Args)]
-pub struct CallArgs {
+pub struct RunRequestArgs {
     /// An input (repeatable); JSON if the declared type is not `string`
     #[arg(long, value_name = "NAME=VALUE")]
     input: Vec<String>,
@@ -77,7 +77,7 @@ pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, Fa
     texts.iter().map(there).collect()
 }
 
-impl CallArgs {
+impl RunRequestArgs {
     /// Returns true if inputs are read from stdin.
     pub fn reads_stdin(&self) -> bool {
         self.inputs.as_deref() == Some("-")
@@ -209,7 +209,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_of_items_are_told_from_nonsense() {
+    fn item_path_suggests_its_id() {
         for (text, kind, id) in [
             (".ai/directives/deploy/web.md", ItemKind::Directive, Some("deploy/web")),
             ("/home/me/shop/.ai/directives/web.md", ItemKind::Directive, Some("web")),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_as_its_type_says() {
+    fn text_is_parsed_by_its_declared_type() {
         assert_eq!(typed(None, "1"), json!("1"));
         assert_eq!(typed(Some(FieldType::String), "[1]"), json!("[1]"));
         assert_eq!(typed(Some(FieldType::Integer), "12"), json!(12));

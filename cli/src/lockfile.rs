@@ -16,11 +16,11 @@ use crate::exit::Exit;
 /// Path of the lock file, relative to the project.
 pub const PATH: &str = ".ai/lock.json";
 /// Maximum size of the lock file in bytes.
-const MAX_LOCK: u64 = 64 << 20;
+const MAX_LOCK_BYTES: u64 = 64 << 20;
 
 /// Reads the lock of a project; `None` if there is none.
 pub fn read(project: &Path) -> Result<Option<Lock>, Failure> {
-    let read = Within::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK));
+    let read = Within::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK_BYTES));
     let Some(text) = read.map_err(|error| Failure::failed(format!("`{PATH}` cannot be read: {error}")))? else {
         return Ok(None);
     };
@@ -63,11 +63,11 @@ pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>
 
 /// Returns the current lock entry of a directive.
 pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, Failure> {
-    entry(world, id).map_err(|why| no_plan(id, why))
+    entry(world, id).map_err(|why| no_plan_failure(id, why))
 }
 
 /// Returns the failure of a directive without a plan.
-pub fn no_plan(id: &ItemId, why: NoPlan) -> Failure {
+pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> Failure {
     match why {
         NoPlan::Errors(_) => {
             Failure::failed(format!("`{id}` has no plan until its errors are gone")).help("`rye check` names them")
@@ -85,7 +85,7 @@ pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Failure> 
     let Err(why) = hold(world, lock, plan) else { return Ok(()) };
     let failure = match why {
         Unheld::NotLocked => Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")),
-        Unheld::NoPlan(why) => no_plan(id, why),
+        Unheld::NoPlan(why) => no_plan_failure(id, why),
         Unheld::Drifted(drifts) => refusal(&drifts),
     };
     Err(Failure { exit: Exit::Refused, ..failure })

@@ -31,7 +31,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // This binary also runs as the supervisor process of tool programs.
-    if let Some(code) = rye_engine::tool::process::supervise_if_asked() {
+    if let Some(code) = rye_engine::tool::process::supervise_if_requested() {
         return code;
     }
     match complete::answered() {
@@ -61,7 +61,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let (message, help) = text.split_once("\n\n").unwrap_or((text, ""));
         let help = Some(help.trim()).filter(|help| !help.is_empty());
         let failure = Failure { help: help.map(str::to_owned), ..Failure::usage(message.trim()) };
-        return report::in_json(&failure).into();
+        return report::print_failure_json(&failure).into();
     }
     let printed = error.print().and_then(|()| std::io::stdout().flush());
     let lost = printed.is_err_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe);

@@ -109,7 +109,7 @@ impl Report {
     pub fn failure(&self, failure: &Failure) -> Exit {
         match (failure.exit, self.format) {
             (Exit::Fine, _) => {}
-            (_, Format::Json) => return in_json(failure),
+            (_, Format::Json) => return print_failure_json(failure),
             (_, Format::Human | Format::Plain) => {
                 let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
                 let mut out = anstream::stderr().lock();
@@ -124,7 +124,7 @@ impl Report {
 }
 
 /// Prints a failure as JSON and returns its exit code.
-pub fn in_json(failure: &Failure) -> Exit {
+pub fn print_failure_json(failure: &Failure) -> Exit {
     let code = failure.code.unwrap_or(match failure.exit {
         Exit::Usage => "usage",
         Exit::Refused => "refused",

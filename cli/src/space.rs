@@ -73,7 +73,7 @@ impl Spaces {
     }
 
     /// Opens the world without the files of the project, for a caller that reads those from elsewhere.
-    pub fn open_others(&self) -> Result<DiskWorld, Failure> {
+    pub fn open_without_project(&self) -> Result<DiskWorld, Failure> {
         self.look(None)
     }
 
@@ -114,7 +114,7 @@ fn nearest_project() -> Result<PathBuf, Failure> {
         let is_user = identity(folder).is_some_and(|folder| ends.contains(&folder));
         match (folder.join(".ai").is_dir(), is_user) {
             (true, false) => return Ok(folder.to_path_buf()),
-            (true, true) => return Err(only_the_user_space(folder)),
+            (true, true) => return Err(user_space_failure(folder)),
             (false, true) => break,
             (false, false) => {}
         }
@@ -124,7 +124,7 @@ fn nearest_project() -> Result<PathBuf, Failure> {
 }
 
 /// Returns the failure of a search that ends at the user space, which is never chosen as the project.
-fn only_the_user_space(folder: &Path) -> Failure {
+fn user_space_failure(folder: &Path) -> Failure {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
     let help = format!("create a project with `rye init`, or choose all of this folder with `--project {folder}`");

@@ -6,7 +6,7 @@ pub mod table;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
-use rye_compiler::diagnostics::leaves_line;
+use rye_compiler::diagnostics::breaks_line;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::thread::Status;
 
@@ -79,7 +79,7 @@ pub fn short(text: &str, limit: usize) -> String {
             line.push('…');
             break;
         }
-        line.push(if leaves_line(c) { ' ' } else { c });
+        line.push(if breaks_line(c) { ' ' } else { c });
     }
     line
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_amounts_read_well() {
+    fn times_and_amounts_are_formatted() {
         assert_eq!(date(1_771_027_200_000), "2026-02-14T00:00:00Z");
         assert_eq!(time_of_day(1_771_027_200_123), "00:00:00.123");
         assert_eq!(date(i64::MAX), i64::MAX.to_string());

@@ -107,7 +107,7 @@ fn endless() -> Place {
 }
 
 #[test]
-fn what_ends_a_thread_ends_those_below_it_in_other_processes() {
+fn ending_a_thread_ends_descendants_in_other_processes() {
     type Stop = fn(&Place, &str, &Running);
     let ways: [(&str, Stop, &str, &str); 3] = [
         ("cancel", |place, id, _| drop(place.fine(&["threads", "cancel", id])), "cancelled", "cancelled"),
@@ -129,7 +129,7 @@ fn what_ends_a_thread_ends_those_below_it_in_other_processes() {
 }
 
 #[test]
-fn an_end_of_a_thread_below_leaves_those_above_alone() {
+fn ending_a_child_does_not_end_its_ancestors() {
     let place = endless();
     let [(top, lead), (middle, work), (_, shell)] = three_processes(&place);
     place.fine(&["threads", "cancel", &middle]);
@@ -142,7 +142,7 @@ fn an_end_of_a_thread_below_leaves_those_above_alone() {
 
 /// `child_policy.on_end` and the failure of a parent apply to children in other processes.
 #[test]
-fn the_policy_says_whether_a_child_of_another_process_outlives_its_parent() {
+fn child_policy_applies_to_children_in_other_processes() {
     for (policy, last, ended) in [
         ("wait", "    - lead is done\n", "completed"),
         ("cancel", "    - lead is done\n", "cancelled"),
@@ -165,7 +165,7 @@ fn the_policy_says_whether_a_child_of_another_process_outlives_its_parent() {
 
 /// A killed process still leaves a parent: the command that ends the orphan cancels its children.
 #[test]
-fn an_orphan_that_is_ended_takes_its_children_with_it() {
+fn ending_an_orphan_cancels_its_children() {
     let place = endless();
     let [(top, lead), (_, work), (_, shell)] = three_processes(&place);
     lead.signal("-KILL");
@@ -176,7 +176,7 @@ fn an_orphan_that_is_ended_takes_its_children_with_it() {
 }
 
 #[test]
-fn a_kill_ends_tools_and_what_they_started_that_do_not_listen() {
+fn kill_ends_tools_and_descendants_that_ignore_sigterm() {
     // The tool, a process in its group, and a process outside the group: all ignore SIGTERM.
     let deaf = "trap '' TERM; echo $$ >> out/pids; (trap '' TERM; echo $BASHPID >> out/pids; while true; do sleep 1; done) & \
                 setsid bash -c 'trap \\\"\\\" TERM; echo $$ >> out/pids; while true; do sleep 1; done' & \
@@ -199,7 +199,7 @@ fn a_kill_ends_tools_and_what_they_started_that_do_not_listen() {
 }
 
 #[test]
-fn a_wait_in_another_process_follows_a_thread_that_hands_over() {
+fn wait_follows_a_handoff() {
     let script = "steps:\n  - { delay_ms: 700, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  \
                   - { delay_ms: 700, text: at last }\n";
     let place = place(script);
@@ -247,7 +247,7 @@ fn is_alive(place: &Place) -> bool {
 }
 
 #[test]
-fn a_tool_that_nobody_waits_for_is_listed_and_waited_for_and_its_process_stays() {
+fn async_tool_call_is_listed_and_keeps_its_process() {
     let place = apart();
     let mut process = Running::start(&place, &["run", "shell"]);
     let (root, run) = begun(&place);
@@ -284,7 +284,7 @@ fn a_tool_that_nobody_waits_for_is_listed_and_waited_for_and_its_process_stays()
 }
 
 #[test]
-fn a_tool_that_nobody_waits_for_is_stopped_from_another_process_with_all_it_started() {
+fn async_tool_call_is_stopped_with_its_descendants() {
     for (how, status) in [("cancel", "cancelled"), ("kill", "killed")] {
         let place = apart();
         let process = Running::start(&place, &["run", "shell"]);
@@ -299,7 +299,7 @@ fn a_tool_that_nobody_waits_for_is_stopped_from_another_process_with_all_it_star
 }
 
 #[test]
-fn a_tool_that_nobody_waits_for_is_interrupted_by_the_end_of_its_process() {
+fn async_tool_call_is_interrupted_when_its_process_dies() {
     let place = apart();
     let process = Running::start(&place, &["run", "shell"]);
     let (_, run) = begun(&place);

@@ -36,7 +36,7 @@ fn log(place: &Place) -> String {
 const RUN: [&str; 6] = ["run", "shell", "--model", "scripted/fast", "--unattended", "queue"];
 
 #[test]
-fn a_call_that_nobody_can_be_asked_about_waits() {
+fn headless_call_waits_in_the_queue() {
     let place = place();
     let ran = place.rye(&RUN);
     assert_eq!(ran.code, Some(5), "{}\n{}", ran.stdout, ran.stderr);
@@ -60,7 +60,7 @@ fn a_call_that_nobody_can_be_asked_about_waits() {
 }
 
 #[test]
-fn what_is_remembered_has_a_scope() {
+fn approval_applies_to_its_scope() {
     let place = place();
     assert_eq!(place.rye(&RUN).code, Some(5));
     let thread = |place: &Place| {
@@ -81,7 +81,7 @@ fn what_is_remembered_has_a_scope() {
 }
 
 #[test]
-fn somebody_may_say_beforehand_what_becomes_of_such_calls() {
+fn headless_policy_comes_from_flag_and_settings() {
     let place = place();
     let bare = RUN.get(..4).unwrap();
     let denied = place.rye(&[bare, &["--unattended", "deny"]].concat());
@@ -113,7 +113,7 @@ fn somebody_may_say_beforehand_what_becomes_of_such_calls() {
 }
 
 #[test]
-fn plan_and_doctor_say_what_happens_where_nobody_is() {
+fn plan_and_doctor_print_the_headless_policy() {
     let place = place();
     let told = |place: &Place| {
         let (_, plan) = place.json(&["plan", "shell", "--model", "scripted/fast"]);
@@ -139,7 +139,7 @@ fn plan_and_doctor_say_what_happens_where_nobody_is() {
 }
 
 #[test]
-fn children_and_trusted_tools_need_nobodys_further_word() {
+fn children_and_trusted_tools_need_no_approval() {
     let place = place().cloned();
     let directive = |name: &str, grants: &str| {
         format!(
@@ -183,7 +183,7 @@ fn question(place: &Place) -> serde_json::Value {
 }
 
 #[test]
-fn a_question_at_a_terminal_is_seen_and_answered_from_another_process() {
+fn terminal_request_is_answered_from_another_process() {
     let place = place();
     place.fine(&["trust"]);
     // A separate terminal without input.

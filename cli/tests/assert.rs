@@ -14,7 +14,7 @@ fn directive(name: &str, permissions: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_violation_prints_how_the_thread_comes_about() {
+fn violation_prints_the_spawn_chain() {
     let place = Place::own();
     let start = "<execute><directive>worker</directive><tool>rye.bash.*</tool></execute>";
     place.write(".ai/directives/lead.md", &directive("lead", start, "Run `directive_name=\"worker\"`."));
@@ -44,7 +44,7 @@ fn a_violation_prints_how_the_thread_comes_about() {
 }
 
 #[test]
-fn the_examples_hold() {
+fn examples_satisfy_their_assertions() {
     for example in ["deploy", "hello", "review"] {
         let place = Place::example(example);
         let done = place.rye(&["assert"]);

@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn a_clean_project_is_fine() {
+fn check_of_a_valid_project_succeeds() {
     let folder = project(&[(".ai/directives/greet.md", GOOD), ("deep/down/here.txt", "")]);
     let output = rye(&folder.path().join("deep/down"), &["check"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -51,7 +51,7 @@ fn a_clean_project_is_fine() {
 /// MCP server files are read by a separate parser, which `rye check` runs too.
 #[cfg(feature = "mcp")]
 #[test]
-fn servers_that_cannot_be_read_are_told() {
+fn invalid_server_files_are_reported() {
     for (file, content, wanted) in [
         (".mcp.json", "{\"mcpServers\": ", "unclosed bracket"),
         (".mcp.json", "{\"mcpServers\": {\"x\": {\"comand\": \"npx\"}}}", "neither a `command` nor a `url`"),
@@ -73,7 +73,7 @@ fn servers_that_cannot_be_read_are_told() {
 }
 
 #[test]
-fn a_mistake_is_shown_in_every_format() {
+fn error_is_printed_in_every_format() {
     let broken = GOOD.replace("version=\"1.0.0\"", "version=\"1.0.0\" extends=\"gone\"");
     let folder =
         project(&[(".ai/directives/greet.md", &broken), (".ai/directives/other.md", &GOOD.replace("greet", "other"))]);
@@ -105,7 +105,7 @@ fn a_mistake_is_shown_in_every_format() {
 }
 
 #[test]
-fn what_is_no_project_is_a_usage_error() {
+fn missing_project_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     for args in [&["check"][..], &["check", "--project", "nowhere"], &["check", "--project", "."]] {
         let output = rye(folder.path(), args);
@@ -122,7 +122,7 @@ fn what_is_no_project_is_a_usage_error() {
 }
 
 #[test]
-fn a_user_space_that_is_the_project_counts_once() {
+fn user_space_as_project_is_checked_once() {
     let folder = project(&[(".ai/directives/greet.md", GOOD)]);
     let output = Command::new(env!("CARGO_BIN_EXE_rye"))
         .args(["check", "-v", "--project", "."])

@@ -21,7 +21,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn warnings_are_denied_allowed_and_levelled() {
+fn warnings_follow_flags_and_severity_overrides() {
     let place = place();
     assert_eq!(place.rye(&["check"]).code, Some(0));
     assert_eq!(place.rye(&["check", "--deny-warnings"]).code, Some(1));
@@ -60,7 +60,7 @@ fn an_error_cannot_be_allowed() {
 }
 
 #[test]
-fn code_scanners_and_workflows_are_told_in_their_words() {
+fn sarif_and_github_formats_are_printed() {
     let place = Place::own();
     place.write(".ai/directives/b.md", BROKEN);
     let done = place.rye(&["check", "--format", "sarif"]);
@@ -98,7 +98,7 @@ fn code_scanners_and_workflows_are_told_in_their_words() {
 }
 
 #[test]
-fn what_is_safe_is_repaired_and_shown() {
+fn safe_fixes_are_applied_and_printed() {
     let place = Place::own();
     place.write(".ai/directives/b.md", BROKEN);
     let done = place.rye(&["check", "--fix"]);
@@ -130,7 +130,7 @@ fn a_signed_file_and_a_link_are_not_rewritten() {
 }
 
 #[test]
-fn ids_narrow_as_paths_do() {
+fn ids_filter_like_paths() {
     let place = place();
     place.write(".ai/directives/b.md", BROKEN);
     assert_eq!(place.rye(&["check", "a"]).code, Some(0));
@@ -141,7 +141,7 @@ fn ids_narrow_as_paths_do() {
 }
 
 #[test]
-fn a_change_is_checked_while_watching() {
+fn watch_checks_after_a_change() {
     let place = place();
     let mut command = place.command(&["check", "--watch", "--format", "github"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -158,7 +158,7 @@ fn a_change_is_checked_while_watching() {
 /// Changes that the file watcher does not report: files outside the items, a replaced `.ai` folder, the target of a
 /// link.
 #[test]
-fn nothing_that_changes_is_lost_while_watching() {
+fn watch_detects_unreported_changes() {
     let place = place();
     let mut command = place.command(&["check", "--watch", "--format", "github"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -38,7 +38,7 @@ fn ids_of_directives_items_threads_and_codes_are_offered() {
 }
 
 #[test]
-fn threads_are_offered_and_another_project_is_looked_at_where_it_is_named() {
+fn thread_ids_are_completed_for_the_selected_project() {
     let place = Place::own();
     place.fine(&["init"]);
     place.fine(&["run", "first", "--input", "topic=tea", "--quiet"]);
@@ -53,7 +53,7 @@ fn threads_are_offered_and_another_project_is_looked_at_where_it_is_named() {
 
 /// Runs the completion script in bash.
 #[test]
-fn the_script_asks_this_binary() {
+fn bash_script_calls_this_binary() {
     let place = Place::example("deploy");
     let script = "source <(rye completions bash); COMP_WORDS=(rye plan deploy_s); COMP_CWORD=2; COMP_TYPE=9; \
                   _clap_complete_rye rye deploy_s plan; printf '%s\\n' \"${COMPREPLY[@]}\"";
@@ -71,7 +71,7 @@ fn the_script_asks_this_binary() {
 }
 
 #[test]
-fn a_shell_that_there_is_no_script_for_is_told_so() {
+fn unsupported_shell_is_rejected() {
     let place = Place::own();
     let done = rye::Done::from(place.command(&["check"]).env("RYE_COMPLETE", "nonsense").output().unwrap());
     assert_eq!(done.code, Some(2));

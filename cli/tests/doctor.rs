@@ -13,7 +13,7 @@ fn about<'v>(output: &'v Value, about: &str) -> Vec<&'v Value> {
 }
 
 #[test]
-fn a_sound_project_is_fine_and_its_walls_are_named() {
+fn valid_project_has_no_problems_and_lists_sandboxes() {
     let place = Place::example("deploy");
     let (code, doctor) = place.json(&["doctor"]);
     assert_eq!(code, Some(0), "{doctor}");
@@ -37,7 +37,7 @@ fn a_sound_project_is_fine_and_its_walls_are_named() {
 }
 
 #[test]
-fn what_is_missing_is_said_with_its_fix_and_without_a_secret() {
+fn problems_have_fixes_and_no_secrets() {
     let place = Place::new();
     place.fine(&["init"]);
     place.fine(&["keys", "generate"]);

@@ -44,7 +44,7 @@ fn every_line_is_answered_in_its_order() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_keeps_its_id() {
+fn invalid_line_keeps_its_id() {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let lines = [
         format!("\u{feff}{}", r#"{"id": "mark", "glob": {"pattern": "a", "text": "a"}}"#),
@@ -71,7 +71,7 @@ fn a_line_that_cannot_be_read_keeps_its_id() {
 }
 
 #[test]
-fn the_contract_is_answered_by_the_binary_as_by_the_library() {
+fn binary_and_library_give_equal_answers() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../snapshots/contract");
     let (mut requests, mut want) = (String::new(), Vec::new());
     for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

@@ -11,7 +11,7 @@ fn explain(args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_page_by_any_spelling_of_its_code() {
+fn page_is_found_by_any_spelling_of_its_code() {
     for spelling in ["rye::syntax::xml", "syntax::xml", "syntax/xml"] {
         let output = explain(&[spelling]);
         assert!(output.status.success(), "{spelling}");
@@ -23,7 +23,7 @@ fn a_page_by_any_spelling_of_its_code() {
 }
 
 #[test]
-fn what_is_no_code_gets_a_suggestion() {
+fn unknown_code_gets_a_suggestion() {
     let output = explain(&["syntax::xmll"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("did you mean `syntax::xml`?"));

@@ -11,7 +11,7 @@ const LOOSE: &str = "# A\n\nSays  a.\n\n```xml\n<directive name='a'  version=\"1
 const TIGHT: &str = "# A\n\nSays  a.\n\n```xml\n<directive name=\"a\" version=\"1.0.0\">\n  <metadata>\n    <limits turns=\"3\"/>\n    <!-- nothing -->\n    <permissions/>\n  </metadata>\n</directive>\n```\n\nSay  a.\n";
 
 #[test]
-fn a_directive_is_laid_out_once_and_means_the_same() {
+fn formatting_is_idempotent_and_keeps_the_meaning() {
     let place = Place::own();
     place.write(".ai/directives/a.md", LOOSE);
     place.write(".ai/directives/x/broken.md", "```xml\n<directive\n```\n");
@@ -38,7 +38,7 @@ fn a_directive_is_laid_out_once_and_means_the_same() {
 }
 
 #[test]
-fn the_examples_and_the_starter_are_laid_out() {
+fn examples_and_starter_are_formatted() {
     for example in ["deploy", "hello", "review"] {
         let place = Place::example(example);
         let done = place.rye(&["fmt", "--check"]);
@@ -51,7 +51,7 @@ fn the_examples_and_the_starter_are_laid_out() {
 }
 
 #[test]
-fn yaml_and_knowledge_keep_their_comments_and_lose_their_blanks() {
+fn formatting_keeps_comments_and_trims_blanks() {
     let place = Place::own();
     let hooks = "# all of them  \nhooks:\n\n\n\n  - { id: a, event: thread_started, action: { primary: load, item_type: knowledge, item_id: n } }   \n";
     place.write(".ai/config/agent/hooks.yaml", hooks);

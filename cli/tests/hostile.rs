@@ -26,7 +26,7 @@ fn untouched(outside: &std::path::Path) {
 }
 
 #[test]
-fn init_adds_to_no_file_elsewhere() {
+fn init_does_not_follow_a_gitignore_link() {
     for target in ["file", "absent"] {
         let (place, outside) = beside();
         symlink(outside.join(target), place.project().join(".gitignore")).unwrap();
@@ -44,7 +44,7 @@ fn init_adds_to_no_file_elsewhere() {
 }
 
 #[test]
-fn new_items_and_copies_stay_in_their_space() {
+fn new_and_copy_do_not_follow_folder_links() {
     let (place, outside) = beside();
     place.fine(&["init"]);
     symlink(&outside, place.project().join(".ai/tools")).unwrap();
@@ -67,7 +67,7 @@ fn new_items_and_copies_stay_in_their_space() {
 }
 
 #[test]
-fn a_lock_is_read_and_written_in_the_project_alone() {
+fn lock_does_not_follow_links() {
     let (place, outside) = beside();
     place.fine(&["init"]);
     symlink(outside.join("file"), place.project().join(".ai/lock.json")).unwrap();
@@ -82,7 +82,7 @@ fn a_lock_is_read_and_written_in_the_project_alone() {
 }
 
 #[test]
-fn a_shell_that_is_called_something_else_runs_only_where_it_is_trusted() {
+fn renamed_shell_needs_trust() {
     let place = Place::new();
     place.fine(&["init"]);
     place.write(
@@ -109,7 +109,7 @@ fn a_shell_that_is_called_something_else_runs_only_where_it_is_trusted() {
 }
 
 #[test]
-fn a_server_brings_nothing_that_runs_before_its_wall_stands() {
+fn server_cannot_set_loader_variables() {
     let place = Place::new();
     place.fine(&["init"]);
     for variable in ["LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "RYE_USER_SPACE"] {
@@ -137,7 +137,7 @@ fn a_server_brings_nothing_that_runs_before_its_wall_stands() {
 }
 
 #[test]
-fn what_reverses_a_line_is_shown_nowhere() {
+fn control_characters_are_never_printed() {
     let place = Place::new();
     place.fine(&["init"]);
     place.write(
@@ -178,7 +178,7 @@ fn what_reverses_a_line_is_shown_nowhere() {
 }
 
 #[test]
-fn what_a_thread_goes_on_with_is_said_before_it_does() {
+fn resume_prints_recorded_grants_first() {
     let place = Place::own();
     place.fine(&["init"]);
     let directive = |permissions: &str| {

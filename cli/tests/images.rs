@@ -38,7 +38,7 @@ fn only_thread(place: &Place) -> String {
 }
 
 #[test]
-fn an_image_is_sent_kept_by_reference_and_found_again() {
+fn image_is_sent_stored_once_and_verified() {
     let place = place();
     let ran = place.rye(&[&RUN[..], &["a.png", "--image", "a.png"]].concat());
     assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "A field."), "{}", ran.stderr);
@@ -72,7 +72,7 @@ fn an_image_is_sent_kept_by_reference_and_found_again() {
 }
 
 #[test]
-fn what_is_said_later_can_show_images_too() {
+fn resume_message_accepts_images() {
     let place = place();
     assert_eq!(place.rye(&[&RUN[..], &["a.png"]].concat()).code, Some(0));
     let thread = only_thread(&place);
@@ -88,7 +88,7 @@ fn what_is_said_later_can_show_images_too() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_before_anything_runs() {
+fn invalid_image_is_rejected_before_the_run() {
     let place = place();
     place.write("note.png", "not an image at all");
     std::fs::write(place.project().join("wide.png"), png(9_000, 1)).unwrap();

@@ -23,7 +23,7 @@ fn a_new_project_has_a_directive_a_script_and_ignores_its_state() {
 }
 
 #[test]
-fn a_folder_that_is_named_is_made() {
+fn init_creates_the_named_folder() {
     let place = Place::new();
     assert!(place.fine(&["init", "a/b"]).contains("first.md"));
     assert!(place.project().join("a/b/.ai/directives/first.md").is_file());
@@ -50,7 +50,7 @@ fn nothing_is_overwritten_and_lines_are_added_once() {
 }
 
 #[test]
-fn examples_are_copied_whole_and_without_what_runs_leave() {
+fn examples_are_copied_without_run_state() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for name in ["hello", "review", "deploy"] {
         let place = Place::example(name);

@@ -221,7 +221,7 @@ fn holds(record: &str, what: &str, wanted: &[&str], never: &[&str]) {
 }
 
 #[test]
-fn once_the_step_under_way_comes_to_its_end() {
+fn first_ctrl_c_finishes_the_current_step() {
     for phase in phases() {
         let place = place(&phase);
         let child = start(&place);
@@ -237,7 +237,7 @@ fn once_the_step_under_way_comes_to_its_end() {
 }
 
 #[test]
-fn twice_it_ends_now() {
+fn second_ctrl_c_ends_immediately() {
     for phase in phases().into_iter().filter(|phase| phase.lasts) {
         let place = place(&phase);
         let child = start(&place);
@@ -255,7 +255,7 @@ fn twice_it_ends_now() {
 /// Before the first event the process just exits. A thread that it left can be ended, even if its registry row exists
 /// and its transcript does not.
 #[test]
-fn at_the_very_beginning_nothing_is_left_behind_that_hangs() {
+fn early_ctrl_c_leaves_no_stuck_thread() {
     let phase = phases().remove(0);
     for delay in (0..40).step_by(2).chain([60, 80]) {
         let place = place(&phase);
@@ -337,7 +337,7 @@ fn asking() -> Option<(Place, Terminal, String)> {
 }
 
 #[test]
-fn ctrl_c_ends_a_thread_that_waits_for_a_person() {
+fn ctrl_c_ends_a_thread_waiting_for_approval() {
     let Some((place, mut terminal, id)) = asking() else { return };
     terminal.press(b"\x03");
     let (code, said) = terminal.end();
@@ -350,7 +350,7 @@ fn ctrl_c_ends_a_thread_that_waits_for_a_person() {
 }
 
 #[test]
-fn what_a_terminal_asks_is_answered_there_or_from_another_process() {
+fn terminal_request_accepts_local_and_remote_answers() {
     let Some((place, mut terminal, _)) = asking() else { return };
     terminal.press(b"y\n");
     let (code, said) = terminal.end();

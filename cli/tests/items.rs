@@ -9,7 +9,7 @@ use rye::Place;
 use serde_json::json;
 
 #[test]
-fn first_versions_check_clean_in_every_language() {
+fn new_items_pass_check_in_every_language() {
     let place = Place::own();
     place.fine(&["init"]);
     assert_eq!(place.fine(&["new", "directive", "team/report"]).trim(), ".ai/directives/team/report.md");

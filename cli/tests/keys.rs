@@ -39,7 +39,7 @@ const FILES: [&str; 6] = [
 ];
 
 #[test]
-fn a_key_is_made_once_and_only_its_user_can_read_it() {
+fn key_is_generated_once_with_private_permissions() {
     let place = place();
     let (code, none) = place.json(&["keys", "list"]);
     assert_eq!((code, &none["keys"]), (Some(0), &json!([])));
@@ -57,7 +57,7 @@ fn a_key_is_made_once_and_only_its_user_can_read_it() {
 }
 
 #[test]
-fn an_altered_file_is_refused_wherever_it_is_read() {
+fn altered_signed_file_is_refused_by_every_command() {
     let place = place();
     place.fine(&["keys", "generate"]);
     place.fine(&["sign", "*"]);
@@ -86,7 +86,7 @@ fn an_altered_file_is_refused_wherever_it_is_read() {
 }
 
 #[test]
-fn anothers_signature_counts_while_the_user_says_so() {
+fn foreign_signature_is_valid_while_trusted() {
     let (mine, other) = (place(), place());
     other.fine(&["keys", "generate"]);
     other.fine(&["sign", "talk"]);
@@ -113,7 +113,7 @@ fn anothers_signature_counts_while_the_user_says_so() {
 }
 
 #[test]
-fn where_all_must_be_signed_nothing_unsigned_runs() {
+fn required_signing_refuses_unsigned_items() {
     let place = place();
     place.fine(&["keys", "generate"]);
     place.write(".ai/config/agent/agent.yaml", "signing: { require: sometimes }\n");
@@ -127,7 +127,7 @@ fn where_all_must_be_signed_nothing_unsigned_runs() {
 }
 
 #[test]
-fn what_is_named_wrongly_is_said() {
+fn invalid_names_are_rejected() {
     let place = place();
     place.fine(&["keys", "generate"]);
     assert_eq!(place.rye(&["sign", "nothing/like/it"]).code, Some(2));

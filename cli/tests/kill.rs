@@ -131,7 +131,7 @@ fn verify(place: &Place, killed_after: usize) -> Option<u64> {
 }
 
 #[test]
-fn a_run_killed_at_any_event_goes_on_to_the_right_end() {
+fn run_killed_at_any_event_recovers() {
     let clean = place();
     clean.fine(&["run", "six"]);
     verify(&clean, 0);
@@ -158,7 +158,7 @@ fn a_run_killed_at_any_event_goes_on_to_the_right_end() {
 }
 
 #[test]
-fn a_run_killed_again_and_again_still_ends() {
+fn repeatedly_killed_run_finishes() {
     let place = place();
     assert!(kill_after(&place, 5));
     let id = place.json(&["threads", "list"]).1["threads"][0]["thread_id"].as_str().unwrap().to_owned();

@@ -221,7 +221,7 @@ fn killed_at_every_event(run: &Run) {
 }
 
 #[test]
-fn calls_that_run_together() {
+fn parallel_calls_recover_after_every_event() {
     killed_at_every_event(&PARALLEL);
 }
 
@@ -231,16 +231,16 @@ fn children() {
 }
 
 #[test]
-fn tools_that_nobody_waits_for() {
+fn async_tool_calls_recover_after_every_event() {
     killed_at_every_event(&APART);
 }
 
 #[test]
-fn attempts_that_fail() {
+fn failed_attempts_recover_after_every_event() {
     killed_at_every_event(&RETRY);
 }
 
 #[test]
-fn threads_that_are_gone_on_from_twice() {
+fn twice_resumed_threads_recover_after_every_event() {
     killed_at_every_event(&RESUMED);
 }

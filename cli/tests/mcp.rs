@@ -46,7 +46,7 @@ fn place() -> Option<Place> {
 }
 
 #[test]
-fn items_are_made_and_changes_are_shown() {
+fn refresh_creates_items_and_prints_changes() {
     let Some(place) = place() else { return };
     let (_, listed) = place.json(&["mcp", "list"]);
     assert_eq!((&listed[0]["server"], &listed[0]["items"]), (&json!("my_math"), &json!([])));
@@ -79,7 +79,7 @@ fn items_are_made_and_changes_are_shown() {
 }
 
 #[test]
-fn a_link_in_the_place_of_an_item_is_not_written_through() {
+fn refresh_does_not_follow_an_item_link() {
     let Some(place) = place() else { return };
     place.fine(&["trust"]);
     let outside = place.user().join("profile");
@@ -279,7 +279,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
 }
 
 #[test]
-fn over_http_only_this_machine_and_its_own_pages() {
+fn http_accepts_only_local_clients_and_origins() {
     use std::io::BufRead;
     let place = Place::new();
     place.fine(&["init"]);

@@ -95,7 +95,7 @@ fn tasks() -> Value {
 }
 
 #[test]
-fn progress_is_told_while_a_directive_runs() {
+fn directive_run_sends_progress() {
     let place = place(0);
     let mut client = Client::new(&place, &json!({}));
     let answer = client.ask("tools/call", &count(&json!({"progressToken": "p-1"})));
@@ -115,7 +115,7 @@ fn progress_is_told_while_a_directive_runs() {
 }
 
 #[test]
-fn a_directive_is_a_task() {
+fn directive_run_is_a_task() {
     let place = place(0);
     let mut client = Client::new(&place, &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
@@ -132,7 +132,7 @@ fn a_directive_is_a_task() {
 }
 
 #[test]
-fn a_task_that_is_taken_back_ends_its_thread() {
+fn cancelled_task_cancels_its_thread() {
     let place = place(2000);
     let mut client = Client::new(&place, &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();

@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn a_plan_says_what_and_why() {
+fn plan_prints_values_and_origins() {
     let output = rye(&["plan", "deploy_staging"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
@@ -43,7 +43,7 @@ fn a_plan_says_what_and_why() {
 }
 
 #[test]
-fn where_something_is_wrong_there_is_no_plan() {
+fn directive_with_errors_has_no_plan() {
     let output = rye(&["plan", "deploy_stagin"]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
     assert!(text(&output.stderr).contains("rye::item::unknown"));

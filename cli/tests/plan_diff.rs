@@ -47,7 +47,7 @@ fn repository() -> Place {
 }
 
 #[test]
-fn a_change_that_widens_is_told_and_ends_with_three() {
+fn widening_change_exits_with_3() {
     let place = repository();
     let done = place.rye(&["plan", "a", "--diff", "HEAD~1", "--color", "always"]);
     assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
@@ -67,7 +67,7 @@ fn a_change_that_widens_is_told_and_ends_with_three() {
 }
 
 #[test]
-fn plans_in_files_are_sides_too() {
+fn plan_files_can_be_compared() {
     let place = repository();
     let json = place.fine(&["plan", "a", "--format", "json"]);
     place.write("after.json", &json);
@@ -82,7 +82,7 @@ fn plans_in_files_are_sides_too() {
 }
 
 #[test]
-fn a_directive_that_is_new_or_gone_is_compared_with_nothing() {
+fn added_or_removed_directive_is_compared_with_nothing() {
     let place = repository();
     place.write(".ai/directives/b.md", &directive(3, "rye.file-system.read").replace("name=\"a\"", "name=\"b\""));
     let new = place.rye(&["plan", "b", "--diff", "HEAD"]);
@@ -94,7 +94,7 @@ fn a_directive_that_is_new_or_gone_is_compared_with_nothing() {
 }
 
 #[test]
-fn what_is_no_revision_is_a_usage_error() {
+fn unknown_revision_is_a_usage_error() {
     let place = repository();
     for revision in ["nope", "--output=x", "HEAD...HEAD~1", "HEAD:.ai", "-h"] {
         let arg = format!("--diff={revision}");
@@ -105,7 +105,7 @@ fn what_is_no_revision_is_a_usage_error() {
 }
 
 #[test]
-fn a_repository_cannot_make_git_run_anything() {
+fn repository_configuration_runs_no_programs() {
     let place = repository();
     let trap = format!("touch {}", place.project().join("trapped").display());
     for key in

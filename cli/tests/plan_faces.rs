@@ -61,7 +61,7 @@ fn graphs_are_drawn_in_three_languages() {
 }
 
 #[test]
-fn the_page_stands_alone_and_nothing_in_a_text_leaves_its_place() {
+fn html_is_standalone_and_escapes_text() {
     let place = Place::own();
     let body = "</pre></body><script>alert(1)</script> & \"x\"";
     place.write(
@@ -114,7 +114,7 @@ fn a_lock_names_what_drifted() {
 }
 
 #[test]
-fn a_plan_that_was_written_down_is_run_or_refused() {
+fn pinned_plan_runs_or_is_refused() {
     let place = Place::example("deploy");
     let call = ["plan", "deploy_staging", "--input", "service=billing", "--limit", "turns=5", "--format", "json"];
     place.write("plan.json", &place.fine(&call));

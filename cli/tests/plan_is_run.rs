@@ -192,7 +192,7 @@ fn holds(place: &Place, call: &[&str], system: &[&str], first_message: &[&str]) 
 }
 
 #[test]
-fn a_chain_with_hooks_is_sent_as_it_is_planned() {
+fn chain_with_hooks_matches_its_plan() {
     let place = Place::example("deploy");
     let environment = &["project_path"];
     holds(&place, &["deploy_staging", "--input", "service=billing"], &[], environment);
@@ -206,7 +206,7 @@ fn a_chain_with_hooks_is_sent_as_it_is_planned() {
 
 /// Without placeholders, the token estimate of the first request equals that of the plan.
 #[test]
-fn the_first_request_weighs_what_the_plan_says() {
+fn first_request_matches_the_token_estimate() {
     let place = Place::own();
     place.fine(&["init"]);
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
@@ -222,13 +222,13 @@ fn the_first_request_weighs_what_the_plan_says() {
 }
 
 #[test]
-fn a_bare_directive_is_sent_as_it_is_planned() {
+fn bare_directive_matches_its_plan() {
     let place = Place::example("hello");
     holds(&place, &["hello", "--input", "file=${thread_id} {input:file}"], &[], &["project_path"]);
 }
 
 #[test]
-fn holes_in_the_system_prompt_and_in_hooks_are_compared_around() {
+fn text_around_placeholders_matches_the_plan() {
     let place = Place::own();
     place.write(
         ".ai/directives/holes.md",

@@ -16,7 +16,7 @@ fn git(place: &Place, args: &[&str]) {
 }
 
 #[test]
-fn a_run_is_proved_also_when_its_sources_have_changed() {
+fn prove_uses_stored_copies_of_changed_sources() {
     let place = Place::example("deploy");
     git(&place, &["init", "-q"]);
     git(&place, &["add", "."]);
@@ -54,7 +54,7 @@ fn a_run_is_proved_also_when_its_sources_have_changed() {
 }
 
 #[test]
-fn an_altered_plan_proves_nothing() {
+fn prove_rejects_an_altered_plan() {
     let place = Place::example("hello");
     let (_, done) = place.json(&["run", "hello", "--script", "script.yaml"]);
     let thread = done["thread_id"].as_str().unwrap();
@@ -70,7 +70,7 @@ fn an_altered_plan_proves_nothing() {
 }
 
 #[test]
-fn a_model_of_another_provider_given_with_the_call_is_proved_too() {
+fn prove_accepts_a_model_override() {
     let place = Place::example("hello");
     let file = ".ai/directives/hello.md";
     place.write(

@@ -88,7 +88,7 @@ fn every_provider_is_listed_with_its_key_and_its_prices() {
 }
 
 #[test]
-fn a_provider_that_answers_and_one_that_does_not() {
+fn providers_test_reports_success_and_failure() {
     let place_that_works = place(&server("200 OK", "text/event-stream", TEXT));
     let (code, told) = place_that_works.json(&["providers", "test"]);
     assert_eq!(code, Some(0), "{told}");
@@ -133,7 +133,7 @@ fn providers_test_sends_a_key_only_where_trust_allows_it() {
 }
 
 #[test]
-fn a_recorded_thread_is_played_again_and_the_first_difference_is_told() {
+fn exported_script_replays_and_reports_the_first_difference() {
     let place = Place::example("hello");
     place.write("guest.txt", "Ada\nplanted-secret-value\n");
     let (code, first) = place.json(&["run", "hello"]);
@@ -168,7 +168,7 @@ fn a_recorded_thread_is_played_again_and_the_first_difference_is_told() {
 }
 
 #[test]
-fn what_the_cache_saved_is_shown() {
+fn show_prints_cache_use() {
     let place = Place::example("hello");
     place.write(
         "cached.yaml",

@@ -69,7 +69,7 @@ fn the_first_command_ends_in_a_thread_that_prints_its_outputs() {
 }
 
 #[test]
-fn the_plan_command_says_where_everything_comes_from() {
+fn plan_command_prints_origins() {
     let readme = readme();
     let lines = block(&readme, "<!-- plan-command -->");
     assert_eq!(lines.len(), 1);
@@ -82,7 +82,7 @@ fn the_plan_command_says_where_everything_comes_from() {
 }
 
 #[test]
-fn a_project_of_ones_own_begins_as_it_says() {
+fn new_project_commands_work() {
     let readme = readme();
     let place = Place::new();
     let mut calls = 0;
@@ -96,7 +96,7 @@ fn a_project_of_ones_own_begins_as_it_says() {
 }
 
 #[test]
-fn every_page_that_the_readme_links_to_is_there() {
+fn linked_pages_exist() {
     let readme = readme();
     let links: Vec<&str> = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     assert!(links.len() > 4);

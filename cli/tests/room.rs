@@ -25,7 +25,7 @@ fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
 }
 
 #[test]
-fn a_full_disk_is_said_and_what_was_cut_off_goes_on_when_there_is_room() {
+fn full_disk_is_reported_and_threads_resume_later() {
     let place = Place::own();
     // From no free space to enough; every started thread is resumed afterwards.
     let script = r#"
@@ -58,7 +58,7 @@ echo "verify $?"
 }
 
 #[test]
-fn in_a_folder_that_cannot_be_written_everything_is_read_and_nothing_runs() {
+fn read_only_project_allows_reading_only() {
     let place = Place::own();
     let script = r#"
 rye init --example hello >/dev/null 2>&1 && rye run hello >/dev/null 2>&1 || exit 1
@@ -77,7 +77,7 @@ rye run hello; echo "run: $?"
 }
 
 #[test]
-fn a_record_of_a_newer_program_is_refused_with_the_version_it_needs() {
+fn newer_transcript_format_is_rejected() {
     let place = Place::example("hello");
     let id = place.json(&["run", "hello"]).1["thread_id"].as_str().unwrap().to_owned();
     let path = format!(".ai/state/threads/{id}/transcript.jsonl");

@@ -115,7 +115,7 @@ fn events_come_before_the_result_and_are_the_transcript() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_said_before_anything_runs() {
+fn invalid_call_is_rejected_before_the_run() {
     let place = Place::example("deploy");
     let refused = |args: &[&str], code: i32, said: &str| {
         let done = place.rye(args);
@@ -188,7 +188,7 @@ fn a_limit_ends_with_its_own_exit_code_and_the_partial_result() {
 }
 
 #[test]
-fn a_missing_key_names_its_variable_and_the_way_without_one() {
+fn missing_key_error_names_its_variable() {
     let place = Place::example("hello");
     let done = place.rye(&["run", "hello", "--model", "anthropic/fast"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
@@ -197,7 +197,7 @@ fn a_missing_key_names_its_variable_and_the_way_without_one() {
 }
 
 #[test]
-fn a_script_is_played_in_place_of_any_model_and_tells_the_first_difference() {
+fn script_replaces_the_model_and_reports_the_first_difference() {
     let place = Place::example("hello");
     place.write(
         "other.yaml",
@@ -214,7 +214,7 @@ fn a_script_is_played_in_place_of_any_model_and_tells_the_first_difference() {
 }
 
 #[test]
-fn people_see_everything_once() {
+fn human_output_prints_each_text_once() {
     let place = talker("", "steps:\n  - { text: \"One two\\nthree.\", usage: { input: 10, output: 2 } }\n");
     let keyless = place.rye(&["run", "talk", "-q"]);
     assert_eq!((keyless.stdout.as_str(), keyless.stderr.as_str()), ("One two\nthree.\n", ""));
@@ -235,7 +235,7 @@ fn people_see_everything_once() {
 }
 
 #[test]
-fn a_failed_attempt_is_said_and_another_made() {
+fn failed_attempt_is_printed_and_retried() {
     let script = "steps:\n  - fault: { status: 429, headers: { retry-after-ms: \"5\" }, error: { type: rate_limit_error, \
                   message: Slow down. } }\n  - fault: { cut: true }\n    after: Half a\n  - Whole.\n";
     let place = talker("", script);
@@ -246,7 +246,7 @@ fn a_failed_attempt_is_said_and_another_made() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_no_thread() {
+fn closed_stdout_does_not_end_the_thread() {
     let text = "word ".repeat(40);
     let place = talker("", &format!("steps:\n  - {{ text: \"{text}\", pace_ms: 5 }}\n"));
     for format in ["human", "json"] {
@@ -304,7 +304,7 @@ fn ctrl_c_ends_the_wait_for_another_attempt() {
 }
 
 #[test]
-fn a_thread_that_is_over_goes_on_with_a_message() {
+fn finished_thread_resumes_with_a_message() {
     let place = talker("", "steps:\n  - First answer.\n  - Second answer.\n");
     let (_, first) = place.json(&["run", "talk"]);
     let id = first["thread_id"].as_str().unwrap();
@@ -325,7 +325,7 @@ fn a_thread_that_is_over_goes_on_with_a_message() {
 }
 
 #[test]
-fn without_a_registry_the_transcripts_speak() {
+fn lost_registry_falls_back_to_transcripts() {
     let place = Place::example("hello");
     place.fine(&["run", "hello"]);
     let registry = place.project().join(".ai/state/threads/registry.redb");
@@ -345,7 +345,7 @@ fn without_a_registry_the_transcripts_speak() {
 }
 
 #[test]
-fn a_child_from_outside_stays_within_its_parent() {
+fn external_child_is_bounded_by_its_parent() {
     let script = "steps:\n  - { text: Waited., delay_ms: 2500 }\nthreads:\n  child:\n    - tool_calls:\n        \
                   - { name: rye_file_system_ls, input: { path: . } }\n    - Done.\n";
     let place = talker("<limits depth=\"3\" spend=\"0.30\"/>", script);
@@ -383,7 +383,7 @@ fn a_child_from_outside_stays_within_its_parent() {
 }
 
 #[test]
-fn a_thread_that_somebody_works_on_is_left_alone() {
+fn running_thread_cannot_be_resumed() {
     let place = talker("", "steps:\n  - { text: Waited., delay_ms: 1500 }\n");
     let mut command = place.command(&["run", "talk", "--format", "json"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -397,7 +397,7 @@ fn a_thread_that_somebody_works_on_is_left_alone() {
 }
 
 #[test]
-fn a_file_whose_signature_does_not_hold_is_refused_as_such() {
+fn invalid_signature_exits_with_5() {
     let place = Place::example("hello");
     let text = place.read(".ai/directives/hello.md");
     let hash = "0".repeat(64);
@@ -409,7 +409,7 @@ fn a_file_whose_signature_does_not_hold_is_refused_as_such() {
 }
 
 #[test]
-fn what_children_do_is_told_with_their_names() {
+fn child_events_are_printed_with_thread_ids() {
     let script = "steps:\n  - text: Delegating.\n    tool_calls:\n      - { name: rye_execute, input: { item_type: directive, \
                   item_id: child, parameters: {} } }\n  - Done.\nthreads:\n  child:\n    - { text: Not for stdout. }\n";
     let place = talker("<permissions><execute><directive>child</directive></execute></permissions>", script);

@@ -46,7 +46,7 @@ fn programs(place: &Place) -> String {
 }
 
 #[test]
-fn what_is_asked_for_and_absent_is_said_before_anything_runs() {
+fn missing_bubblewrap_fails_before_the_run() {
     let place = place();
     let path = programs(&place);
     let refused = run(&place, &["run", "shell"], &path);
@@ -64,7 +64,7 @@ fn what_is_asked_for_and_absent_is_said_before_anything_runs() {
 }
 
 #[test]
-fn programs_are_started_through_it() {
+fn programs_run_in_bubblewrap() {
     let place = place();
     let path = programs(&place);
     // The fake records its arguments and runs the program.

@@ -9,7 +9,7 @@ use rye::Place;
 use serde_json::Value;
 
 #[test]
-fn every_json_output_fits_its_schema() {
+fn json_outputs_match_their_schemas() {
     let place = Place::own();
     place.fine(&["init"]);
     place.fine(&["new", "tool", "team/count", "--language", "python"]);
@@ -78,7 +78,7 @@ fn every_json_output_fits_its_schema() {
 }
 
 #[test]
-fn what_is_not_there_is_told_and_a_path_is_no_id() {
+fn unknown_ids_and_paths_get_suggestions() {
     let place = Place::own();
     place.fine(&["init"]);
     for args in [["assert", "frist"], ["lock", "frist"]] {

@@ -8,7 +8,7 @@ mod rye;
 use rye::{Done, Place};
 
 #[test]
-fn a_key_that_a_tool_shows_is_masked_everywhere() {
+fn key_printed_by_a_tool_is_masked() {
     let place = Place::own();
     place.write(
         ".ai/directives/talk.md",
@@ -42,7 +42,7 @@ fn a_key_that_a_tool_shows_is_masked_everywhere() {
 }
 
 #[test]
-fn an_export_holds_no_key_whoever_wrote_it() {
+fn export_masks_keys() {
     let place = Place::own();
     place.write(
         ".ai/directives/talk.md",

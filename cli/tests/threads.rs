@@ -143,7 +143,7 @@ fn end_lines(mut running: Running) -> Vec<Value> {
 }
 
 #[test]
-fn a_limit_that_is_escalated_waits_for_an_answer() {
+fn escalated_limit_waits_for_an_answer() {
     let place = worker("<limits turns=\"3\"/>", 5, 0);
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
     let (code, result) = place.json(&["run", "work"]);
@@ -182,7 +182,7 @@ fn a_limit_that_is_escalated_waits_for_an_answer() {
 }
 
 #[test]
-fn a_detached_thread_runs_on_and_is_found() {
+fn detached_thread_runs_in_the_background() {
     let place = worker("<limits turns=\"100\"/>", 10, 100);
     let began = Instant::now();
     let (code, said) = place.json(&["run", "work", "--detach"]);
@@ -200,7 +200,7 @@ fn a_detached_thread_runs_on_and_is_found() {
 }
 
 #[test]
-fn an_orphan_is_shown_and_can_be_ended() {
+fn orphan_is_listed_and_can_be_cancelled() {
     let place = worker("<limits turns=\"100\"/>", 60, 100);
     let mut process = run_work(&place, &[]);
     let id = running(&place);
@@ -215,7 +215,7 @@ fn an_orphan_is_shown_and_can_be_ended() {
 }
 
 #[test]
-fn a_thread_goes_on_hands_over_and_forks() {
+fn thread_resumes_hands_off_and_forks() {
     let place = worker("<limits turns=\"100\"/>", 3, 0);
     let (_, first) = place.json(&["run", "work"]);
     let id = first["thread_id"].as_str().unwrap();
@@ -256,7 +256,7 @@ fn two_processes_work_in_one_project_at_once() {
 }
 
 #[test]
-fn a_reader_that_goes_away_does_not_end_the_thread() {
+fn closed_stdout_does_not_end_the_thread_with_events() {
     let place = worker("<limits turns=\"100\"/>", 8, 20);
     let mut process = run_work(&place, &["--events"]);
     let mut first = String::new();
@@ -268,7 +268,7 @@ fn a_reader_that_goes_away_does_not_end_the_thread() {
 }
 
 #[test]
-fn a_parent_that_is_named_must_be_one() {
+fn invalid_parent_is_rejected() {
     let place = worker("<limits turns=\"100\" depth=\"2\"/>", 2, 0);
     let (_, over) = place.json(&["run", "work"]);
     let id = over["thread_id"].as_str().unwrap();

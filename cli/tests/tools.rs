@@ -62,7 +62,7 @@ fn a_script_gets_parameters_settings_and_what_it_declares() {
 }
 
 #[test]
-fn parameters_that_do_not_fit_and_keys_of_providers_are_refused() {
+fn invalid_parameters_and_provider_keys_are_rejected() {
     if !python() {
         return;
     }

@@ -67,7 +67,7 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
 }
 
 #[test]
-fn a_second_child_has_as_much_as_the_first() {
+fn sequential_children_get_equal_budgets() {
     let place = Place::own();
     // Each child reserves most of the available money, and returns the unused part.
     directive(&place, "lead", "spend=\"0.25\"");
@@ -96,7 +96,7 @@ fn a_second_child_has_as_much_as_the_first() {
 }
 
 #[test]
-fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
+fn limit_error_names_origin_and_next_command() {
     let place = Place::own();
     directive(&place, "top", "turns=\"1\"");
     place.write(
@@ -134,7 +134,7 @@ fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
 }
 
 #[test]
-fn a_child_is_raised_to_what_the_thread_above_it_has_and_no_further() {
+fn child_limit_is_raised_up_to_its_parent() {
     let place = Place::own();
     directive(&place, "top", "turns=\"3\"");
     directive(&place, "low", "turns=\"1\" spend=\"0.1\"");

@@ -24,7 +24,7 @@ fn ran() -> (Place, String) {
 }
 
 #[test]
-fn a_lost_registry_is_told_and_rebuilt() {
+fn lost_registry_is_reported_and_rebuilt() {
     for empty in [false, true] {
         let (place, id) = ran();
         let registry = place.project().join(REGISTRY);
@@ -57,7 +57,7 @@ fn a_lost_registry_is_told_and_rebuilt() {
 }
 
 #[test]
-fn a_thread_that_the_registry_does_not_know_is_told() {
+fn unregistered_thread_is_reported() {
     let (place, id) = ran();
     let registry = place.project().join(REGISTRY);
     let known = std::fs::read(&registry).unwrap();
@@ -73,7 +73,7 @@ fn a_thread_that_the_registry_does_not_know_is_told() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_no_success() {
+fn unwritable_output_fails() {
     let place = Place::example("hello");
     for format in ["human", "plain", "json"] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -85,7 +85,7 @@ fn an_output_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
-fn whatever_is_printed_and_lost_is_no_success() {
+fn lost_output_of_any_command_fails() {
     let (place, id) = ran();
     for args in [
         &["--help"][..],
@@ -105,7 +105,7 @@ fn whatever_is_printed_and_lost_is_no_success() {
 }
 
 #[test]
-fn a_wrong_command_line_is_json_for_who_asked_for_it() {
+fn usage_error_is_json_with_format_json() {
     let place = Place::own();
     for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {
         let done = place.rye(args);
@@ -143,7 +143,7 @@ fn every_json_output_is_one_document() {
 }
 
 #[test]
-fn an_account_has_the_shape_that_the_standard_library_says() {
+fn ledger_account_matches_its_documented_shape() {
     let (place, id) = ran();
     let file = include_str!("../../stdlib/.ai/config/agent/budget_ledger_schema.yaml");
     let parsed = rye_grammar::yaml::parse(rye_grammar::SourceId(0), file);
@@ -171,7 +171,7 @@ fn an_account_has_the_shape_that_the_standard_library_says() {
 }
 
 #[test]
-fn an_input_that_only_a_routed_parent_declares_has_its_type() {
+fn input_of_a_routed_parent_is_typed() {
     let place = Place::own();
     place.write(
         ".ai/config/agent/hooks.yaml",

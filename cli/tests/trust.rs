@@ -30,7 +30,7 @@ fn hostile() -> Place {
 }
 
 #[test]
-fn the_readmes_first_command_and_the_examples_need_no_trust() {
+fn examples_run_without_trust() {
     let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for (example, directive, input) in
         [("hello", "hello", None), ("review", "review", None), ("deploy", "deploy_staging", Some("service=billing"))]
@@ -67,7 +67,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[test]
-fn a_cloned_hook_is_shown_and_not_run() {
+fn cloned_hook_is_printed_and_refused() {
     let place = hostile();
     let done = place.rye(&["run", "talk"]);
     assert_eq!(done.code, Some(5), "{}", done.stderr);
@@ -92,7 +92,7 @@ fn a_cloned_hook_is_shown_and_not_run() {
 }
 
 #[test]
-fn trust_is_by_content_and_taken_back() {
+fn trust_depends_on_content_and_is_revocable() {
     let place = hostile();
     let (_, listed) = place.json(&["trust", "--list"]);
     assert_eq!((&listed["executes"][0]["kind"], &listed["executes"][0]["trusted"]), (&json!("hook"), &json!(false)));
@@ -113,7 +113,7 @@ fn trust_is_by_content_and_taken_back() {
 }
 
 #[test]
-fn a_thread_that_was_cut_off_or_is_over_does_not_slip_past() {
+fn resume_requires_trust() {
     let place = hostile();
     place.fine(&["trust"]);
     let (_, result) = place.json(&["run", "talk"]);
@@ -125,7 +125,7 @@ fn a_thread_that_was_cut_off_or_is_over_does_not_slip_past() {
 }
 
 #[test]
-fn a_tool_of_the_project_asks_before_the_run_and_at_the_call() {
+fn project_tool_needs_trust_at_run_and_call() {
     let permissions = "<permissions><execute><tool>*</tool></execute><acknowledge risk=\"unrestricted\">t</acknowledge></permissions>";
     let place = talker(permissions);
     place.write(".ai/tools/mine.yaml", "description: Mine.\nkind: command\ncommand: [sh, scripts/mine.sh]\n");
@@ -157,7 +157,7 @@ fn a_tool_of_the_project_asks_before_the_run_and_at_the_call() {
 }
 
 #[test]
-fn a_provider_of_the_project_gets_nothing_untrusted() {
+fn project_provider_gets_no_key_without_trust() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -15,7 +15,7 @@ fn ran(place: &Place) -> String {
 }
 
 #[test]
-fn a_run_is_sound_until_somebody_changes_what_it_left() {
+fn verify_detects_altered_files() {
     let place = Place::own();
     let (_, made) = place.json(&["init", "--example", "hello"]);
     let key = made["key_id"].as_str().unwrap();
@@ -53,7 +53,7 @@ fn a_run_is_sound_until_somebody_changes_what_it_left() {
 }
 
 #[test]
-fn without_a_key_a_run_says_so_and_nothing_is_proved() {
+fn run_without_a_key_is_unproven() {
     let place = Place::example("hello");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
     let done = place.rye(&["run", "hello"]);
@@ -66,7 +66,7 @@ fn without_a_key_a_run_says_so_and_nothing_is_proved() {
 }
 
 #[test]
-fn what_a_thread_said_is_found_later_and_check_leaves_it_alone() {
+fn exported_thread_is_searchable_and_not_checked() {
     let place = Place::example("hello");
     let before = place.rye(&["check"]);
     let id = ran(&place);

@@ -52,10 +52,10 @@ impl Unattended {
 
     /// Reads `approvals.unattended` of `agent/agent`: the user's setting, else the standard library's. A project can
     /// only make it stricter. `own` is true if the project is the user space itself.
-    pub fn of_settings(world: &dyn World, own: bool) -> Self {
+    pub fn from_settings(world: &dyn World, own: bool) -> Self {
         let items = Items::new(world);
         let Ok(id) = ItemId::parse("agent/agent") else { return Self::default() };
-        let nodes = items.config_of_each(&id);
+        let nodes = items.config_layers(&id);
         let said = |space: Space| {
             let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
             Self::parse(node.get("approvals").and_then(|node| node.get("unattended"))?.as_str()?)
@@ -69,7 +69,7 @@ impl Unattended {
 /// Returns true if a call needs no approval without a terminal. It starts a directive, whose own calls are each
 /// checked, or reads knowledge; or it runs a tool of the user space, or a tool of the project that runs only if the
 /// user trusts it. The remaining calls use the standard library's own tools: a shell, the web, the git repository.
-pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
+pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {
         return true;
@@ -89,7 +89,7 @@ pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
 
 /// A grant whose calls need an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AskedGrant {
+pub struct ApprovalRequired {
     pub pattern: String,
     /// `safe`, `write`, `elevated` or `unrestricted`.
     pub tier: String,
@@ -97,7 +97,7 @@ pub struct AskedGrant {
     pub vouched: bool,
 }
 
-impl AskedGrant {
+impl ApprovalRequired {
     /// Describes the effect on its calls, for human output.
     pub fn told(&self, unattended: Unattended) -> String {
         let alone = if self.vouched { Unattended::Allow.told() } else { unattended.told() };
@@ -106,7 +106,7 @@ impl AskedGrant {
 }
 
 /// Returns the grants of a plan whose risk needs an approval that `<permissions>` does not acknowledge, in order.
-pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<AskedGrant> {
+pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
     let table = plan.settings.get("capability_risk").and_then(|table| RiskTable::from_value(table).ok());
     let Some(table) = table else { return Vec::new() };
     let grants = plan.capabilities.grants.iter();
@@ -116,16 +116,16 @@ pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<AskedGrant> {
     };
     risks
         .filter(|(_, risk)| asks(risk.tier.as_str(), risk.policy))
-        .map(|(grant, risk)| AskedGrant {
+        .map(|(grant, risk)| ApprovalRequired {
             pattern: grant.pattern.clone(),
             tier: risk.tier.as_str().to_owned(),
-            vouched: is_grant_vouched(items, plan, &grant.pattern),
+            vouched: is_grant_preapproved(items, plan, &grant.pattern),
         })
         .collect()
 }
 
-/// Returns true if [`is_vouched`] holds for everything that a grant reaches.
-fn is_grant_vouched(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
+/// Returns true if [`is_preapproved`] holds for everything that a grant reaches.
+fn is_grant_preapproved(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
     if ["rye.execute.directive.", "rye.execute.knowledge."].iter().any(|start| pattern.starts_with(start)) {
         return true;
     }
@@ -138,7 +138,7 @@ fn is_grant_vouched(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
         .peekable();
     pattern.starts_with("rye.execute.tool.")
         && reached.peek().is_some()
-        && reached.all(|capability| is_vouched(items, &capability))
+        && reached.all(|capability| is_preapproved(items, &capability))
 }
 
 #[cfg(test)]
@@ -152,17 +152,17 @@ mod tests {
     fn a_project_can_ask_for_more_and_never_for_less() {
         let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
-        assert_eq!(Unattended::of_settings(&stdlib(), false), Unattended::Allow);
+        assert_eq!(Unattended::from_settings(&stdlib(), false), Unattended::Allow);
         let ways = ["allow", "queue", "deny"];
         for (rank, project) in ways.into_iter().enumerate() {
             let way = |rank: usize| Unattended::parse(ways.get(rank).copied().unwrap()).unwrap();
             let world = stdlib().project(file, settings(project));
-            assert_eq!(Unattended::of_settings(&world, false), way(rank), "{project} over nothing");
+            assert_eq!(Unattended::from_settings(&world, false), way(rank), "{project} over nothing");
             // If the project is the user space itself, its setting is the user's.
-            assert_eq!(Unattended::of_settings(&world, true), way(rank), "{project} of one's own");
+            assert_eq!(Unattended::from_settings(&world, true), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {
                 let world = stdlib().project(file, settings(project)).with(Space::User, file, settings(user));
-                assert_eq!(Unattended::of_settings(&world, false), way(rank.max(other)), "{project} over {user}");
+                assert_eq!(Unattended::from_settings(&world, false), way(rank.max(other)), "{project} over {user}");
             }
         }
     }
@@ -176,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_acknowledged_is_listed() {
+    fn unacknowledged_elevated_grant_requires_approval() {
         let listed = |acknowledge: &str| {
             let text = directive("<tool>rye.file-system.read</tool><tool>rye.bash.*</tool>", acknowledge);
             plain(&stdlib().project(".ai/directives/a.md", text), "a").asked
         };
         let (pattern, tier) = ("rye.execute.tool.rye.bash.*".to_owned(), "elevated".to_owned());
-        assert_eq!(listed(""), [AskedGrant { pattern, tier, vouched: false }]);
+        assert_eq!(listed(""), [ApprovalRequired { pattern, tier, vouched: false }]);
         assert_eq!(listed("<acknowledge risk=\"elevated\">w</acknowledge>"), []);
     }
 
     #[test]
-    fn what_a_person_wrote_or_trusts_needs_no_further_word() {
+    fn user_and_trusted_project_tools_are_preapproved() {
         let command = "description: d\nkind: command\ncommand: [ls]\n";
         let bash = "description: d\nkind: builtin\nbuiltin: bash\n";
         let http = "description: d\nkind: http\nurl: https://a.test/\n";
@@ -219,7 +219,7 @@ mod tests {
         );
         let items = Items::new(&world);
         for strange in ["rye.execute", "rye.sign.tool.own.one", "rye.execute.tool.no.such", "rye.execute.tool.", "x"] {
-            assert!(!is_vouched(&items, strange), "{strange}");
+            assert!(!is_preapproved(&items, strange), "{strange}");
         }
     }
 }

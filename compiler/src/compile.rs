@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
-use crate::approvals::{self, AskedGrant, Unattended};
+use crate::approvals::{self, ApprovalRequired, Unattended};
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
@@ -21,7 +21,7 @@ use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::Written;
 use crate::trust::{self, Executes};
 use crate::validate::check_composed;
-use crate::wall::{self, ToolWall};
+use crate::wall::{self, ToolSandbox};
 use crate::world::{ItemKind, Recording, World};
 pub use note::Note;
 
@@ -80,9 +80,9 @@ pub struct Compilation {
     /// Parts of the plan that run only if the user trusts the project's files.
     pub executes: Vec<Executes>,
     /// The sandbox of each tool of the palette, in the palette's order.
-    pub walls: Vec<ToolWall>,
+    pub walls: Vec<ToolSandbox>,
     /// Grants whose calls need approval because their risk is not acknowledged.
-    pub asked: Vec<AskedGrant>,
+    pub asked: Vec<ApprovalRequired>,
     /// Policy for such calls when there is no terminal. The caller that shows the plan sets it from the settings.
     pub unattended: Unattended,
     /// Set if programs start in bubblewrap; like `unattended`, filled in from the settings by the caller.
@@ -112,17 +112,17 @@ pub fn declared_inputs(
 
 /// Compiles a directive. The result has a value only if there is no error; warnings and advice come with the value.
 pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
-    compile_showing(world, request, &mut Sources::default())
+    compile_with_sources(world, request, &mut Sources::default())
 }
 
 /// Compiles like [`compile`]. If there is no value, `shown` receives the sources that the diagnostics refer to.
-pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
+pub fn compile_with_sources(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
     let mut diagnostics = Diagnostics::new();
     let lowered = {
         let shared = Shared::new(&items);
-        let mut lowered = compile_in(&shared, request, &mut diagnostics);
+        let mut lowered = compile_with_context(&shared, request, &mut diagnostics);
         if let Some(lowered) = &mut lowered {
             lowered.plan.settings.clone_from(shared.frozen());
         }
@@ -143,7 +143,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     }
     plan.manifest = recording.manifest();
     let mut executes = trust::of_plan(&plan, &hooks);
-    executes.extend(trust::of_tools(&items, &plan));
+    executes.extend(trust::requirements_of_tools(&items, &plan));
     executes.extend(trust::of_user_space(&items, &plan, &hooks));
     let walls = wall::of_plan(&items, &plan);
     let asked = approvals::asked(&items, &plan);
@@ -174,7 +174,11 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
 
 /// Composes, checks and lowers one directive. `check` runs the same steps for every directive of a project, on every
 /// route.
-pub(crate) fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
+pub(crate) fn compile_with_context(
+    shared: &Shared<'_, '_>,
+    request: &Request,
+    diagnostics: &mut Diagnostics,
+) -> Option<Lowered> {
     let model = |asked: Option<&crate::item::ModelRequest>| {
         shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id)
     };

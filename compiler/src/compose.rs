@@ -146,12 +146,12 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
                     name: path.strip_prefix("inputs.").unwrap_or(&path).to_owned(),
                     directive: id.to_string(),
                     declared: path.strip_prefix("inputs.").and_then(|n| leaf.inputs.get(n)).map(|f| f.span),
-                    used: routing.first_open_hook().map(|hook| hook.span),
+                    used: routing.first_undecided_hook().map(|hook| hook.span),
                 });
             }
             return None;
         };
-        with_route(items, leaf, route, launch, &mut found)
+        compose_route(items, leaf, route, launch, &mut found)
     });
     Checked::new(value, found)
 }
@@ -170,7 +170,7 @@ pub fn compose_all(
         Routing::Open { routes, .. } => routes,
     };
     let count = routes.len();
-    let composed = routes.into_iter().filter_map(|route| with_route(items, leaf.clone(), route, launch, found));
+    let composed = routes.into_iter().filter_map(|route| compose_route(items, leaf.clone(), route, launch, found));
     (composed.collect(), count)
 }
 
@@ -187,7 +187,7 @@ fn leaf(items: &Items<'_>, id: &ItemId, found: &mut Diagnostics) -> Option<Arc<D
     leaf
 }
 
-fn with_route(
+fn compose_route(
     items: &Items<'_>,
     leaf: Arc<Directive>,
     route: Option<Route>,
@@ -210,8 +210,8 @@ fn with_route(
         model: inherit::nearest(&chain, |d| d.model.clone()),
         inputs: inherit::fields(&chain, |d| &d.inputs),
         outputs: inherit::fields(&chain, |d| &d.outputs),
-        continuation: inherit::nearest_spanned(&chain, |d| d.continuation.as_ref()),
-        nudge: inherit::nearest_spanned(&chain, |d| d.nudge.as_ref())
+        continuation: inherit::inherit_spanned_value(&chain, |d| d.continuation.as_ref()),
+        nudge: inherit::inherit_spanned_value(&chain, |d| d.nudge.as_ref())
             .unwrap_or(Sourced { value: NudgePolicy::Auto, origin: Origin::built_in() }),
         hooks: Vec::new(),
         chain,

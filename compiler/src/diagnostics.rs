@@ -37,7 +37,7 @@ pub use palette::PaletteError;
 pub use plan::PlanError;
 pub use report::Report;
 pub(crate) use report::clean;
-pub use report::{leaves_line, steers};
+pub use report::{breaks_line, steers};
 pub use spawn::SpawnError;
 pub use suggest::closest;
 
@@ -276,14 +276,14 @@ fn instead(found: &str, expected: &str) -> Option<String> {
 
 /// Joins words in backticks with commas.
 fn list(words: &[impl AsRef<str>]) -> String {
-    list_of(words, MOST_WORDS)
+    quote_list_up_to(words, MAX_LISTED_WORDS)
 }
 
 /// Maximum number of words in a list.
-const MOST_WORDS: usize = 60;
+const MAX_LISTED_WORDS: usize = 60;
 
 /// Joins up to `most` words, and counts the rest.
-fn list_of(words: &[impl AsRef<str>], most: usize) -> String {
+fn quote_list_up_to(words: &[impl AsRef<str>], most: usize) -> String {
     let shown: Vec<String> = words.iter().take(most).map(|w| format!("`{}`", w.as_ref())).collect();
     let more = words.len().saturating_sub(most);
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }

@@ -36,7 +36,7 @@ pub fn walk(
         if let Some(start) = chain.iter().position(|d| *d.id() == parent.node) {
             parents.push(parent.span);
             let circle = chain.iter().zip(&parents).skip(start).map(|(d, span)| (d.id().clone(), *span)).collect();
-            found.push(ExtendsError::Cycle { links: from_smallest(circle) });
+            found.push(ExtendsError::Cycle { links: rotate_to_smallest(circle) });
             return None;
         }
         if chain.len() == MAX_LINKS {
@@ -63,7 +63,7 @@ pub fn walk(
 }
 
 /// Rotates a cycle to begin with its smallest id, so that it is reported once from every entry point.
-fn from_smallest(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
+fn rotate_to_smallest(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
     let smallest = circle.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)).map_or(0, |(i, _)| i);
     circle.rotate_left(smallest);
     circle
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_root_first() {
+    fn chain_is_returned_root_first() {
         let (chain, found) = walked(&world(&[("a", None), ("b", Some("a")), ("c", Some("b"))]), "c");
         assert_eq!(chain, ["a", "b", "c"]);
         assert!(found.is_empty());
     }
 
     #[test]
-    fn a_circle_underlines_every_extends_and_is_the_same_from_everywhere() {
+    fn cycle_labels_every_extends_from_any_entry() {
         let world = world(&[("a", Some("b")), ("b", Some("c")), ("c", Some("a")), ("x", Some("b"))]);
         let (_, from_a) = walked(&world, "a");
         let cycle = from_a.iter().next().unwrap();
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_parent_has_a_suggestion() {
+    fn unknown_parent_is_reported_with_suggestion() {
         let (_, found) = walked(&world(&[("base", None), ("x", Some("bse"))]), "x");
         let unknown = found.iter().next().unwrap();
         assert_eq!((unknown.code(), unknown.help().unwrap().as_str()), ("extends::unknown", "did you mean `base`?"));
     }
 
     #[test]
-    fn sixty_four_links_are_enough() {
+    fn chain_of_64_links_resolves_and_65_fails() {
         let names: Vec<String> = (0..=MAX_LINKS).map(|i| format!("d{i}")).collect();
         let mut links: Vec<(&str, Option<&str>)> = Vec::new();
         for (i, name) in names.iter().enumerate() {

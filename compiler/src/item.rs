@@ -17,7 +17,7 @@ use rye_grammar::{ItemId, SourceId};
 
 pub use cache::{Changes, HookFiles, Items, Read, Reads, Remembered, Rest};
 pub use directive::{Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, ModelRequest, Permissions};
-pub use hook::{HookDecl, HookHole, HookHoles, HookLine, InputHole};
+pub use hook::{HookDecl, HookFactPlaceholder, HookPlaceholders, InputHole, OrderedHooks};
 pub use knowledge::Knowledge;
 pub use tool::Tool;
 pub use xml::shorten;

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deploy_example_hangs_together() {
+    fn deploy_example_has_expected_relations() {
         let graph = item_graph(&deploy(), None);
         let own = "directive deploy_staging";
         assert!(has(&graph, own, Relation::Extends, "directive project/deploy/base"), "{:?}", graph.edges);

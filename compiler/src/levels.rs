@@ -40,7 +40,7 @@ impl Levels {
     /// Reads the overrides of `check.yaml`.
     pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Self {
         let mut levels = Self::default();
-        let Some(config) = items.config_named(FILE) else { return levels };
+        let Some(config) = items.config_by_name(FILE) else { return levels };
         for entry in config.entries() {
             match entry.key.node.as_str() {
                 "levels" => levels.read_codes(&entry.value, found),
@@ -131,7 +131,7 @@ impl Levels {
     }
 
     /// Returns true if the caller allowed the code of an error, which is shown anyway.
-    pub fn asked_in_vain(&self, diagnostic: &Diagnostic) -> bool {
+    pub fn is_error_despite_allow(&self, diagnostic: &Diagnostic) -> bool {
         diagnostic.is_error() && self.asked.contains(diagnostic.code())
     }
 }

@@ -26,7 +26,7 @@ use crate::plan::{
     Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, PlannedModel, Primary,
     Segment, Tokenizer,
 };
-use crate::primary::DIRECTIVE_RETURN;
+use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::limits::{Limits, resolve};
 use facts::Frame;
 pub use hooks::HookTrace;
@@ -77,7 +77,7 @@ pub fn lower(
     protocol::check(shared, composed, diagnostics);
     let mut built = palette(shared, composed, &capabilities, &mut origins, diagnostics);
     if built.add_return(&outputs) {
-        origins.insert(format!("tool.{DIRECTIVE_RETURN}"), origin::unwritten("outputs are declared"));
+        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), origin::unwritten("outputs are declared"));
     }
     let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
@@ -92,7 +92,7 @@ pub fn lower(
         model: &model.id,
         limits: &limits,
         capabilities: capabilities::summary(&capabilities),
-        directive_body: known_text(&alone),
+        directive_body: text_without_placeholders(&alone),
     };
     let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
@@ -141,7 +141,7 @@ pub fn lower(
 }
 
 /// Returns the concatenated text if no segment has a placeholder.
-fn known_text(segments: &[Segment]) -> Option<String> {
+fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
     let text = |segment: &Segment| match segment {
         Segment::Text { text } => Some(text.clone()),
         Segment::Pending { .. } => None,

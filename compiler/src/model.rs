@@ -133,7 +133,7 @@ impl<'l> Catalog<'l> {
                 Some((provider, name)) if self.names.iter().any(|n| n == provider) => (Some(provider.to_owned()), name),
                 Some(_) | None => (instead.provider.clone(), text.as_str()),
             };
-            let name = Some(Spanned::new(name.to_owned(), no_span()));
+            let name = Some(Spanned::new(name.to_owned(), detached_span()));
             return Wanted { name, provider, provider_span: None, span: None };
         }
         let tier = asked.and_then(|a| a.tier.clone());
@@ -238,7 +238,7 @@ impl<'l> Catalog<'l> {
 }
 
 /// Returns a placeholder span for names that are not in a file.
-fn no_span() -> Span {
+fn detached_span() -> Span {
     Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
 }
 

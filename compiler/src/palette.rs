@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
 use crate::plan::{DroppedTool, Field, PaletteTool, Primary, Tokenizer};
-use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition};
+use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::tool_spec::Idempotence;
@@ -102,7 +102,7 @@ pub fn build(
         palette.grants.insert(primary.tool_name().to_owned(), granted_by.clone());
         palette.tools.extend(PRIMARIES.iter().find(|t| t.primary == planned(*primary)).cloned());
     }
-    for reserved in primary::Primary::ALL.iter().map(|p| p.tool_name()).chain([DIRECTIVE_RETURN]) {
+    for reserved in primary::Primary::ALL.iter().map(|p| p.tool_name()).chain([DIRECTIVE_RETURN_TOOL]) {
         names.insert(reserved.to_owned(), reserved.to_owned());
     }
     if preload.enabled {

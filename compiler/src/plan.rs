@@ -27,7 +27,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::hook::{Deed, PlannedHook};
-use crate::semantics::capability::could_start;
+use crate::semantics::capability::may_spawn;
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
@@ -73,11 +73,11 @@ pub struct Plan {
 
 impl Plan {
     /// Checks whether a thread of this plan may start another one: by a grant, or by a hook that runs a directive.
-    pub fn may_start_others(&self) -> bool {
+    pub fn can_start_threads(&self) -> bool {
         let runs = |hook: &PlannedHook| {
             matches!(hook.action.deed(), Some(Deed::Execute { item_type: ItemKind::Directive, .. }))
         };
-        self.capabilities.grants.iter().any(|grant| could_start(&grant.pattern)) || self.hooks.iter().any(runs)
+        self.capabilities.grants.iter().any(|grant| may_spawn(&grant.pattern)) || self.hooks.iter().any(runs)
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::{Field, FieldType};
 use crate::world::ItemKind;
-pub use request::{BadRequest, ExecuteRequest, FetchRequest, SignRequest};
+pub use request::{ExecuteRequest, FetchRequest, InvalidArguments, SignRequest};
 
 /// A tool definition as sent to the model. `schema` is a JSON Schema of the arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub enum Primary {
 }
 
 /// The name of the tool that ends a thread with structured outputs.
-pub const DIRECTIVE_RETURN: &str = "rye_directive_return";
+pub const DIRECTIVE_RETURN_TOOL: &str = "rye_directive_return";
 
 impl Primary {
     pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
@@ -139,7 +139,7 @@ pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition 
         format!("End this thread and hand back its outputs. Success needs: {}.", required.join(", "))
     };
     PrimaryDefinition {
-        name: DIRECTIVE_RETURN,
+        name: DIRECTIVE_RETURN_TOOL,
         description,
         schema: json!({"type": "object", "properties": properties, "additionalProperties": false}),
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_return_tool_carries_the_declared_outputs() {
+    fn return_tool_schema_has_the_declared_outputs() {
         let field = |kind, required, choices| Field {
             kind,
             required,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_primaries_are_cheap() {
+    fn primary_definitions_stay_small() {
         let size: usize =
             Primary::ALL.iter().map(|p| p.definition()).map(|d| d.description.len() + d.schema.to_string().len()).sum();
         assert!(size / 4 < 450, "{} tokens", size / 4);

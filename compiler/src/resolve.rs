@@ -8,7 +8,7 @@ use rye_grammar::condition::Path;
 use serde_json::{Map, Value};
 
 use crate::compose::Route;
-use crate::item::{Directive, Field, HookDecl, HookLine, Items, ModelRequest};
+use crate::item::{Directive, Field, HookDecl, Items, ModelRequest, OrderedHooks};
 use crate::semantics::condition::{Condition, Domain, Effort, Found, Verdict};
 use crate::semantics::facts::Facts;
 
@@ -47,7 +47,7 @@ impl Routing {
         }
     }
 
-    pub fn first_open_hook(&self) -> Option<&Arc<HookDecl>> {
+    pub fn first_undecided_hook(&self) -> Option<&Arc<HookDecl>> {
         match self {
             Self::Certain(_) => None,
             Self::Open { first, .. } => Some(first),
@@ -62,7 +62,7 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     if hooks.is_empty() {
         return Routing::Certain(None);
     }
-    let mut knowledge = Known::before_the_chain(leaf, launch);
+    let mut knowledge = Known::for_routing(leaf, launch);
     let mut routes = Vec::new();
     let mut on: Vec<String> = Vec::new();
     let mut first = None;
@@ -100,7 +100,7 @@ fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
         return files.routing.clone();
     }
     let all = [&files.user, &leaf.hooks, &files.builtin, &files.project, &files.infra].into_iter().flatten();
-    HookLine::routing(all)
+    OrderedHooks::routing(all)
 }
 
 /// Returns the id that a routing hook names; reading the hook has already checked it.
@@ -113,14 +113,14 @@ pub struct Known<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
     /// Resolved only when a condition reads the model.
-    model: Option<AskedModel<'l>>,
+    model: Option<ModelLookup<'l>>,
 }
 
-type AskedModel<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
+type ModelLookup<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
 
 impl<'l> Known<'l> {
     /// Returns the facts of `resolve_extends`.
-    pub fn before_the_chain(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
+    pub fn for_routing(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
         let mut known = Self::common(leaf, (leaf.model.as_ref(), launch.model));
         known.facts.set("has_extends", Value::Bool(leaf.extends.is_some()));
         known.roots.push("has_extends");
@@ -168,7 +168,7 @@ impl<'l> Known<'l> {
         Self { facts, roots: vec!["directive", "category"], model: None }
     }
 
-    fn common(leaf: &Directive, model: AskedModel<'l>) -> Self {
+    fn common(leaf: &Directive, model: ModelLookup<'l>) -> Self {
         let mut known = Self::of_id(leaf.id());
         known.facts.set("category", Value::String(leaf.category().to_owned()));
         known.model = Some(model);

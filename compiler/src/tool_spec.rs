@@ -44,13 +44,13 @@ pub struct ToolSpec {
 /// engine keeps its own list equal to this one.
 pub fn builtins() -> Vec<&'static str> {
     // A running engine adds the orchestrator: it does not touch the machine and needs no sandbox.
-    let mut names: Vec<&str> = crate::wall::compiled_in().chain(["orchestrator"]).collect();
+    let mut names: Vec<&str> = crate::wall::built_in_names().chain(["orchestrator"]).collect();
     names.sort_unstable();
     names
 }
 
 /// Built-in tools that a thread runs itself, each reserved for the item `rye/agent/threads/NAME`.
-pub const OF_THREADS: [&str; 2] = ["state", "thread_directive"];
+pub const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
 
 /// The implementation of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,13 +67,13 @@ pub enum ToolKind {
     /// A tool of an MCP server, under the server's own name. `sha256` is the hash of its definition when it was listed,
     /// `server_sha256` the hash of the settings that reached the server then; `runs` describes those settings for
     /// humans.
-    Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, wall: ServerWall },
+    Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, wall: ServerSandbox },
 }
 
 /// The sandboxing of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ServerWall {
+pub enum ServerSandbox {
     /// The server is reached over the network: nothing is started here.
     Net,
     /// The program runs in the same sandbox as the program of a tool.
@@ -82,7 +82,7 @@ pub enum ServerWall {
     None,
 }
 
-impl ServerWall {
+impl ServerSandbox {
     pub const ALL: [Self; 3] = [Self::Net, Self::Process, Self::None];
 
     pub fn word(self) -> &'static str {
@@ -154,8 +154,8 @@ pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// An error in a tool file; `code` selects its diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolFault {
-    pub code: ToolFaultCode,
+pub struct ToolSpecError {
+    pub code: ToolSpecErrorKind,
     pub message: String,
     pub span: Span,
     pub label: String,
@@ -163,7 +163,7 @@ pub struct ToolFault {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolFaultCode {
+pub enum ToolSpecErrorKind {
     /// A key that no tool has.
     UnknownKey,
     /// A key that every tool of this kind must have.

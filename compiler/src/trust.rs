@@ -18,12 +18,12 @@ use crate::lower::HookTrace;
 use crate::model::PRICES;
 use crate::plan::{Grant, Place, Plan, PlannedModel};
 use crate::semantics::hook_point;
-use crate::tool_spec::{ServerWall, ToolKind, holes};
-use crate::wall::is_disguised;
+use crate::tool_spec::{ServerSandbox, ToolKind, holes};
+use crate::wall::disguises_built_in;
 use crate::world::{ItemKind, Space};
 
 pub use reach::{of_user_space, script, script_of, user_space_of};
-pub use workspace::of_workspace;
+pub use workspace::requirements_of_workspace;
 
 /// The settings files with hooks. Directives declare hooks too.
 const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
@@ -46,7 +46,7 @@ pub struct Subject {
 /// A trust requirement: something that the project executes or makes reachable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executes {
-    pub kind: ExecutesKind,
+    pub kind: TrustRequirementKind,
     /// The id of the hook, tool or provider.
     pub name: String,
     /// A description for humans, on one line.
@@ -60,7 +60,7 @@ pub struct Executes {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ExecutesKind {
+pub enum TrustRequirementKind {
     Hook,
     Tool,
     /// An MCP server. Only the command line lists servers, because their settings are no item.
@@ -75,7 +75,7 @@ pub enum ExecutesKind {
     Script,
 }
 
-impl ExecutesKind {
+impl TrustRequirementKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::Hook => "hook",
@@ -90,7 +90,7 @@ impl ExecutesKind {
     }
 }
 
-/// Lists the trust requirements of a plan, except for its tools: a plan does not contain how a tool runs. [`of_tools`]
+/// Lists the trust requirements of a plan, except for its tools: a plan does not contain how a tool runs. [`requirements_of_tools`]
 /// lists those.
 pub fn of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
     of_plan_granted(plan, &plan.capabilities.grants, traces)
@@ -104,7 +104,7 @@ pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> V
         let subjects = reach::of_hook(plan, hook);
         let what = starts(&hook.action, &hook.grants).unwrap_or_default();
         found.push(Executes {
-            kind: ExecutesKind::Hook,
+            kind: TrustRequirementKind::Hook,
             name: hook.id.clone(),
             what: format!("at {}: {what}", hook_point::of(hook.event).name),
             subjects,
@@ -130,7 +130,7 @@ pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> V
 }
 
 /// Lists the project's tools that a plan reaches and that start programs or send requests.
-pub fn of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
+pub fn requirements_of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
     let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
     let of_one = |id| {
@@ -153,7 +153,7 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         format!(", given {} of the environment", spec.environment.join(", "))
     };
     let (what, programs) = match &spec.kind {
-        ToolKind::Builtin { name } if !is_disguised(&file.id, name) => return None,
+        ToolKind::Builtin { name } if !disguises_built_in(&file.id, name) => return None,
         ToolKind::Builtin { name } => (format!("is the engine's `{name}` under a name of its own"), Vec::new()),
         ToolKind::Command { argv } => {
             let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
@@ -165,7 +165,7 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         ToolKind::Mcp { server, runs, wall, .. } => (of_server(server, runs, *wall), Vec::new()),
     };
     Some(Executes {
-        kind: ExecutesKind::Tool,
+        kind: TrustRequirementKind::Tool,
         name: file.id.to_string(),
         what: line(&format!("{what}{given}")),
         subjects: vec![Subject { kind: ItemKind::Tool, id: file.id.to_string(), sha256 }],
@@ -175,11 +175,11 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
 }
 
 /// Describes the start of an MCP server, for humans.
-pub fn of_server(server: &str, runs: &str, wall: ServerWall) -> String {
+pub fn of_server(server: &str, runs: &str, wall: ServerSandbox) -> String {
     match wall {
-        ServerWall::Net => format!("asks the MCP server `{server}` at {runs}"),
-        ServerWall::Process => format!("starts the MCP server `{server}`: {runs}"),
-        ServerWall::None => format!("starts the MCP server `{server}` with NO WALL: {runs}"),
+        ServerSandbox::Net => format!("asks the MCP server `{server}` at {runs}"),
+        ServerSandbox::Process => format!("starts the MCP server `{server}`: {runs}"),
+        ServerSandbox::None => format!("starts the MCP server `{server}` with NO WALL: {runs}"),
     }
 }
 
@@ -225,7 +225,7 @@ fn provider(id: &str, connection: &serde_json::Value, from_project: &[String], s
     let costs = (!costs.is_empty()).then(|| "says what its models cost, and so what a spend limit is worth".to_owned());
     let place = Place { file: format!(".ai/config/{PROVIDERS}{id}.yaml"), line: 1, column: 1 };
     Executes {
-        kind: ExecutesKind::Provider,
+        kind: TrustRequirementKind::Provider,
         name: id.to_owned(),
         what: line(&[by, costs].into_iter().flatten().collect::<Vec<_>>().join("; ")),
         subjects,
@@ -236,7 +236,7 @@ fn provider(id: &str, connection: &serde_json::Value, from_project: &[String], s
 
 fn own_risks(subjects: Vec<Subject>) -> Executes {
     Executes {
-        kind: ExecutesKind::Risk,
+        kind: TrustRequirementKind::Risk,
         name: RISK_FILE.to_owned(),
         what: "says itself how dangerous its capabilities are".to_owned(),
         subjects,

@@ -137,7 +137,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     let (mut known, reach) = known.refresh(items, &mut changes, directives);
     let mut check = Check::new(items, reach, std::mem::take(&mut known.lowered));
     let ((), settings) = items.during(|| check.settings());
-    check.lowering.palettes_again(&mut changes, |read| known.shares.read(read));
+    check.lowering.revalidate_palettes(&mut changes, |read| known.shares.read(read));
     let mut chosen = Chosen::new(selection);
     let mut composed = 0;
     let effort = known.effort;
@@ -152,7 +152,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
         }
     };
     let (mut all, mut unnamed) = (Share::default(), Unnamed::default());
-    let (shares, unnamed) = if items.is_remembering() {
+    let (shares, unnamed) = if items.is_tracking() {
         known.shares.look(items, &lists, &changes, ask);
         if *selection == Selection::All {
             chosen.directives = directives;
@@ -169,7 +169,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
                 || check.lowering.is_in_palette(read, is_of_share)
         };
         let forgotten = items.keep_asked(is_asked);
-        check.lowering.forget_tools(&forgotten);
+        check.lowering.evict_tools(&forgotten);
         (known.shares.together(), &known.shares.unnamed)
     } else {
         for (kind, id) in units(&lists) {
@@ -190,10 +190,10 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     chosen.narrow(items, &mut found);
     let levels = Levels::read(items, &mut found);
     (known.answers, known.lowered) = (reach.remember(), lowered);
-    if items.is_remembering() {
-        known.forget_former(&settings);
+    if items.is_tracking() {
+        known.evict_unused(&settings);
     }
-    let files = ItemKind::ALL.into_iter().map(|kind| files_of_project(items, kind)).sum();
+    let files = ItemKind::ALL.into_iter().map(|kind| project_file_count(items, kind)).sum();
     Looked { found, levels, files, directives: chosen.directives, composed, known }
 }
 
@@ -218,10 +218,10 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     }
     directive::check(items, composed, &mut check.found);
     check.capabilities.own(shared, composed, &mut check.found);
-    check.capabilities.against_base(composed, &mut check.found);
+    check.capabilities.check_against_base(composed, &mut check.found);
     interface::holes(composed, &mut check.found);
     let mut spawns = Spawns::default();
-    spawns.add(composed, &spawn::BodyStarts::default(), None);
+    spawns.add(composed, &spawn::BodySpawns::default(), None);
     spawn::proofs(items, &[&spawns], &mut check.found);
     found.append(check.found);
 }
@@ -232,7 +232,7 @@ fn of_project(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
 }
 
 /// Returns the number of project files that hold an item of a kind.
-fn files_of_project(items: &Items<'_>, kind: ItemKind) -> usize {
+fn project_file_count(items: &Items<'_>, kind: ItemKind) -> usize {
     of_project(&items.list(kind)).filter(|id| !is_export(kind, id)).count()
 }
 
@@ -247,7 +247,7 @@ fn is_of_project(items: &Items<'_>, span: Span) -> bool {
 }
 
 /// Returns the ids that the project or the user wrote; the standard library is checked in its own build.
-fn written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
+fn user_written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     let mut ids: Vec<ItemId> =
         items.list(kind).iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
     ids.dedup();
@@ -310,18 +310,19 @@ impl<'i, 'w> Check<'i, 'w> {
         }
         limit::defaults(self.items, &mut self.found);
         self.lowering.settings();
-        for id in written_ids(self.items, ItemKind::Config) {
+        for id in user_written_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
                 self.items.config(&id);
                 settings::file(self.items, &id, &mut self.settings, &mut self.found);
-                self.lowering.provider_file(&id);
+                self.lowering.check_provider_file(&id);
             }
         }
         self.lowering.tiers(&mut self.found);
         // Skip patterns of a user's own risk table, which may target another project, and patterns of the built-in
         // table, which may name future items.
         let rated = self.settings.patterns.iter().map(|(pattern, span)| (pattern, *span));
-        let own = rated.filter(|(pattern, span)| !risk::is_built_in(pattern) && is_of_project(self.items, *span));
+        let own =
+            rated.filter(|(pattern, span)| !risk::is_built_in_pattern(pattern) && is_of_project(self.items, *span));
         self.capabilities.patterns(self.items, own, &mut self.found);
         settings::unread(self.items, &mut self.found);
     }
@@ -345,7 +346,7 @@ impl<'i, 'w> Check<'i, 'w> {
                     hook::call(self.items, hook, found);
                 }
             }
-            self.capabilities.against_base(composed, found);
+            self.capabilities.check_against_base(composed, found);
             model::fallback(self.lowering.catalog(), composed, found);
             // A world without any provider can plan nothing.
             let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, found));

@@ -9,39 +9,39 @@ use crate::item::Items;
 use crate::plan::{Grant, PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
-use crate::tool_spec::{ServerWall, ToolKind};
+use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::World;
 
 /// Built-in tools: name, the item of the standard library, and the kind of sandbox.
-const BUILT_IN: [(&str, &str, WallKind); 13] = [
-    ("read", "rye/file-system/read", WallKind::Files),
-    ("write", "rye/file-system/write", WallKind::Files),
-    ("edit", "rye/file-system/edit", WallKind::Files),
-    ("ls", "rye/file-system/ls", WallKind::Files),
-    ("glob", "rye/file-system/glob", WallKind::Files),
-    ("grep", "rye/file-system/grep", WallKind::Files),
-    ("knowledge_write", "rye/knowledge/write", WallKind::Files),
-    ("web_fetch", "rye/web/fetch", WallKind::Requests),
-    ("bash", "rye/bash/bash", WallKind::Process),
-    ("git_status", "rye/git/status", WallKind::Process),
-    ("git_diff", "rye/git/diff", WallKind::Process),
-    ("git_log", "rye/git/log", WallKind::Process),
-    ("git_show", "rye/git/show", WallKind::Process),
+const BUILT_IN: [(&str, &str, SandboxKind); 13] = [
+    ("read", "rye/file-system/read", SandboxKind::Files),
+    ("write", "rye/file-system/write", SandboxKind::Files),
+    ("edit", "rye/file-system/edit", SandboxKind::Files),
+    ("ls", "rye/file-system/ls", SandboxKind::Files),
+    ("glob", "rye/file-system/glob", SandboxKind::Files),
+    ("grep", "rye/file-system/grep", SandboxKind::Files),
+    ("knowledge_write", "rye/knowledge/write", SandboxKind::Files),
+    ("web_fetch", "rye/web/fetch", SandboxKind::Requests),
+    ("bash", "rye/bash/bash", SandboxKind::Process),
+    ("git_status", "rye/git/status", SandboxKind::Process),
+    ("git_diff", "rye/git/diff", SandboxKind::Process),
+    ("git_log", "rye/git/log", SandboxKind::Process),
+    ("git_show", "rye/git/show", SandboxKind::Process),
 ];
 /// Built-in tools that only read files of the project: an item of any id may use them.
 const LOOKING: [&str; 4] = ["read", "ls", "glob", "grep"];
 
 /// Returns the names of the built-in tools.
-pub fn compiled_in() -> impl Iterator<Item = &'static str> {
+pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, ..)| *name)
 }
 
 /// The sandbox of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ToolWall {
+pub struct ToolSandbox {
     /// The tool's name in the palette.
     pub name: String,
-    pub kind: WallKind,
+    pub kind: SandboxKind,
     /// Folders of the project that its process may write, besides its own scratch folder.
     pub write: Vec<String>,
     /// Granted hosts. The engine's own requests go to no others. For a process, any host opens the whole network,
@@ -51,7 +51,7 @@ pub struct ToolWall {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WallKind {
+pub enum SandboxKind {
     /// The engine itself: the machine is not touched.
     Engine,
     /// Files of the project, through handles.
@@ -64,7 +64,7 @@ pub enum WallKind {
     None,
 }
 
-impl WallKind {
+impl SandboxKind {
     /// Returns the kind of sandbox for a kind of tool.
     pub fn of(kind: &ToolKind) -> Self {
         match kind {
@@ -74,9 +74,9 @@ impl WallKind {
                 BUILT_IN.iter().find(|(known, ..)| known == name).map_or(Self::Engine, |(_, _, wall)| *wall)
             }
             ToolKind::Mcp { wall, .. } => match wall {
-                ServerWall::Net => Self::Requests,
-                ServerWall::Process => Self::Process,
-                ServerWall::None => Self::None,
+                ServerSandbox::Net => Self::Requests,
+                ServerSandbox::Process => Self::Process,
+                ServerSandbox::None => Self::None,
             },
         }
     }
@@ -94,28 +94,28 @@ impl WallKind {
 
 /// Returns true if an item disguises a built-in tool: with another id than the standard library's, a shell would be
 /// checked, granted and shown under that id.
-pub fn is_disguised(id: &ItemId, builtin: &str) -> bool {
+pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
     let own = BUILT_IN.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
     !LOOKING.contains(&builtin) && own != Some(id.as_str())
 }
 
 /// Returns true if the settings of any space require bubblewrap around programs (`sandbox` of `agent/agent`). No space
 /// can relax the requirement of another.
-pub fn wants_bubblewrap(world: &dyn World) -> bool {
+pub fn requires_bubblewrap(world: &dyn World) -> bool {
     let items = Items::new(world);
     let Ok(id) = ItemId::parse("agent/agent") else { return false };
-    items.config_of_each(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
+    items.config_layers(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
 }
 
 /// Returns the sandboxes of a palette, in its order.
-pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolWall> {
+pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     plan.palette.iter().map(|tool| of_tool(items, &plan.capabilities.grants, tool)).collect()
 }
 
-fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall {
+fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolSandbox {
     let found = tool.item_id.as_ref().and_then(|id| items.tool(id));
-    let kind = found.as_ref().map_or(WallKind::Engine, |found| WallKind::of(&found.spec.kind));
-    let mut wall = ToolWall { name: tool.name.to_string(), kind, write: Vec::new(), net: Vec::new() };
+    let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));
+    let mut wall = ToolSandbox { name: tool.name.to_string(), kind, write: Vec::new(), net: Vec::new() };
     let (Some(found), Some(id)) = (found, &tool.item_id) else { return wall };
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
         // A server has one sandbox for all of its tools: its settings declare it, and grants must name it.
@@ -123,7 +123,7 @@ fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall 
         wall.net.clone_from(&found.spec.needs.net);
         return wall;
     }
-    if matches!(kind, WallKind::Process | WallKind::Requests) {
+    if matches!(kind, SandboxKind::Process | SandboxKind::Requests) {
         let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
         for grant in grants {
             if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
@@ -136,12 +136,12 @@ fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall 
 }
 
 /// Formats the sandbox on one line, for human output.
-impl std::fmt::Display for ToolWall {
+impl std::fmt::Display for ToolSandbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind {
-            WallKind::Engine => f.write_str("the engine itself"),
-            WallKind::Files => f.write_str("files of the project, through handles"),
-            WallKind::Process => {
+            SandboxKind::Engine => f.write_str("the engine itself"),
+            SandboxKind::Files => f.write_str("files of the project, through handles"),
+            SandboxKind::Process => {
                 // The project's root is never writable as a whole, because new files in it could be protected paths.
                 let shown = |folder: &String| match folder.trim_end_matches('/') {
                     "." | "" => "what is there now".to_owned(),
@@ -156,12 +156,12 @@ impl std::fmt::Display for ToolWall {
                 };
                 write!(f, "a process; reads the project, writes {write} of it; {net}")
             }
-            WallKind::Requests if self.net.is_empty() => f.write_str("requests of the engine; no host is granted"),
-            WallKind::Requests if self.net.iter().any(|host| host == "*") => {
+            SandboxKind::Requests if self.net.is_empty() => f.write_str("requests of the engine; no host is granted"),
+            SandboxKind::Requests if self.net.iter().any(|host| host == "*") => {
                 f.write_str("requests of the engine, to any host of the public internet")
             }
-            WallKind::Requests => write!(f, "requests of the engine, to {} alone", self.net.join(", ")),
-            WallKind::None => f.write_str("NO WALL: a server's program, which may do whatever you may"),
+            SandboxKind::Requests => write!(f, "requests of the engine, to {} alone", self.net.join(", ")),
+            SandboxKind::None => f.write_str("NO WALL: a server's program, which may do whatever you may"),
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tool_has_its_wall_and_grants_open_it() {
+    fn plan_sandboxes_reflect_kind_and_grants() {
         let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
             <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/,src\">rye.bash.*</tool>\
             <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool write=\".\">mine</tool>\

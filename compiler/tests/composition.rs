@@ -110,7 +110,7 @@ fn composed(files: &[(String, String)], leaf: &str) -> Shape {
 }
 
 /// Applies the rules of section 8 one after the other.
-fn by_hand(chain: &[Link]) -> [Vec<String>; 3] {
+fn apply_rules(chain: &[Link]) -> [Vec<String>; 3] {
     let suppressed: BTreeSet<usize> = chain.iter().flat_map(|link| link.suppressed.iter().copied()).collect();
     let mut seen = suppressed;
     let mut places: [Vec<String>; 3] = Default::default();
@@ -126,10 +126,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_chain_composes_as_the_rules_say(chain in prop::collection::vec(link(), 1..6)) {
+    fn composition_matches_the_rules_applied_by_hand(chain in prop::collection::vec(link(), 1..6)) {
         let leaf = format!("d{}", chain.len() - 1);
         let shape = composed(&files(&chain), &leaf);
-        prop_assert_eq!(&shape.places, &by_hand(&chain));
+        prop_assert_eq!(&shape.places, &apply_rules(&chain));
         let nearest = chain.iter().rposition(|link| link.permissions);
         prop_assert_eq!(shape.grants, nearest.map(|n| vec![format!("rye.execute.tool.of.d{n}")]));
         for (name, from) in &shape.inputs {
@@ -141,7 +141,7 @@ proptest! {
 
     /// A directive that declares the result of a chain itself composes to the same result.
     #[test]
-    fn composing_again_changes_nothing(chain in prop::collection::vec(link(), 1..6)) {
+    fn composition_is_idempotent(chain in prop::collection::vec(link(), 1..6)) {
         let leaf = format!("d{}", chain.len() - 1);
         let mut files = files(&chain);
         let once = composed(&files, &leaf);
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_files_decides_nothing(
+    fn composition_ignores_file_order(
         chain in prop::collection::vec(link(), 1..6),
         other in link(),
         keys in prop::collection::vec(any::<u32>(), 32),

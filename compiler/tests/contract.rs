@@ -12,7 +12,7 @@ use serde_json::Value;
 const LINES: usize = 3494;
 
 #[test]
-fn every_line_of_the_contract() {
+fn eval_agrees_with_every_contract_case() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots/contract");
     let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
@@ -147,7 +147,7 @@ fn decimal(text: &str) -> (bool, String, i64) {
 }
 
 #[test]
-fn the_comparison_tells_apart() {
+fn comparison_rejects_different_answers() {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert!(same(&value("[1, 2.50]"), &value("[1.0, 2.5]")));
     assert!(same(&value("1e-9"), &value("0.000000001")));

@@ -62,7 +62,7 @@ fn resilience_holds_the_built_in_limits() {
 }
 
 #[test]
-fn failures_are_what_engine_md_says() {
+fn failure_classes_match_engine_md() {
     let retryable = |failure: Failure| {
         let class = ClassifyTable::built_in().classify(&failure);
         assert_eq!(class.retryable, matches!(class.category, Category::RateLimited | Category::Transient));

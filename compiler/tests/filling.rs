@@ -25,7 +25,7 @@ fn facts() -> Facts {
 }
 
 #[test]
-fn look_up_knows_three_answers() {
+fn lookup_distinguishes_value_absent_and_unknown() {
     let facts = facts();
     let at = |path: &str| facts.lookup(&parse_path(HERE, path, 0).unwrap());
     assert_eq!(at("cost.turns"), Lookup::Known(&json!(3)));
@@ -41,7 +41,7 @@ fn look_up_knows_three_answers() {
 }
 
 #[test]
-fn what_is_known_is_filled_and_the_rest_waits() {
+fn known_facts_are_filled_and_the_rest_stays_pending() {
     let facts = facts();
     let template = parse(HERE, "a ${cost.turns} ${thread_id || \"x\"}${model}${gone || \"b\"}!", 0).unwrap();
     let parts = render_parts(&template, &facts);
@@ -77,7 +77,7 @@ fn every_string_of_a_value_is_a_template_and_keys_are_not() {
 }
 
 #[test]
-fn declared_types_find_what_can_never_be_true() {
+fn declared_types_expose_conditions_that_never_hold() {
     let types = |path: &rye_grammar::condition::Path| match path.to_string().as_str() {
         "turns" => Some(Type::Integer),
         "name" => Some(Type::String),

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_alone_waits_where_it_stands_and_others_elsewhere() {
+    async fn single_thread_blocks_inline() {
         let crew = Crew::default();
         let here = std::thread::current().id();
         let place = || std::thread::current().id();

@@ -25,9 +25,9 @@ use rye_grammar::tool_header::ScriptReader;
 use crate::keys::{Standing, TrustStore};
 use crate::scripts::Scripts;
 use crate::user_space;
-pub use kept::KeptWorld;
+pub use kept::CachedWorld;
 use listing::Listing;
-pub use signing::{FileStanding, Require};
+pub use signing::{FileSignature, Require};
 pub use watcher::{Changed, Watcher};
 
 /// Maximum size of a file; larger files are refused, so that a mistake or an attack cannot exhaust memory.

@@ -22,7 +22,7 @@ use crate::tool::stop::Halt;
 use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
 pub use journal::Journal;
-pub use live::{Live, LiveEvents, Outlet};
+pub use live::{EventStream, Live, Outlet};
 pub use stream::{Piece, Streamed};
 
 /// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
@@ -97,7 +97,7 @@ pub enum DriveError {
 impl DriveError {
     /// Returns true if the cause is the transcript or a file that belongs to it. A retry then fails again until the
     /// cause is repaired, while other threads can go on.
-    pub fn is_of_the_record(&self) -> bool {
+    pub fn is_transcript_fault(&self) -> bool {
         match self {
             Self::Store(error) => match error {
                 StoreError::Damaged { .. }
@@ -175,7 +175,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
         }
         match machine::next(&thread.plan, &thread.state) {
             Effect::Record => {
-                let at = thread.journal.same_moment().unwrap_or_else(|| driver.now());
+                let at = thread.journal.pending_time().unwrap_or_else(|| driver.now());
                 if thread.take(Signal { at, fact: Fact::Tick }) == 0 {
                     return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
                 }

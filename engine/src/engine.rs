@@ -13,7 +13,7 @@ use rye_compiler::item::Items;
 use rye_compiler::model;
 use rye_compiler::plan::{Asked, Grant, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
-use rye_compiler::trust::{Executes, ExecutesKind, of_plan_granted, script_of, user_space_of};
+use rye_compiler::trust::{Executes, TrustRequirementKind, of_plan_granted, script_of, user_space_of};
 use rye_compiler::world::World;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -23,9 +23,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::crew::Crew;
 use crate::disk_world::DiskWorld;
 use crate::driver::control::Sender;
-use crate::driver::{DriveError, LiveEvents};
+use crate::driver::{DriveError, EventStream};
 use crate::event::{Approval, Letter};
-use crate::image::{NotAccepted, Picture};
+use crate::image::{ImageNotAccepted, Picture};
 use crate::keys::{KeyError, Keys};
 use crate::orchestrate::Orchestrator;
 use crate::provider::catalog::settings;
@@ -128,7 +128,7 @@ pub enum EngineError {
     #[error("the thread `{thread}` is closed without being taken up: {why}")]
     Closed { thread: String, why: String },
     #[error(transparent)]
-    Images(#[from] NotAccepted),
+    Images(#[from] ImageNotAccepted),
 }
 
 /// The parameters of a thread's start.
@@ -201,7 +201,7 @@ pub(crate) struct Running {
 pub struct Handle {
     pub thread_id: ThreadId,
     /// The live events of this thread and of its descendants.
-    pub live: LiveEvents,
+    pub live: EventStream,
     running: Running,
 }
 
@@ -315,7 +315,7 @@ impl Engine {
 
     /// Recovers a thread and delivers control messages before it continues: the answer that a suspended thread waits
     /// for, or `cancel` or `kill`.
-    pub async fn take_up(&self, thread: &ThreadId, letters: Vec<Letter>) -> Result<Handle, EngineError> {
+    pub async fn recover_with(&self, thread: &ThreadId, letters: Vec<Letter>) -> Result<Handle, EngineError> {
         self.inner.recover_root(thread, letters).await
     }
 
@@ -327,17 +327,17 @@ impl Engine {
 
     /// Starts a new thread that continues another one from the end of an earlier turn, with a message.
     pub async fn fork(&self, thread: &ThreadId, turn: u64, said: impl Into<Said>) -> Result<Handle, EngineError> {
-        Box::pin(self.inner.go_on_from(thread, Place::Turn(turn), said.into(), None)).await
+        Box::pin(self.inner.continue_from(thread, Place::Turn(turn), said.into(), None)).await
     }
 
     /// Starts a new thread that continues an ended one as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
-        Box::pin(self.inner.go_on_from(thread, Place::Handoff, Said::default(), None)).await
+        Box::pin(self.inner.continue_from(thread, Place::Handoff, Said::default(), None)).await
     }
 
     /// Accepts transcripts that no key of this user signed, from now on. Damaged transcripts, and those that claim more
     /// than their plan gives, are still refused.
-    pub fn accept_records(&self) {
+    pub fn accept_unverified(&self) {
         self.inner.accepts_records.store(true, Ordering::Relaxed);
     }
 
@@ -402,7 +402,7 @@ impl Engine {
 }
 
 impl Handle {
-    pub(crate) fn new(thread_id: ThreadId, live: LiveEvents, running: Running) -> Self {
+    pub(crate) fn new(thread_id: ThreadId, live: EventStream, running: Running) -> Self {
         Self { thread_id, live, running }
     }
 
@@ -454,21 +454,21 @@ impl Inner {
     /// Checks that a thread of this plan may start with these grants: everything it requires of the project is trusted,
     /// and the plan check accepts the plan. Tools are checked when they are called. Blocks.
     pub fn admit(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
-        self.admit_all(&plan.directive, of_plan_granted(plan, grants, &[]))?;
+        self.check_requirements(&plan.directive, of_plan_granted(plan, grants, &[]))?;
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
     /// Checks that the given requirements are trusted, except for tools and MCP servers, which are checked when they
     /// are called, and scripts that no provider reads.
-    pub fn admit_all(&self, directive: &ItemId, mut all: Vec<Executes>) -> Result<(), DriveError> {
+    pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<Executes>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
-            ExecutesKind::Tool | ExecutesKind::Server => false,
-            ExecutesKind::Script => self.providers.reads_scripts(),
-            ExecutesKind::Hook
-            | ExecutesKind::Provider
-            | ExecutesKind::Risk
-            | ExecutesKind::Grants
-            | ExecutesKind::UserSpace => true,
+            TrustRequirementKind::Tool | TrustRequirementKind::Server => false,
+            TrustRequirementKind::Script => self.providers.reads_scripts(),
+            TrustRequirementKind::Hook
+            | TrustRequirementKind::Provider
+            | TrustRequirementKind::Risk
+            | TrustRequirementKind::Grants
+            | TrustRequirementKind::UserSpace => true,
         });
         if all.is_empty() {
             return Ok(());
@@ -527,7 +527,7 @@ impl Connections {
         if !present.contains_key(&model.provider) {
             let world = (self.world)().map_err(|error| CallError::new(FailedStage::Setup, error))?;
             let items = Items::new(&*world);
-            let node = items.config_named(&format!("agent/providers/{}", model.provider));
+            let node = items.config_by_name(&format!("agent/providers/{}", model.provider));
             let read = node
                 .and_then(|node| model::provider(&model.provider, &node, &items.sources(), &mut Diagnostics::new()));
             present.insert(model.provider.clone(), read);
@@ -565,7 +565,7 @@ impl Providers for Connections {
             self.admit_script(&connection)?;
         }
         let mut settings = settings(&connection, &self.environment, &self.project)?;
-        let trusted = || self.trust.now().is_ok_and(|trusted| trusted.knows_provider(&model.provider));
+        let trusted = || self.trust.now().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
         if !from_project.is_empty() && settings.key.is_some() && !trusted() {
             // Otherwise the author of the project's file would receive the key.
             settings.key = None;

@@ -134,7 +134,7 @@ impl EventBody {
     }
 
     /// Returns a shortened result and the object that holds the whole result.
-    pub fn kept_result(&self) -> Option<(&str, &str)> {
+    pub fn shortened_result(&self) -> Option<(&str, &str)> {
         let Self::ToolCallResult(result) = self else { return None };
         Some((&result.content, result.object.as_deref()?))
     }

@@ -8,13 +8,13 @@ use rye_compiler::plan::{Pending, Plan, prompt};
 use rye_compiler::semantics::condition::{Condition, Found, Verdict};
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::semantics::hook_point::{self, Mode};
-use rye_compiler::semantics::template::{HookTree, Rendered, Tree};
+use rye_compiler::semantics::template::{HookTemplateTree, Rendered, Tree};
 use rye_compiler::semantics::value::to_node;
 use rye_grammar::condition::from_data;
 use rye_grammar::{SourceId, Span};
 use serde_json::{Map, Value};
 
-use crate::event::{Considered, HookAnswer, HookVerdict};
+use crate::event::{Considered, HookOutcome, HookVerdict};
 use crate::machine::{HookChild, HookRun};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
@@ -80,7 +80,7 @@ pub struct Considering {
     pub considered: Vec<Considered>,
     /// Child threads of directives that hooks ran.
     pub children: Vec<HookChild>,
-    pub answer: HookAnswer,
+    pub answer: HookOutcome,
 }
 
 impl HookTable {
@@ -105,15 +105,15 @@ impl HookTable {
     pub async fn run(&self, run: &HookRun, act: &dyn Act) -> Considering {
         let mode = hook_point::of(run.point).mode;
         let mut turn =
-            Turn { facts: run.facts.clone(), answer: HookAnswer::None, considered: Vec::new(), children: Vec::new() };
+            Turn { facts: run.facts.clone(), answer: HookOutcome::None, considered: Vec::new(), children: Vec::new() };
         for hook in self.points.get(&run.point).into_iter().flatten() {
             let infrastructure = hook.hook.layer >= 4.0;
-            let answered = turn.answer != HookAnswer::None;
+            let answered = turn.answer != HookOutcome::None;
             let closed = match mode {
                 Mode::FirstMatch | Mode::FirstBlock => answered,
                 Mode::Control => answered && !infrastructure,
                 Mode::Collect | Mode::Chain | Mode::Observe => false,
-            } || matches!(turn.answer, HookAnswer::Handled | HookAnswer::Failed { .. });
+            } || matches!(turn.answer, HookOutcome::Handled | HookOutcome::Failed { .. });
             if closed {
                 turn.note(hook, HookVerdict::Passed, Map::new(), None);
                 continue;
@@ -141,7 +141,7 @@ impl HookTable {
                 Err(error) => {
                     turn.note(hook, HookVerdict::Failed, operands, Some(error.clone()));
                     if hook.hook.on_failure == OnFailure::Fail {
-                        turn.answer = HookAnswer::Failed { hook: hook.hook.id.clone(), error };
+                        turn.answer = HookOutcome::Failed { hook: hook.hook.id.clone(), error };
                     }
                 }
             }
@@ -211,7 +211,7 @@ enum Fired {
 struct Turn {
     /// Facts for the next hook; in a chain, they include the answers so far.
     facts: Map<String, Value>,
-    answer: HookAnswer,
+    answer: HookOutcome,
     considered: Vec<Considered>,
     children: Vec<HookChild>,
 }
@@ -239,15 +239,15 @@ fn ready(hook: &PlannedHook, inputs: &Map<String, Value>) -> Result<ReadyHook, U
         }
     };
     let action = serde_json::to_value(&hook.action).map_err(|e| unreadable(e.to_string()))?;
-    let parsed = HookTree::read(&to_node(&action, nowhere));
+    let parsed = HookTemplateTree::read(&to_node(&action, nowhere));
     if let Some(error) = parsed.errors.first() {
         return Err(unreadable(error.to_string()));
     }
     let id_is_static = match &parsed.tree {
-        HookTree::Map(entries) => {
+        HookTemplateTree::Map(entries) => {
             entries.iter().all(|(key, tree)| key != "item_id" || (tree.holes().is_empty() && tree.inputs().is_empty()))
         }
-        HookTree::Value(_) | HookTree::Text(_) | HookTree::List(_) => true,
+        HookTemplateTree::Value(_) | HookTemplateTree::Text(_) | HookTemplateTree::List(_) => true,
     };
     let action = parsed.tree.bind(inputs).map_err(|missing| unreadable(missing.to_string()))?;
     Ok(ReadyHook { hook: hook.clone(), id_is_static, condition, action })

@@ -13,15 +13,15 @@ use crate::store::{ObjectId, Objects, StoreError};
 /// Maximum size of one image, in bytes: the smallest maximum of the providers.
 pub const MAX_BYTES: u64 = 5 * 1024 * 1024;
 /// Maximum total size of a message's images, in bytes: with base64 they fit into one request on every wire.
-pub const MAX_TOGETHER: u64 = 14 * 1024 * 1024;
+pub const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
 /// Maximum number of images in a message.
-pub const MAX_COUNT: usize = 20;
+pub const MAX_IMAGES_PER_MESSAGE: usize = 20;
 /// Maximum width and height, in pixels.
-const MAX_SIDE: u32 = 8_000;
+const MAX_SIDE_PIXELS: u32 = 8_000;
 /// Pixels per token. The token estimate is capped, because providers scale larger images down.
 const PIXELS_PER_TOKEN: u64 = 750;
-const MOST_TOKENS: u64 = 1_600;
-const LEAST_TOKENS: u64 = 85;
+const MAX_IMAGE_TOKENS: u64 = 1_600;
+const MIN_IMAGE_TOKENS: u64 = 85;
 
 /// A reference to an image of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,28 +47,28 @@ pub struct Picture {
 
 /// The reason why bytes cannot be sent as an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImageFault {
+pub enum ImageError {
     #[error("it is no PNG, JPEG, GIF or WebP image")]
     Unknown,
     #[error("it begins like {media_type} and holds no size that can be read")]
     Broken { media_type: &'static str },
     #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
-    TooLarge,
-    #[error("it has {width} × {height} pixels; a side may have 1 to {MAX_SIDE}")]
+    DrawingTooLarge,
+    #[error("it has {width} × {height} pixels; a side may have 1 to {MAX_SIDE_PIXELS}")]
     Side { width: u32, height: u32 },
 }
 
 /// The reason why a message with these images cannot be sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAccepted {
+pub enum ImageNotAccepted {
     #[error("the model `{model}` takes no images, as its provider file says")]
     NoImages { model: String },
     #[error("the wire `{wire}` of `{model}` takes no `{media_type}`")]
     MediaType { model: String, wire: String, media_type: String },
-    #[error("a message holds at most {MAX_COUNT} images, and here are {count}")]
+    #[error("a message holds at most {MAX_IMAGES_PER_MESSAGE} images, and here are {count}")]
     TooMany { count: usize },
-    #[error("the images of a message may have {} MiB together", MAX_TOGETHER >> 20)]
-    TooLarge,
+    #[error("the images of a message may have {} MiB together", MAX_MESSAGE_IMAGE_BYTES >> 20)]
+    DrawingTooLarge,
     #[error("the thread `{thread}` is not over, and what is said to it meanwhile is text alone")]
     Unfinished { thread: String },
 }
@@ -78,15 +78,15 @@ impl Picture {
     ///
     /// # Errors
     /// The type is not one that providers accept, or the image is too large.
-    pub fn read(contents: Vec<u8>) -> Result<Self, ImageFault> {
+    pub fn read(contents: Vec<u8>) -> Result<Self, ImageError> {
         let bytes = contents.len() as u64;
         if bytes > MAX_BYTES {
-            return Err(ImageFault::TooLarge);
+            return Err(ImageError::DrawingTooLarge);
         }
-        let media_type = media_type(&contents).ok_or(ImageFault::Unknown)?;
-        let (width, height) = size(media_type, &contents).ok_or(ImageFault::Broken { media_type })?;
-        if ![width, height].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
-            return Err(ImageFault::Side { width, height });
+        let media_type = media_type(&contents).ok_or(ImageError::Unknown)?;
+        let (width, height) = size(media_type, &contents).ok_or(ImageError::Broken { media_type })?;
+        if ![width, height].iter().all(|side| (1..=MAX_SIDE_PIXELS).contains(side)) {
+            return Err(ImageError::Side { width, height });
         }
         let sha256 = ObjectId::of(&contents).to_string();
         let image = Image { media_type: media_type.to_owned(), sha256, bytes, width, height, data: String::new() };
@@ -102,7 +102,7 @@ impl Image {
     /// Estimates the tokens of the image from its pixels.
     pub fn tokens(&self) -> u64 {
         let pixels = u64::from(self.width).saturating_mul(u64::from(self.height));
-        pixels.div_ceil(PIXELS_PER_TOKEN).clamp(LEAST_TOKENS, MOST_TOKENS)
+        pixels.div_ceil(PIXELS_PER_TOKEN).clamp(MIN_IMAGE_TOKENS, MAX_IMAGE_TOKENS)
     }
 
     /// Describes the image in one line, for display.
@@ -115,25 +115,25 @@ impl Image {
 ///
 /// # Errors
 /// The model does not accept them; nothing was sent.
-pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Result<(), NotAccepted> {
+pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Result<(), ImageNotAccepted> {
     let name = || format!("{}/{}", model.provider, model.id);
     if images.is_empty() {
         return Ok(());
     }
     if !model.images {
-        return Err(NotAccepted::NoImages { model: name() });
+        return Err(ImageNotAccepted::NoImages { model: name() });
     }
-    if images.len() > MAX_COUNT {
-        return Err(NotAccepted::TooMany { count: images.len() });
+    if images.len() > MAX_IMAGES_PER_MESSAGE {
+        return Err(ImageNotAccepted::TooMany { count: images.len() });
     }
-    if images.iter().fold(0, |sum: u64, image| sum.saturating_add(image.bytes)) > MAX_TOGETHER {
-        return Err(NotAccepted::TooLarge);
+    if images.iter().fold(0, |sum: u64, image| sum.saturating_add(image.bytes)) > MAX_MESSAGE_IMAGE_BYTES {
+        return Err(ImageNotAccepted::DrawingTooLarge);
     }
     // Gemini does not accept GIF.
     let refused = images.iter().find(|image| model.wire == "gemini" && image.media_type == "image/gif");
     if let Some(image) = refused {
         let (wire, media_type) = (model.wire.clone(), image.media_type.clone());
-        return Err(NotAccepted::MediaType { model: name(), wire, media_type });
+        return Err(ImageNotAccepted::MediaType { model: name(), wire, media_type });
     }
     model.fallback.as_deref().map_or(Ok(()), |model| accept(model, images))
 }
@@ -151,7 +151,7 @@ pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, Store
 }
 
 /// Returns true if a request has image references without their bytes.
-pub fn has_references(request: &Request) -> bool {
+pub fn has_unfilled_images(request: &Request) -> bool {
     let is_open = |block: &Block| matches!(block, Block::Image(image) if image.data.is_empty());
     request.turns.iter().any(|turn| matches!(turn, Turn::User { content } if content.iter().any(is_open)))
 }

@@ -40,7 +40,7 @@ pub enum Standing {
 
 /// The reason why a file with a signature line must not be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SignatureFault {
+pub enum SignatureError {
     #[error("the signature line is not whole")]
     Malformed,
     #[error("the content is not what was signed")]
@@ -159,26 +159,26 @@ impl TrustStore {
     }
 
     /// Checks that this key made this signature of the bytes.
-    pub fn verify(&self, key_id: &str, message: &[u8], signature: &str) -> Result<(), SignatureFault> {
-        let unknown = || SignatureFault::UnknownKey { key_id: printable(key_id) };
+    pub fn verify(&self, key_id: &str, message: &[u8], signature: &str) -> Result<(), SignatureError> {
+        let unknown = || SignatureError::UnknownKey { key_id: printable(key_id) };
         let key = self.0.get(key_id).ok_or_else(unknown)?;
-        let bytes = URL_SAFE_NO_PAD.decode(signature).map_err(|_| SignatureFault::Malformed)?;
-        let signature = Signature::from_slice(&bytes).map_err(|_| SignatureFault::Malformed)?;
-        let forged = |_| SignatureFault::Forged { key_id: key_id.to_owned() };
+        let bytes = URL_SAFE_NO_PAD.decode(signature).map_err(|_| SignatureError::Malformed)?;
+        let signature = Signature::from_slice(&bytes).map_err(|_| SignatureError::Malformed)?;
+        let forged = |_| SignatureError::Forged { key_id: key_id.to_owned() };
         key.verify_strict(message, &signature).map_err(forged)
     }
 
     /// Verifies a file's signature line, if it has one. If verification fails, the file must not be read further.
-    pub fn standing(&self, bytes: &[u8]) -> Result<Standing, SignatureFault> {
+    pub fn standing(&self, bytes: &[u8]) -> Result<Standing, SignatureError> {
         let Some(first) = first_line(bytes) else { return Ok(Standing::Unsigned) };
         let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else { return Ok(Standing::Unsigned) };
         let whole = ![&line.timestamp, &line.sha256, &line.signature, &line.key_id].iter().any(|p| p.is_empty());
         if !whole {
-            return Err(SignatureFault::Malformed);
+            return Err(SignatureError::Malformed);
         }
         let content = bytes.get(first.len()..).unwrap_or_default();
         if hex(&Sha256::digest(content)) != line.sha256 {
-            return Err(SignatureFault::Altered);
+            return Err(SignatureError::Altered);
         }
         let head = format!("rye:signed:{}:{}", line.timestamp, line.sha256);
         self.verify(&line.key_id, head.as_bytes(), &line.signature)?;

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_those_that_hooks_may_write() {
+    fn message_kinds_match_the_kinds_of_hooks() {
         let text = String::from("x");
         let all = [
             Message::user("x"),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_sees_of_each_kind() {
+    fn convert_shows_each_kind_to_the_model() {
         assert_eq!(seen(&Message::user("Hi")).unwrap(), "Hi");
         assert_eq!(seen(&bash("a", false)).unwrap(), "Ran `ls`\n```\na\n```\nexit code 2");
         assert_eq!(seen(&bash("a", true)), None);

@@ -101,7 +101,7 @@ impl Caller {
         }
         let timeout = match timeout {
             Some(timeout) => timeout,
-            None => self.usual_wait().await?,
+            None => self.default_wait_timeout().await?,
         };
         let until = Instant::now() + timeout.min(self.most);
         let mut list = Vec::with_capacity(threads.len());
@@ -117,7 +117,7 @@ impl Caller {
 
     /// Reads `wait_threads.default_timeout` of `agent/coordination` from the caller's plan; 600 seconds if it is not
     /// set.
-    async fn usual_wait(&self) -> Result<Duration, Refusal> {
+    async fn default_wait_timeout(&self) -> Result<Duration, Refusal> {
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
         let parent = blocking(move || threads.parent(&id)).await.map_err(refused)?;
         let setting = parent.as_ref().and_then(|parent| parent.plan.settings.get("coordination"));
@@ -126,7 +126,7 @@ impl Caller {
     }
 
     async fn stop(&self, thread: ThreadId, letter: Letter) -> Result<Value, Refusal> {
-        self.must_be_below(&thread).await?;
+        self.require_descendant(&thread).await?;
         let last = self.last_of(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
         if listed.liveness != Liveness::Over {
@@ -137,7 +137,7 @@ impl Caller {
 
     async fn hand_over(&self, thread: ThreadId) -> Result<Value, Refusal> {
         if thread != self.id {
-            self.must_be_below(&thread).await?;
+            self.require_descendant(&thread).await?;
         }
         let last = self.last_of(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
@@ -153,7 +153,7 @@ impl Caller {
 
     /// Starts a new thread below the caller that continues `thread`.
     async fn go_on(&self, thread: ThreadId, place: Place, message: String) -> Result<Value, Refusal> {
-        self.must_be_below(&thread).await?;
+        self.require_descendant(&thread).await?;
         let last = self.last_of(&thread).await?;
         let listed = self.listed(&last).await?.ok_or_else(|| unknown(&thread))?;
         if listed.liveness != Liveness::Over || listed.row.status == Status::Suspended {
@@ -162,7 +162,7 @@ impl Caller {
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
         let parent = blocking(move || threads.parent(&id)).await.map_err(|error| error.to_string())?;
         let parent = parent.ok_or_else(|| "the caller has no record".to_owned())?;
-        let started = self.engine.go_on_from(&last, place, message.into(), Some(parent)).await;
+        let started = self.engine.continue_from(&last, place, message.into(), Some(parent)).await;
         let handle = started.map_err(|error| error.to_string())?;
         Ok(json!({"thread_id": handle.thread_id, "continues": last, "status": "running", "pid": std::process::id()}))
     }
@@ -181,7 +181,7 @@ impl Caller {
     }
 
     /// Checks that a thread runs below the caller, or continues such a thread.
-    async fn must_be_below(&self, thread: &ThreadId) -> Result<(), Refusal> {
+    async fn require_descendant(&self, thread: &ThreadId) -> Result<(), Refusal> {
         let above = self.above(thread).await?;
         if above.is_empty() {
             return Err(unknown(thread));

@@ -14,7 +14,7 @@ pub enum End {
 }
 
 /// Makes this process the leader of a new session, without a terminal and its signals.
-pub fn lead_session() -> io::Result<()> {
+pub fn start_session() -> io::Result<()> {
     setsid()?;
     Ok(())
 }

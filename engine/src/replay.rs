@@ -7,7 +7,8 @@ use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
 use crate::machine::{Effect, State, apply, next};
 use crate::message::{Block, MALFORMED, ToolCall, text_of};
 use crate::provider::scripted::{
-    Arguments, Expect, Fault, FaultError, FaultKind, Recorded, ScriptedCall, ScriptedReply, ScriptedUsage, Step,
+    Arguments, Expect, Fault, Recorded, ScriptedCall, ScriptedErrorBody, ScriptedFailure, ScriptedReply, ScriptedUsage,
+    Step,
 };
 use crate::provider::{FailedStage, StopReason, Usage};
 
@@ -121,11 +122,11 @@ fn fault(failed: &AttemptFailed, expect: Expect) -> Fault {
     Fault {
         expect,
         times: 1,
-        fault: FaultKind {
+        fault: ScriptedFailure {
             stage: Some(error.stage),
             status: error.status,
             headers: error.headers.iter().cloned().collect(),
-            error: Some(FaultError {
+            error: Some(ScriptedErrorBody {
                 kind: error.error_type.clone(),
                 code: error.code.clone(),
                 message: Some(error.message.clone()),
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loose_script_expects_nothing() {
+    fn inexact_script_has_no_expectations() {
         let play = played();
         let loose = serde_json::to_string(&steps(&play.plan, &play.events, false)).unwrap();
         assert!(!loose.contains("expect"), "{loose}");

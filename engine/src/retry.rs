@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draw_is_repeated_and_differs_between_attempts() {
+    fn jitter_repeats_per_attempt_and_differs_between_attempts() {
         let draws: Vec<u64> = (0..20).map(|n| Draw::new(7, 1, n).up_to(1_000)).collect();
         let again: Vec<u64> = (0..20).map(|n| Draw::new(7, 1, n).up_to(1_000)).collect();
         assert_eq!(draws, again);

@@ -21,7 +21,7 @@ const STACK: usize = 512 << 20;
 /// Maximum size of a script that fits into the default stack of any thread.
 const SMALL: usize = 2 * 1024;
 /// Stack size for a small script, in bytes.
-const SMALL_STACK: usize = 8 << 20;
+const SMALL_SCRIPT_STACK_BYTES: usize = 8 << 20;
 
 /// The [`ScriptReader`] of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl ScriptReader for Scripts {
             ToolLanguage::TypeScript => javascript::read(source, text, javascript::Dialect::Typed),
             ToolLanguage::Yaml | ToolLanguage::Shell => Parsed::clean(Script::default()),
         };
-        let stack = if text.len() <= SMALL { SMALL_STACK } else { STACK };
+        let stack = if text.len() <= SMALL { SMALL_SCRIPT_STACK_BYTES } else { STACK };
         std::thread::scope(|scope| {
             // The parsers recurse as deep as the text nests. The stack is reserved, not used, for ordinary files.
             let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);

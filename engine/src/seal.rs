@@ -71,7 +71,7 @@ impl Sealer {
 
     /// Returns the seal of a transcript's line.
     pub fn line(&self, thread: &ThreadId, seq: u64, link: Hash) -> String {
-        self.mark(line_message(thread, seq, link).as_bytes())
+        self.mark(line_signing_input(thread, seq, link).as_bytes())
     }
 
     /// Signs bytes; returns the key's name, `:`, and the signature.
@@ -86,7 +86,7 @@ impl Sealer {
 }
 
 /// Returns the signed text of a line's seal. The text is valid for no other thread, line, checkpoint or file.
-pub fn line_message(thread: &ThreadId, seq: u64, link: Hash) -> String {
+pub fn line_signing_input(thread: &ThreadId, seq: u64, link: Hash) -> String {
     format!("rye:line:1:{thread}:{seq}:{link}")
 }
 

@@ -32,7 +32,7 @@ pub(crate) mod verified;
 mod vouch;
 
 /// Maximum length of a continuation chain. A longer one is a loop.
-pub(crate) const LONGEST_CHAIN: usize = 1_000;
+pub(crate) const MAX_CHAIN_THREADS: usize = 1_000;
 
 /// The initial state of a thread.
 pub(crate) struct Beginning {
@@ -88,7 +88,7 @@ impl Inner {
         launch: Launch,
     ) -> Result<Handle, EngineError> {
         if let Some(parent) = launch.parent {
-            return self.start_below(compilation, parent, launch.images).await;
+            return self.start_child_of(compilation, parent, launch.images).await;
         }
         let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
@@ -119,14 +119,14 @@ impl Inner {
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
         let executes = compilation.executes.clone();
-        self.crew.wait(move || engine.admit_all(&directive, executes)).await?
+        self.crew.wait(move || engine.check_requirements(&directive, executes)).await?
     }
 
     /// Allocates an id for a new thread of this plan, after checking its trust requirements.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
         let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), of_plan(plan, &[]));
         let name = move || {
-            engine.admit_all(&directive, executes)?;
+            engine.check_requirements(&directive, executes)?;
             Ok(engine.ids.allocate(&directive, engine.clock.now())?)
         };
         self.crew.wait(name).await?
@@ -149,7 +149,7 @@ impl Inner {
         beginning: Beginning,
         rows: Rows,
     ) -> Result<Running, DriveError> {
-        let begun = Box::pin(self.write_beginning(id.clone(), beginning, rows)).await;
+        let begun = Box::pin(self.write_init(id.clone(), beginning, rows)).await;
         if let Err(error) = &begun {
             match rows {
                 Rows::Root | Rows::Linked => {
@@ -163,7 +163,7 @@ impl Inner {
         begun
     }
 
-    async fn write_beginning(
+    async fn write_init(
         self: &Arc<Self>,
         id: ThreadId,
         beginning: Beginning,
@@ -178,7 +178,7 @@ impl Inner {
             engine.admit(&plan, &granted)?;
             image::keep(&shown, &engine.objects)?;
             if engine.plans.store(&plan_id, &plan, &engine.objects)? {
-                engine.keep_sources(&plan)?;
+                engine.store_sources(&plan)?;
             }
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
@@ -239,11 +239,11 @@ impl Inner {
             self.writer.commit(changes).await?;
         }
         thread.journal.flush(false).await?;
-        self.set_going(thread, beginning.outlet, beginning.queue)
+        self.spawn_task(thread, beginning.outlet, beginning.queue)
     }
 
     /// Runs a thread as a task of this process, once its siblings' limit permits it.
-    pub(crate) fn set_going(
+    pub(crate) fn spawn_task(
         self: &Arc<Self>,
         thread: Thread,
         outlet: Arc<Outlet>,
@@ -302,7 +302,7 @@ impl Inner {
             }
         };
         if ended.status == Status::Continued {
-            return match self.go_on_after(&thread.id, outlet).await {
+            return match self.continue_after_handoff(&thread.id, outlet).await {
                 Ok(running) => Box::pin(async move { running.result().await }).await,
                 Err(error) => failed(&thread, &error),
             };

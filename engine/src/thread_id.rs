@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_folder_is_no_id() {
+    fn thread_id_rejects_names_that_are_no_folder() {
         for text in ["", "..", "a/../b", "/a", "a/", "a//b", "a\\b", "a.b", "a\0", "a b", "ä", &"x".repeat(201)] {
             assert!(ThreadId::parse(text).is_err(), "{text:?}");
         }

@@ -102,7 +102,7 @@ impl Threads {
         // A hook may have changed the result; its version is kept.
         let unchanged = |(content, _): &(&str, &str)| result.result.as_deref() == Some(*content);
         if result.tool.is_some()
-            && let Some((_, object)) = events.iter().find_map(|event| event.body.kept_result()).filter(unchanged)
+            && let Some((_, object)) = events.iter().find_map(|event| event.body.shortened_result()).filter(unchanged)
         {
             let whole = Objects::new(Arc::clone(&self.disk)).get(&ObjectId::parse(object)?)?;
             result.result = Some(String::from_utf8_lossy(&whole).into_owned());
@@ -116,7 +116,7 @@ fn listed(registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
 }
 
 /// Returns the approval request that a transcript leaves unanswered.
-pub fn open_question(events: &[Event]) -> Option<Question> {
+pub fn pending_approval(events: &[Event]) -> Option<Question> {
     let mut state = State::new();
     for event in events {
         apply(&mut state, event);
@@ -126,7 +126,7 @@ pub fn open_question(events: &[Event]) -> Option<Question> {
 
 /// Returns the current value of a limit and the parent's ceiling, if there is a parent; `None` if the limit cannot be
 /// raised.
-pub fn room_above(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
+pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
     let mut state = State::new();
     for event in events {
         apply(&mut state, event);

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::{Executes, ExecutesKind, Subject};
+use rye_compiler::trust::{Executes, Subject, TrustRequirementKind};
 use rye_compiler::world::ItemKind;
 use sha2::{Digest, Sha256};
 
 pub use record::{Entry, Record};
 
 /// Maximum bytes of a program file that can be trusted.
-const MAX_PROGRAM: u64 = 256 << 20;
+const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
 /// The source of trust decisions.
 #[derive(Debug, Clone, Default)]
@@ -162,7 +162,7 @@ impl Trusted<'_> {
 
     /// Checks whether a provider that the project redirects is trusted in any version. The version itself is checked
     /// when a thread starts.
-    pub fn knows_provider(&self, id: &str) -> bool {
+    pub fn trusts_provider(&self, id: &str) -> bool {
         let name = format!("agent/providers/{id}");
         matches!(self.trust, Trust::Everything) || self.record.trusted.iter().any(|entry| entry.id == name)
     }
@@ -174,7 +174,7 @@ impl Trusted<'_> {
             Trust::Recorded(file) => file,
         };
         let programs = file.programs(one)?;
-        if one.kind == ExecutesKind::Script && programs.is_empty() && !file.is_there(&one.name) {
+        if one.kind == TrustRequirementKind::Script && programs.is_empty() && !file.is_there(&one.name) {
             // A missing script simulates nothing.
             return Ok(true);
         }
@@ -207,13 +207,15 @@ impl TrustFile {
         for part in &one.programs {
             let path = self.project.join(part);
             let Ok(real) = path.canonicalize() else { continue };
-            let counts = real.starts_with(&self.project) || one.kind == ExecutesKind::Script;
+            let counts = real.starts_with(&self.project) || one.kind == TrustRequirementKind::Script;
             if !counts || !real.is_file() {
                 continue;
             }
             let fail = |source| TrustError::Io { path: path.clone(), source };
             let mut bytes = Vec::new();
-            fs::File::open(&real).and_then(|file| file.take(MAX_PROGRAM).read_to_end(&mut bytes)).map_err(fail)?;
+            fs::File::open(&real)
+                .and_then(|file| file.take(MAX_PROGRAM_BYTES).read_to_end(&mut bytes))
+                .map_err(fail)?;
             found.insert(part.clone(), hex(&Sha256::digest(&bytes)));
         }
         Ok(found)

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_written_or_read_through_a_link_that_leaves() {
+    fn links_out_of_the_folder_are_rejected() {
         let base = tempfile::tempdir().unwrap();
         let (root, outside) = (base.path().join("project"), base.path().join("outside"));
         fs::create_dir_all(&root).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_waited_for_and_what_is_too_large_not_read() {
+    fn read_rejects_pipes_folders_and_large_files() {
         let base = tempfile::tempdir().unwrap();
         let within = Within::open(base.path()).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, base.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();

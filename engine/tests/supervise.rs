@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rye_engine::tool::process::{Exit, Finished, Program, Streams, run, supervise_if_asked};
+use rye_engine::tool::process::{Exit, Finished, Program, Streams, run, supervise_if_requested};
 
 /// Makes this binary run one command as an owner and exit: `__own COMMAND`.
 const OWN: &str = "__own";
@@ -23,7 +23,7 @@ const OWN: &str = "__own";
 const DIRECT: &str = "__direct";
 
 fn main() -> ExitCode {
-    if let Some(code) = supervise_if_asked() {
+    if let Some(code) = supervise_if_requested() {
         return code;
     }
     let arguments: Vec<String> = std::env::args().collect();

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_are_normalised() {
+    fn parse_normalizes_aliases_and_slashes() {
         assert_eq!(ok(" rye.search.knowledge.* "), "rye.fetch.knowledge.*");
         assert_eq!(ok("rye.load"), "rye.fetch");
         assert_eq!(ok("rye.loader.x"), "rye.loader.x");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn parse_rejects_invalid_characters() {
         for text in ["", "  ", "a b", "rye.execute.tool.é", "a\0", "rye.*,rye.x", "${x}"] {
             assert!(parse(SourceId(0), text, 0).is_err(), "{text:?}");
         }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_or_not() {
+    fn is_literal_detects_wildcards() {
         assert!(is_plain("rye.execute.tool.rye.bash.bash"));
         assert!(!is_plain("rye.*") && !is_plain("a?") && !is_plain("[a]"));
     }

@@ -73,7 +73,7 @@ fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<S
                 SyntaxKind::Fence
                     .error(span(source, &extra.opening), "a second fence holds a `<directive>`", "the second one")
                     .with_help("keep one; to show an example, put it into a longer fence such as ````markdown")
-                    .with_other(span(source, &first.opening)),
+                    .with_secondary(span(source, &first.opening)),
             );
         }
     }

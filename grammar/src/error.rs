@@ -84,7 +84,7 @@ impl SyntaxError {
 
     /// Adds the span of the first occurrence.
     #[must_use]
-    pub fn with_other(self, other: Span) -> Self {
+    pub fn with_secondary(self, other: Span) -> Self {
         Self { other: Some(other), ..self }
     }
 

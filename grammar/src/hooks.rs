@@ -18,7 +18,7 @@ use crate::xml::{Attribute, Element, Node as XmlNode};
 /// else text; the pattern of `matches` is always text.
 pub fn from_xml(hooks: &Element) -> Parsed<Node> {
     let mut reader = Reader { errors: Vec::new() };
-    reader.refuse_text(hooks);
+    reader.reject_text(hooks);
     let mut items = Vec::new();
     for child in hooks.elements() {
         if child.name.node == "hook" {
@@ -47,7 +47,7 @@ enum Type {
     Json,
 }
 
-fn type_of(attribute: &str) -> Type {
+fn attribute_type(attribute: &str) -> Type {
     match attribute {
         "wrap" | "enabled" | "display" | "is_error" => Type::Boolean,
         "layer" | "n" | "delay_ms" => Type::Number,
@@ -97,7 +97,7 @@ impl Reader {
                 Some(Kind::List(words.map(|w| Node::new(Kind::String(w.to_owned()), text.span)).collect()))
             }
             Type::Json => serde_json::from_str::<Value>(word).ok().map(|value| {
-                if lost_digits(&value, word) {
+                if is_inexact_integer(&value, word) {
                     let message = format!("`{}` is no number that can be held", shorten(word));
                     let help = "whole numbers go from -9223372036854775808 to 18446744073709551615";
                     self.complain(text.span, message, "out of range", help);
@@ -110,11 +110,11 @@ impl Reader {
 
     /// Converts the attributes of an element to entries, each by the type of its name.
     fn attributes(&mut self, element: &Element) -> Vec<Entry> {
-        element.attributes.iter().map(|a| entry(a, self.typed(&a.value, type_of(&a.name.node)))).collect()
+        element.attributes.iter().map(|a| entry(a, self.typed(&a.value, attribute_type(&a.name.node)))).collect()
     }
 
     /// Reports text where only elements are allowed.
-    fn refuse_text(&mut self, element: &Element) {
+    fn reject_text(&mut self, element: &Element) {
         for child in &element.children {
             if let XmlNode::Text(text) = child
                 && !text.node.trim().is_empty()
@@ -133,7 +133,7 @@ impl Reader {
     }
 
     fn hook(&mut self, hook: &Element) -> Node {
-        self.refuse_text(hook);
+        self.reject_text(hook);
         let mut entries = self.attributes(hook);
         let mut actions: Vec<Entry> = Vec::new();
         let mut action_span: Option<Span> = None;
@@ -186,7 +186,7 @@ impl Reader {
         if element.attributes.is_empty() {
             return text(element);
         }
-        self.refuse_text(element);
+        self.reject_text(element);
         let pattern = matches!(element.attribute("op").map(|op| op.node.as_str()), Some("regex" | "matches"));
         let json = |a: &Attribute| a.name.node == "value" && !pattern;
         let field = |a| entry(a, self.typed(&a.value, if json(a) { Type::Json } else { Type::Text }));
@@ -195,7 +195,7 @@ impl Reader {
 
     /// Reads `<action primary="" item_type="" item_id="" set_extends=""><param name="">…</param></action>`.
     fn action(&mut self, element: &Element) -> Vec<Entry> {
-        self.refuse_text(element);
+        self.reject_text(element);
         let mut fields = self.attributes(element);
         let mut params: Vec<Entry> = Vec::new();
         let mut params_at: Option<(Span, Span)> = None;
@@ -259,7 +259,7 @@ impl Reader {
         let mut fields = self.attributes(element);
         for child in element.elements() {
             let value = if child.attributes.is_empty() && child.elements().next().is_none() {
-                self.typed(&child.text(), type_of(&child.name.node))
+                self.typed(&child.text(), attribute_type(&child.name.node))
             } else {
                 self.plain(child)
             };
@@ -271,11 +271,11 @@ impl Reader {
                 if fields.is_empty() {
                     return text(element);
                 }
-                self.refuse_text(element);
+                self.reject_text(element);
                 return Node::new(Kind::Map(fields), element.span);
             };
             let key = Spanned::new(field.to_owned(), inner.span);
-            let value = self.typed(&inner, type_of(field));
+            let value = self.typed(&inner, attribute_type(field));
             self.merge(&mut fields, vec![Entry { key, value }]);
         }
         Node::new(Kind::Map(fields), element.span)
@@ -296,11 +296,11 @@ fn entry(attribute: &Attribute, value: Node) -> Entry {
 }
 
 /// Returns true if a whole number in JSON text was too large to be exact and became a float.
-fn lost_digits(value: &Value, written: &str) -> bool {
+fn is_inexact_integer(value: &Value, written: &str) -> bool {
     match value {
         Value::Number(number) => number.is_f64() && !written.contains(['.', 'e', 'E']),
-        Value::Array(items) => items.iter().any(|item| lost_digits(item, written)),
-        Value::Object(map) => map.values().any(|item| lost_digits(item, written)),
+        Value::Array(items) => items.iter().any(|item| is_inexact_integer(item, written)),
+        Value::Object(map) => map.values().any(|item| is_inexact_integer(item, written)),
         Value::Null | Value::Bool(_) | Value::String(_) => false,
     }
 }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_below_the_first_line_is_found_and_an_example_is_none() {
+    fn misplaced_signature_is_found_but_incomplete_example_is_not() {
         let line = format!("# rye:signed:2026-02-14T00:27:54Z:{}:sig:0123456789abcdef", "0".repeat(64));
         let found = |text: &str| late(SourceId(0), text).map(Span::range);
         assert_eq!(found(&format!("{line}\nbody\n")), None);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn three_comment_syntaxes() {
+    fn parse_accepts_three_comment_syntaxes() {
         for (open, close) in [("<!-- ", " -->"), ("# ", ""), ("// ", ""), ("#", ""), ("<!--", "-->")] {
             let text = format!("{open}rye:signed:2026-02-14T00:27:54Z:ab12:sig_-:0123456789abcdef{close}\r\nrest");
             let line = read(&text).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_signature() {
+    fn parse_returns_none_for_other_first_lines() {
         assert_eq!(read(""), None);
         assert_eq!(read("# Title\n"), None);
         assert_eq!(read("\n<!-- rye:signed:a:b:c:d -->"), None);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_signature_is_still_a_claim() {
+    fn incomplete_signature_parses_with_empty_fields() {
         let line = read("<!-- rye:signed:oops -->").unwrap();
         assert_eq!((line.sha256.as_str(), line.content_start), ("", 24));
     }

@@ -18,12 +18,12 @@ pub struct ToolTree {
     pub signature: Option<Spanned<SignatureLine>>,
     pub metadata: Node,
     /// The declarations of a script; `None` for YAML.
-    pub script: Option<ScriptShape>,
+    pub script: Option<ScriptDeclarations>,
 }
 
 /// The declarations of a tool that is its own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptShape {
+pub struct ScriptDeclarations {
     pub language: ToolLanguage,
     /// Names that another file can call: top-level names in Python, exported names in JavaScript; none in a shell
     /// script.
@@ -100,7 +100,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     let script = match language {
         ToolLanguage::Yaml => None,
         ToolLanguage::Shell | ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
-            Some(ScriptShape { language, names, others })
+            Some(ScriptDeclarations { language, names, others })
         }
     };
     let mut errors = metadata.errors;

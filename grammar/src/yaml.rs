@@ -20,8 +20,8 @@ pub const MAX_ALIASES: usize = 1_000;
 
 /// Stack in bytes for reading [`MAX_DEPTH`] levels: the library recurses with large frames, and threads other than the
 /// main one have two megabytes.
-const STACK_NEEDED: usize = 6 * 1024 * 1024;
-const STACK_GIVEN: usize = 16 * 1024 * 1024;
+const MIN_STACK_BYTES: usize = 6 * 1024 * 1024;
+const GROWN_STACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// Parses one YAML document. An empty file is null; an invalid one is null with errors.
 pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
@@ -32,7 +32,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
     let spans = Spans { source, text, base };
     let read = || serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options());
-    match stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, read) {
+    match stacker::maybe_grow(MIN_STACK_BYTES, GROWN_STACK_BYTES, read) {
         Ok(raw) => spans.node(raw),
         Err(error) => Parsed {
             tree: Node::new(Kind::Null, Span::new(source, base, base + text.len())),

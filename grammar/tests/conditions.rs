@@ -149,7 +149,7 @@ fn from_yaml(text: &str) -> (Option<String>, Vec<SyntaxError>) {
 }
 
 #[test]
-fn two_spellings_one_tree() {
+fn both_spellings_produce_the_same_tree() {
     for (mapping, tree) in [
         ("{path: a.b, op: eq, value: 1}", "(a.b == 1)"),
         ("{path: a, value: null}", "(a == null)"),
@@ -206,7 +206,7 @@ fn malformed_mappings() {
 }
 
 #[test]
-fn every_mistake_of_a_mapping_is_reported() {
+fn mapping_reports_all_its_errors() {
     let (_, errors) = from_yaml("all: [{path: a, op: nope, value: 1}, {any: x}, 'b =', {path: '', vlue: 1}]");
     assert_eq!(errors.len(), 5, "{errors:#?}");
 }

@@ -22,7 +22,7 @@ const DIRECTIVE: &str = "<!-- rye:signed:2026-02-14T00:27:54Z:ab:cd:ef -->\n# De
     <directive name=\"deploy\">\n  <process>do it</process>\n</directive>\n```\n\n\n  Body {input:x}\n\n```xml\n<other/>\n```\nend  \n\n";
 
 #[test]
-fn a_directive() {
+fn directive_file_parses_into_all_parts() {
     for text in [DIRECTIVE.to_owned(), DIRECTIVE.replace('\n', "\r\n")] {
         let parsed = directive(&text);
         assert_eq!(parsed.errors, [], "{text:?}");
@@ -49,7 +49,7 @@ fn a_comment_in_a_script_is_no_title() {
 }
 
 #[test]
-fn a_bare_directive() {
+fn directive_without_optional_parts_parses() {
     let parsed = directive("```xml\n<directive/>\n```");
     assert_eq!(parsed.errors, []);
     assert_eq!((parsed.tree.title, parsed.tree.prose, parsed.tree.body.node.as_str()), (None, None, ""));
@@ -57,7 +57,7 @@ fn a_bare_directive() {
 
 /// A second fence with a directive is found anywhere in the file, and both positions are reported.
 #[test]
-fn a_second_directive() {
+fn second_directive_fence_is_reported() {
     let real = "```xml\n<directive name=\"real\"/>\n```\n";
     for other in [
         "```xml\n<directive name=\"evil\"/>\n```\n",
@@ -93,7 +93,7 @@ fn an_example_in_a_longer_fence_is_text() {
 
 /// Each row: the text, a part of the message, the underlined bytes.
 #[test]
-fn fences_gone_wrong() {
+fn malformed_fences_are_reported() {
     for (text, message, under) in [
         ("", "needs one ```xml fence", ""),
         ("# only prose\nmore", "needs one ```xml fence", "# only prose"),
@@ -154,7 +154,7 @@ fn knowledge_in_markdown() {
 }
 
 #[test]
-fn knowledge_gone_wrong() {
+fn malformed_knowledge_is_reported() {
     for (text, code, under) in [
         ("```yaml\nname: X\n", "syntax::fence", "```yaml"),
         ("---\nname: X\n", "syntax::fence", "---"),
@@ -301,7 +301,7 @@ fn hooks_in_both_spellings() {
 }
 
 #[test]
-fn hooks_gone_wrong() {
+fn malformed_hooks_are_reported() {
     for (xml, message) in [
         ("<hooks>stray<hook/></hooks>", "text stands in `<hooks>`"),
         ("<hooks><hok/></hooks>", "`<hok>` is no hook"),
@@ -325,7 +325,7 @@ fn hooks_gone_wrong() {
 }
 
 #[test]
-fn a_text_that_is_an_id_is_its_own_spelling() {
+fn item_id_display_equals_its_text() {
     for text in ["a", "rye/agent/core/base", "A-b_9/0"] {
         let id = ItemId::parse(text).unwrap();
         assert_eq!((id.as_str(), id.dotted()), (text, text.replace('/', ".")));

@@ -64,7 +64,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn invalid_utf8_is_rejected() {
     assert_eq!(decode(b"\xEF\xBB\xBFa\r\n").unwrap(), "a\r\n");
     assert_eq!(decode(b"ab\xFFc"), Err(InvalidUtf8 { offset: 2 }));
     assert_eq!(decode(b"\xEF\xBB\xBFab\xC3"), Err(InvalidUtf8 { offset: 5 }));
@@ -73,7 +73,7 @@ fn bytes_that_are_no_text() {
 }
 
 #[test]
-fn control_characters_are_complained_about() {
+fn control_characters_are_reported() {
     for c in ['\0', '\u{1}', '\u{7}', '\u{1b}'] {
         let fence = format!("```xml\n<directive name=\"x{c}\"/>\n```\n");
         assert_eq!(directive::parse(SOURCE, &fence).errors.len(), 1, "{c:?}");
@@ -86,7 +86,7 @@ fn control_characters_are_complained_about() {
 
 /// Runs on a stack of two megabytes, the default of threads other than the main one.
 #[test]
-fn nesting_without_end() {
+fn deep_nesting_is_rejected_without_overflow() {
     let repeated = [
         "(",
         "[",
@@ -197,7 +197,7 @@ fn timed(what: &str, work: impl FnOnce()) {
 /// Fifty megabytes of text, and five where every few bytes are allocated. The time limit is far above linear time in a
 /// debug build and far below quadratic time.
 #[test]
-fn fifty_megabytes() {
+fn large_files_parse_in_linear_time() {
     const SIZE: usize = 50_000_000;
     let fill = |piece: &str| piece.repeat(SIZE / piece.len());
     let tenth = |piece: &str| piece.repeat(SIZE / 10 / piece.len());
@@ -346,12 +346,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_soup_makes_a_parser_panic(text in soup()) {
+    fn token_noise_never_panics(text in soup()) {
         check(&text);
     }
 
     #[test]
-    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         if let Ok(text) = decode(&bytes) {
             check(text);
         }
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_parser_panic(text in any::<String>()) {
+    fn random_text_never_panics(text in any::<String>()) {
         check(&text);
     }
 

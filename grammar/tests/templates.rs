@@ -18,7 +18,7 @@ fn show(template: &Template) -> Vec<String> {
 }
 
 #[test]
-fn holes_and_text() {
+fn placeholders_and_text_are_separated() {
     for (text, parts) in [
         ("", vec![]),
         ("plain $ $$ { } #{a}", vec![r#""plain $ $$ { } #{a}""#]),
@@ -34,14 +34,14 @@ fn holes_and_text() {
 }
 
 #[test]
-fn a_hole_knows_its_place() {
+fn placeholder_has_its_span() {
     let template = template::parse(SOURCE, "ab ${ x } c", 10).unwrap();
     let Some(TemplatePart::Hole(hole)) = template.parts.get(1) else { panic!("a hole") };
     assert_eq!((hole.span.start, hole.span.end, hole.raw.as_str()), (13, 19, "${ x }"));
 }
 
 #[test]
-fn malformed_holes() {
+fn malformed_placeholders_are_reported() {
     for (text, at, message) in [
         ("a ${}", 4, "names nothing"),
         ("${  }", 4, "names nothing"),
@@ -69,7 +69,7 @@ fn malformed_holes() {
 }
 
 #[test]
-fn knowledge_keeps_what_is_no_hole() {
+fn knowledge_keeps_text_that_is_no_placeholder() {
     for (text, parts) in [
         ("${a} ${} ${b", vec!["a", r#"" ${} ${b""#]),
         ("${a b} ${${c}", vec![r#""${a b} ${""#, "c"]),

@@ -150,7 +150,7 @@ fn a_comparison_in_text_gets_the_hint() {
 }
 
 #[test]
-fn what_can_be_read_is_kept() {
+fn valid_parts_are_kept_after_an_error() {
     let tree = |text: &str| show(&read(text).tree.unwrap());
     assert_eq!(tree("<a>1 < 2<b/></a>"), r#"<a>"1 < 2"<b></></>"#);
     assert_eq!(tree("<a><b>x</a>"), r#"<a><b>"x"</></>"#);
@@ -223,7 +223,7 @@ proptest! {
     /// Both parsers accept the same documents and produce equal trees, except that only this parser rejects document
     /// types.
     #[test]
-    fn agrees_with_another_reader(inner in documents()) {
+    fn agrees_with_roxmltree(inner in documents()) {
         for text in [inner.clone(), format!("<r>{inner}</r>")] {
             let ours = read(&text);
             let options = roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };

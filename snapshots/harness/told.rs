@@ -1,7 +1,7 @@
 //! Renders an event for a snapshot, without values that differ between machines. Reservations, estimates, sizes and
 //! times depend on the length of a folder's name and are omitted; the total cost is rendered at the end.
 
-use rye_engine::event::{AttemptFailed, Ended, Event, EventBody, HookAnswer, HookPointRun, HookVerdict, ResultKind};
+use rye_engine::event::{AttemptFailed, Ended, Event, EventBody, HookOutcome, HookPointRun, HookVerdict, ResultKind};
 use rye_engine::message::{Block, Message};
 use serde::Serialize;
 use serde_json::Value;
@@ -126,8 +126,8 @@ fn hooks(run: &HookPointRun) -> Vec<String> {
             format!("{}  {} {verdict}{because}", word(&run.point), hook.hook)
         })
         .collect();
-    let collected = matches!(&run.answer, HookAnswer::Collected { texts, .. } if texts.is_empty());
-    if run.answer != HookAnswer::None && !collected {
+    let collected = matches!(&run.answer, HookOutcome::Collected { texts, .. } if texts.is_empty());
+    if run.answer != HookOutcome::None && !collected {
         lines.push(format!("{}  came to {}", word(&run.point), word(&run.answer)));
     }
     lines

@@ -12,10 +12,10 @@ use rye_snapshots::fuzz::{TARGETS, Target, seeds};
 /// Mutated inputs per target, in addition to the seeds.
 const AROUND: usize = 400;
 /// Mutated inputs of a target that checks a whole project with the standard library each time.
-const AROUND_PROJECTS: usize = 40;
+const PROJECT_MUTATIONS: usize = 40;
 
 #[test]
-fn every_seed_is_survived_and_what_is_near_it() {
+fn seeds_and_their_mutations_never_panic() {
     for target in &TARGETS {
         let seeds = seeds(target.name).unwrap();
         assert!(seeds.len() >= 3, "{} has {} seeds", target.name, seeds.len());
@@ -28,7 +28,7 @@ fn every_seed_is_survived_and_what_is_near_it() {
 
 fn around(target: &Target, seeds: &[Vec<u8>]) {
     let mut dice = Dice::new(7);
-    let count = if matches!(target.name, "project" | "hooks_yaml") { AROUND_PROJECTS } else { AROUND };
+    let count = if matches!(target.name, "project" | "hooks_yaml") { PROJECT_MUTATIONS } else { AROUND };
     for _ in 0..count {
         let input = mutate(seeds, &mut dice);
         let survived = std::panic::catch_unwind(|| (target.run)(&input)).is_ok();

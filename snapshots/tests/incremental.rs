@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::validate::{CheckReport, Memory, Selection, Work, check};
 use rye_compiler::world::{MapWorld, Space};
-use rye_engine::disk_world::{DiskWorld, KeptWorld, Watcher};
+use rye_engine::disk_world::{CachedWorld, DiskWorld, Watcher};
 use rye_engine::keys::TrustStore;
 use rye_snapshots::standard_library;
 
@@ -213,7 +213,7 @@ fn same(again: &CheckReport, anew: &CheckReport, history: &[String]) {
 }
 
 #[test]
-fn after_any_edit_again_is_anew() {
+fn recheck_after_any_edit_equals_check_from_scratch() {
     let system = standard_library();
     let (mut least, mut composed, mut anew_composed) = (usize::MAX, 0, 0);
     for seed in 0..RUNS {
@@ -263,7 +263,7 @@ fn sync(roots: &[(Space, PathBuf); 2], before: &Files, now: &Files) {
 
 /// Runs the same edits on a disk, with a world that caches files until the kernel reports a change.
 #[test]
-fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
+fn cached_world_with_watcher_equals_a_new_world() {
     let (mut kept_looks, mut anew) = (0, 0);
     for seed in 0..RUNS {
         let folder = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
         sync(&roots, &on_disk, &editor.files);
         on_disk.clone_from(&editor.files);
         let mut watcher = Watcher::new(roots.to_vec()).unwrap();
-        let mut kept = KeptWorld::new(open());
+        let mut kept = CachedWorld::new(open());
         let mut memory = Memory::new();
         let mut history = vec![format!("run {seed}")];
         for step in 0..EDITS {
@@ -299,10 +299,10 @@ fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
                 }
                 sync(&roots, &on_disk, &editor.files);
                 on_disk.clone_from(&editor.files);
-                if kept.look_again(&watcher.changed().unwrap()) {
+                if kept.invalidate(&watcher.changed().unwrap()) {
                     kept_looks += 1;
                 } else {
-                    kept = KeptWorld::new(open());
+                    kept = CachedWorld::new(open());
                     anew += 1;
                 }
             }
@@ -317,7 +317,7 @@ fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
 
 /// A tool of the user space that only a grant matches, so only the palette reads it.
 #[test]
-fn what_is_wrong_with_a_tool_of_a_palette_is_told_at_every_look() {
+fn fault_of_a_palette_tool_is_reported_by_every_check() {
     let system = standard_library();
     let mut files = areas(2);
     let broken = "description: Probes.\nkind: command\ncommand: [echo\n";
@@ -335,7 +335,7 @@ fn what_is_wrong_with_a_tool_of_a_palette_is_told_at_every_look() {
 
 /// Faults in user-space items are reported while a project item reads them, and not if they are only named.
 #[test]
-fn faults_of_others_come_and_go_with_who_reads_them() {
+fn user_space_faults_are_reported_while_a_project_item_reads_them() {
     let system = standard_library();
     let directive = |inside: &str, body: &str| {
         format!(
@@ -370,7 +370,7 @@ fn faults_of_others_come_and_go_with_who_reads_them() {
 
 /// Uses more patterns and palettes than the cache keeps: evicted entries are computed again.
 #[test]
-fn patterns_that_come_back_are_asked_again() {
+fn evicted_patterns_are_evaluated_again() {
     let system = standard_library();
     let mut editor = Editor { dice: Dice(0), files: areas(2), pool: Vec::new() };
     let mut memory = Memory::new();
@@ -421,7 +421,7 @@ fn areas(count: usize) -> Files {
 }
 
 #[test]
-fn an_edit_costs_what_depends_on_it() {
+fn recheck_recomputes_only_dependents() {
     let system = standard_library();
     let mut editor = Editor { dice: Dice(0), files: areas(20), pool: Vec::new() };
     let mut memory = Memory::new();

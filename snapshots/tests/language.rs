@@ -72,7 +72,7 @@ fn parts(text: &str) -> Vec<Part> {
 }
 
 #[test]
-fn every_request_has_the_answer_beside_it() {
+fn documented_requests_produce_the_documented_answers() {
     let mut asked = 0;
     for part in parts(&page()) {
         let Part::Block(block) = part else { continue };
@@ -112,7 +112,7 @@ fn holds(got: &Value, wanted: &Value) -> bool {
 }
 
 #[test]
-fn every_project_of_the_page_is_what_it_says() {
+fn documented_projects_produce_the_documented_output() {
     let mut world: Option<MapWorld<'static>> = None;
     let mut checked = 0;
     for part in parts(&page()) {
@@ -160,7 +160,7 @@ fn first_words(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_tables_are_the_codes_own() {
+fn documented_tables_match_the_code() {
     let kinds: Vec<Vec<String>> = ItemKind::ALL
         .iter()
         .map(|kind| {
@@ -182,7 +182,7 @@ fn the_tables_are_the_codes_own() {
 }
 
 #[test]
-fn the_risk_table_is_the_built_in_one() {
+fn documented_risk_table_matches_the_built_in_one() {
     let risks = RiskTable::default();
     let rows = table("risk");
     assert_eq!(rows.iter().map(|row| quoted(&row[0])[0]).collect::<Vec<_>>(), Tier::ALL.map(Tier::as_str));
@@ -198,7 +198,7 @@ fn the_risk_table_is_the_built_in_one() {
 
 /// Checks the standard library's settings as if a project had written them.
 #[test]
-fn the_standard_library_keeps_to_its_own_vocabulary() {
+fn standard_library_settings_use_only_known_keys() {
     let mut world = MapWorld::new();
     let files = rye_stdlib::files();
     let settings = files.iter().filter(|(path, _)| path.starts_with(".ai/config/"));
@@ -214,7 +214,7 @@ fn the_standard_library_keeps_to_its_own_vocabulary() {
 }
 
 #[test]
-fn the_generated_parts_are_up_to_date() {
+fn generated_doc_parts_are_up_to_date() {
     let old = page();
     let (head, after) = old.split_once("<!-- table events -->\n").unwrap();
     let rest: Vec<&str> = after.lines().skip_while(|line| line.starts_with('|')).collect();

@@ -30,7 +30,7 @@ use rye_grammar::ItemId;
 use shape::fits;
 
 const PROJECTS: u64 = 200;
-const AT_ONCE: usize = 4;
+const WORKERS: usize = 4;
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const BEGIN: i64 = 1_767_225_600_000;
 
@@ -81,20 +81,20 @@ impl Providers for Everywhere {
 }
 
 #[test]
-fn two_hundred_projects_run_as_they_are_planned() {
+fn generated_projects_send_what_their_plans_show() {
     let mut counts = Seen::default();
     // Most of the time is spent waiting for the disk.
     std::thread::scope(|scope| {
         let part = |first: u64| {
             move || {
                 let mut counts = Seen::default();
-                for seed in (first..PROJECTS).step_by(AT_ONCE) {
+                for seed in (first..PROJECTS).step_by(WORKERS) {
                     play(seed, &project(seed), &mut counts);
                 }
                 counts
             }
         };
-        let parts: Vec<_> = (0..AT_ONCE as u64).map(|first| scope.spawn(part(first))).collect();
+        let parts: Vec<_> = (0..WORKERS as u64).map(|first| scope.spawn(part(first))).collect();
         for part in parts {
             counts.add(&part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }

@@ -32,7 +32,7 @@ fn planted(folder: &Path, found: &mut Vec<String>) {
 }
 
 #[test]
-fn the_forty_are_found_and_nothing_else() {
+fn check_finds_exactly_the_known_defects() {
     let case = case("planted/forty");
     let mut marked = Vec::new();
     planted(&case.folder.join(".ai"), &mut marked);
@@ -43,7 +43,7 @@ fn the_forty_are_found_and_nothing_else() {
 }
 
 #[test]
-fn the_twin_is_clean() {
+fn check_finds_nothing_in_the_fixed_project() {
     let (found, _) = case("planted/twin").check().unwrap();
     let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
     assert!(told.is_empty(), "{told:#?}");

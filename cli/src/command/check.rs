@@ -165,8 +165,13 @@ fn show(found: &Found, asked: Asked, report: &Report) -> Result<Exit, Failure> {
             report.note(&summary.to_string());
         }
     }
-    let mut in_vain: Vec<&str> =
-        found.report.diagnostics.iter().filter(|d| found.levels.asked_in_vain(d)).map(Diagnostic::code).collect();
+    let mut in_vain: Vec<&str> = found
+        .report
+        .diagnostics
+        .iter()
+        .filter(|d| found.levels.is_error_despite_allow(d))
+        .map(Diagnostic::code)
+        .collect();
     in_vain.dedup();
     for code in in_vain {
         report.note(&format!("`{code}` is an error and cannot be allowed"));

@@ -8,7 +8,7 @@ use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::model;
 use rye_compiler::validate::{Selection, check};
-use rye_compiler::wall::WallKind;
+use rye_compiler::wall::SandboxKind;
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::disk_world::{DiskWorld, Require};
 use rye_engine::keys::Standing;
@@ -37,7 +37,7 @@ pub struct DoctorArgs {}
 pub struct DoctorOutput {
     pub findings: Vec<Finding>,
     /// The sandbox of every tool, on this machine.
-    pub walls: Vec<WallOutput>,
+    pub walls: Vec<SandboxOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub enum State {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct WallOutput {
+pub struct SandboxOutput {
     pub tool: String,
     /// `engine`, `files`, `requests`, `process` or `none`.
     pub kind: &'static str,
@@ -221,11 +221,11 @@ impl Findings {
         let missing = trust.now().and_then(|now| Ok(now.missing(&all)?.len()));
         match missing {
             Ok(0) => {
-                let text = format!("{} of this project, all trusted", count_of(all.len(), "trust requirement"));
+                let text = format!("{} of this project, all trusted", format_count(all.len(), "trust requirement"));
                 self.fine("trust", text);
             }
             Ok(count) => {
-                let text = format!("{} of this project not confirmed yet", count_of(count, "trust requirement"));
+                let text = format!("{} of this project not confirmed yet", format_count(count, "trust requirement"));
                 self.add("trust", State::Note, text, Some("`rye trust --list` shows them, `rye trust` allows them"));
             }
             Err(error) => self.wrong("trust", error.to_string(), None),
@@ -233,7 +233,7 @@ impl Findings {
     }
 
     fn approvals(&mut self, world: &DiskWorld, own: bool) {
-        let unattended = Unattended::of_settings(world, own);
+        let unattended = Unattended::from_settings(world, own);
         let text = format!(
             "risky calls that no `<acknowledge>` covers are asked about at the terminal; where nobody can be asked, {} (`approvals.unattended: {}`)",
             unattended.told(),
@@ -272,7 +272,7 @@ impl Findings {
     fn store(&mut self, spaces: &Spaces) {
         let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
         match read {
-            Ok(threads) => self.fine("store", format!("{} in .ai/state", count_of(threads.len(), "thread"))),
+            Ok(threads) => self.fine("store", format!("{} in .ai/state", format_count(threads.len(), "thread"))),
             Err(error) => {
                 let fix = "nothing else may hold `.ai/state`; where the registry is lost, threads are read from their records";
                 self.wrong("store", format!("the record of threads cannot be read: {error}"), Some(fix));
@@ -284,9 +284,9 @@ impl Findings {
         let report = check(world, &Selection::All);
         let text = format!(
             "{} and {} in {}",
-            count_of(report.errors(), "error"),
-            count_of(report.warnings(), "warning"),
-            count_of(report.files, "file")
+            format_count(report.errors(), "error"),
+            format_count(report.warnings(), "warning"),
+            format_count(report.files, "file")
         );
         if report.errors() > 0 {
             self.wrong("project", text, Some("`rye check` shows them"));
@@ -313,24 +313,26 @@ fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
     ids
 }
 
-fn tools(world: &dyn World, offers: Offers) -> Vec<WallOutput> {
+fn tools(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
     let items = Items::new(world);
     let mut walls = Vec::new();
     for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
-        let kind = WallKind::of(&tool.spec.kind);
+        let kind = SandboxKind::of(&tool.spec.kind);
         let text = match kind {
-            WallKind::Engine => "the engine itself; nothing of the machine is touched".to_owned(),
-            WallKind::Files => "files of the project alone, through handles of its folder".to_owned(),
-            WallKind::Requests => "requests of the engine, to granted hosts alone; nothing of the machine".to_owned(),
-            WallKind::Process => process(offers),
-            WallKind::None => {
+            SandboxKind::Engine => "the engine itself; nothing of the machine is touched".to_owned(),
+            SandboxKind::Files => "files of the project alone, through handles of its folder".to_owned(),
+            SandboxKind::Requests => {
+                "requests of the engine, to granted hosts alone; nothing of the machine".to_owned()
+            }
+            SandboxKind::Process => process(offers),
+            SandboxKind::None => {
                 "NO WALL: the program of an MCP server whose settings say `wall: none`; it may do whatever you may"
                     .to_owned()
             }
         };
         let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };
         let name = if space.is_empty() { tool.file.id.to_string() } else { format!("{} ({space})", tool.file.id) };
-        walls.push(WallOutput { tool: name, kind: kind.word(), text });
+        walls.push(SandboxOutput { tool: name, kind: kind.word(), text });
     }
     walls
 }
@@ -350,7 +352,7 @@ fn process(offers: Offers) -> String {
     )
 }
 
-fn show(findings: Vec<Finding>, walls: Vec<WallOutput>, report: &Report) -> Result<(), Failure> {
+fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Report) -> Result<(), Failure> {
     if report.format() == Format::Json {
         return report.json(&DoctorOutput { findings, walls });
     }
@@ -385,7 +387,7 @@ fn show(findings: Vec<Finding>, walls: Vec<WallOutput>, report: &Report) -> Resu
     Ok(())
 }
 
-fn count_of(n: usize, one: &str) -> String {
+fn format_count(n: usize, one: &str) -> String {
     count(n as u64, one)
 }
 

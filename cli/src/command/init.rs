@@ -30,7 +30,7 @@ static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 const IGNORED: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
 const IGNORE: &str = ".gitignore";
 /// Maximum size in bytes of a `.gitignore` to extend.
-const MAX_IGNORE: u64 = 4 << 20;
+const MAX_GITIGNORE_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
@@ -194,7 +194,7 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), Failure> {
 
 /// Returns `.gitignore` with the missing lines added; `None` if none are missing.
 fn ignored(within: &Within) -> io::Result<Option<Vec<u8>>> {
-    let mut text = within.read(Path::new(IGNORE), MAX_IGNORE)?.unwrap_or_default();
+    let mut text = within.read(Path::new(IGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
     let missing: Vec<&str> = IGNORED.into_iter().filter(|line| !has(line)).collect();
     if missing.is_empty() {

@@ -88,7 +88,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
 fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Locked>>, Failure> {
     let mut entries = BTreeMap::new();
     for id in ids {
-        let own = plans(world, id).map_err(|why| lockfile::no_plan(id, why))?;
+        let own = plans(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
         let roots: Vec<&Plan> = own.iter().map(|one| &one.plan).collect();
         for (child, plans) in started(world, &roots)? {
             if let Ok(plans) = plans

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
-use rye_compiler::tool_spec::ServerWall;
+use rye_compiler::tool_spec::ServerSandbox;
 use rye_compiler::trust::Executes;
 use rye_engine::tool::mcp::{Connection, Server, config, listing};
 use rye_engine::within::Within;
@@ -146,7 +146,7 @@ fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -
     let (mut failed, mut differs) = (false, false);
     for server in servers {
         report.note(&printable(&format!("{}: {}", server.name, server.describe())));
-        if server.wall() == ServerWall::None {
+        if server.wall() == ServerSandbox::None {
             report.note(&format!("{}: without a wall, it may do whatever you may", server.name));
         }
         let listed = runtime.block_on(async {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use rye_compiler::trust::{Executes, of_workspace};
+use rye_compiler::trust::{Executes, requirements_of_workspace};
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::within::Within;
 use rye_grammar::ItemId;
@@ -106,6 +106,6 @@ fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), Failure> {
         return Ok(());
     }
     let made = |one: &Executes| one.subjects.iter().all(|file| file.kind == kind && file.id == id.as_str());
-    let all: Vec<Executes> = of_workspace(&spaces.open()?).into_iter().filter(made).collect();
+    let all: Vec<Executes> = requirements_of_workspace(&spaces.open()?).into_iter().filter(made).collect();
     if all.is_empty() { Ok(()) } else { Ok(spaces.trust().allow(&all)?) }
 }

@@ -6,19 +6,19 @@ mod matrix;
 
 use clap::Args;
 use rye_compiler::approvals::Unattended;
-use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::plan::absent::weigh;
 use rye_compiler::plan::render;
 use rye_compiler::plan::render::drawing::Drawing;
-use rye_compiler::wall::wants_bubblewrap;
+use rye_compiler::wall::requires_bubblewrap;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Failure;
 use crate::args::{Asked, Format, Global};
-use crate::call::{CallArgs, directive};
+use crate::call::{RunRequestArgs, directive};
 use crate::command::graph::{self, Language};
 use crate::exit::Exit;
 use crate::report::diagnostic::DiagnosticOutput;
@@ -31,7 +31,7 @@ pub struct PlanArgs {
     #[arg(value_name = "ID", required_unless_present = "diff")]
     directive: Option<String>,
     #[command(flatten)]
-    call: CallArgs,
+    call: RunRequestArgs,
     /// Compare with a git revision, or compare two; a side may also be a JSON plan file
     #[arg(long, value_name = "REV[..REV]", conflicts_with_all = ["all", "graph"])]
     diff: Option<String>,
@@ -66,15 +66,15 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
         return matrix::run(&world, &request, report);
     }
     let mut sources = Sources::default();
-    let compiled = compile_showing(&world, &request, &mut sources);
+    let compiled = compile_with_sources(&world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {
         refuse(asked, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
     weigh(&world, &mut compilation);
-    compilation.bubblewrap = wants_bubblewrap(&world);
-    compilation.unattended = Unattended::of_settings(&world, spaces.own);
+    compilation.bubblewrap = requires_bubblewrap(&world);
+    compilation.unattended = Unattended::from_settings(&world, spaces.own);
     match (args.graph, global.format) {
         (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,

@@ -66,7 +66,7 @@ fn unknown(id: &str, known: &[String]) -> Failure {
 
 /// Returns the default provider of the settings, if there is one.
 fn default_provider(items: &Items<'_>) -> Option<String> {
-    let settings = items.config_named("agent/models")?;
+    let settings = items.config_by_name("agent/models")?;
     settings.get("default_provider")?.as_str().map(str::to_owned)
 }
 

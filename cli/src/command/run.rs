@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use rye_compiler::approvals::Unattended;
-use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostics, Severity};
 use rye_engine::driver::DriveError;
 use rye_engine::engine::EngineError;
@@ -35,7 +35,7 @@ use rye_grammar::Sources;
 
 use crate::Failure;
 use crate::args::{Format, Global};
-use crate::call::{CallArgs, directive};
+use crate::call::{RunRequestArgs, directive};
 use crate::command::check::{CheckOutput, CheckSummary};
 use crate::command::threads::{Book, speaks};
 use crate::command::trust;
@@ -62,7 +62,7 @@ pub struct RunArgs {
     #[arg(value_name = "ID", conflicts_with = "resume")]
     directive: Option<String>,
     #[command(flatten)]
-    call: CallArgs,
+    call: RunRequestArgs,
     /// Run the plan in this file, written by `rye plan ID --format json`; refuse if the directive now compiles to
     /// another plan
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "parent", "input", "inputs", "model", "limit"])]
@@ -157,7 +157,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 /// exit code. With `is_scripted`, a script of the user replaces every model, so no script of the project is played.
 pub fn compiled(
     id: &str,
-    call: &CallArgs,
+    call: &RunRequestArgs,
     parent: Option<&ParentThread>,
     is_scripted: bool,
     spaces: &Spaces,
@@ -168,7 +168,7 @@ pub fn compiled(
     request.inputs.get_or_insert_default();
     request.parent = parent.map(ParentThread::bounds);
     let mut sources = Sources::default();
-    let checked = compile_showing(&world, &request, &mut sources);
+    let checked = compile_with_sources(&world, &request, &mut sources);
     match checked.value {
         Some(compilation) => {
             report.diagnostics(&checked.diagnostics, &compilation.sources);

@@ -4,7 +4,7 @@
 use clap::Args;
 use rye_compiler::semantics::glob;
 use rye_compiler::world::{ItemKind, Space};
-use rye_engine::disk_world::{DiskWorld, FileStanding, Require};
+use rye_engine::disk_world::{DiskWorld, FileSignature, Require};
 use rye_engine::keys::{Standing, sign_in_place};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -69,7 +69,7 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Report) -> Result<Exit, F
     let identity = keys()?
         .load()?
         .ok_or_else(|| Failure::failed("you have no key to sign with").help("`rye keys generate` makes one"))?;
-    let all: Vec<FileStanding> = every(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
+    let all: Vec<FileSignature> = every(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
     let wanted = chosen(&args.items, all)?;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     for file in &wanted {
@@ -91,7 +91,7 @@ pub fn verify(args: &VerifyArgs, global: &Global, report: &Report) -> Result<Exi
     show(&wanted, require, report)
 }
 
-fn every(world: &DiskWorld) -> Result<Vec<FileStanding>, Failure> {
+fn every(world: &DiskWorld) -> Result<Vec<FileSignature>, Failure> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {
         all.extend(world.standings(kind).map_err(|error| Failure::failed(error.to_string()))?);
@@ -100,7 +100,7 @@ fn every(world: &DiskWorld) -> Result<Vec<FileStanding>, Failure> {
 }
 
 /// Returns the files that match any of the arguments; an argument without a match is an error.
-fn chosen(words: &[String], all: Vec<FileStanding>) -> Result<Vec<FileStanding>, Failure> {
+fn chosen(words: &[String], all: Vec<FileSignature>) -> Result<Vec<FileSignature>, Failure> {
     for word in words {
         if !all.iter().any(|file| names(word, file)) {
             return Err(Failure::usage(format!("`{}` names no item here", word.escape_debug()))
@@ -110,7 +110,7 @@ fn chosen(words: &[String], all: Vec<FileStanding>) -> Result<Vec<FileStanding>,
     Ok(all.into_iter().filter(|file| words.iter().any(|word| names(word, file))).collect())
 }
 
-fn names(word: &str, file: &FileStanding) -> bool {
+fn names(word: &str, file: &FileSignature) -> bool {
     if word.trim_start_matches("./") == &*file.path {
         return true;
     }
@@ -121,7 +121,7 @@ fn names(word: &str, file: &FileStanding) -> bool {
     kind == Some(file.kind) && glob::matches(pattern, file.id.as_str())
 }
 
-fn show(files: &[FileStanding], require: Require, report: &Report) -> Result<Exit, Failure> {
+fn show(files: &[FileSignature], require: Require, report: &Report) -> Result<Exit, Failure> {
     let outputs: Vec<SignatureOutput> = files.iter().map(|file| output(file, require)).collect();
     let refused = outputs.iter().filter(|file| file.state == "refused").count();
     let exit = if refused > 0 { Exit::Refused } else { Exit::Fine };
@@ -144,7 +144,7 @@ fn show(files: &[FileStanding], require: Require, report: &Report) -> Result<Exi
     Ok(exit)
 }
 
-fn output(file: &FileStanding, require: Require) -> SignatureOutput {
+fn output(file: &FileSignature, require: Require) -> SignatureOutput {
     let (state, key_id, signed_at, because) = match &file.standing {
         Ok(Standing::Signed { key_id, timestamp }) => ("signed", Some(key_id.clone()), Some(timestamp.clone()), None),
         Ok(Standing::Unsigned) if require == Require::All => {

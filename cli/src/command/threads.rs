@@ -54,11 +54,11 @@ enum ThreadsCommand {
     /// Print the last events of a thread; with `-f`, follow new ones
     Tail(tail::TailArgs),
     /// Show the current status of threads
-    Status(wait::LookArgs),
+    Status(wait::ThreadIdsArgs),
     /// Wait for threads to finish, and print their results
     Wait(wait::WaitArgs),
     /// Print the current results of threads, without waiting
-    Results(wait::LookArgs),
+    Results(wait::ThreadIdsArgs),
     /// Stop threads after their current step
     Cancel(act::StopArgs),
     /// Stop threads and their tools immediately

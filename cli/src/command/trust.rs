@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
-use rye_compiler::trust::{Executes, ExecutesKind, of_workspace};
+use rye_compiler::trust::{Executes, TrustRequirementKind, requirements_of_workspace};
 use rye_compiler::world::World;
 use rye_engine::trust::{TrustError, Trusted};
 use schemars::JsonSchema;
@@ -32,13 +32,13 @@ pub struct TrustOutput {
     pub project: String,
     /// Trust requirements of the project: programs and requests that it executes on its own, and grants of its
     /// directives.
-    pub executes: Vec<ExecutesOutput>,
+    pub executes: Vec<TrustRequirementOutput>,
     /// Capabilities that threads of this project may use without another approval.
     pub capabilities: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct ExecutesOutput {
+pub struct TrustRequirementOutput {
     /// `hook`, `tool`, `server`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: &'static str,
     pub name: String,
@@ -73,9 +73,9 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, F
 /// Returns the trust requirements of the project's items, of the scripts next to them, and of the MCP servers in its
 /// settings.
 pub fn everything(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
-    let mut all = of_workspace(world);
+    let mut all = requirements_of_workspace(world);
     let is_there = |path: &str| spaces.project.join(path).symlink_metadata().is_ok();
-    all.retain(|one| one.kind != ExecutesKind::Script || is_there(&one.name));
+    all.retain(|one| one.kind != TrustRequirementKind::Script || is_there(&one.name));
     all.extend(servers(world, spaces));
     all
 }
@@ -97,7 +97,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -
     let mut executes = Vec::with_capacity(all.len());
     for one in all {
         let trusted = now.missing(std::slice::from_ref(one))?.is_empty();
-        executes.push(ExecutesOutput {
+        executes.push(TrustRequirementOutput {
             kind: one.kind.word(),
             name: one.name.clone(),
             what: one.what.clone(),
@@ -156,7 +156,7 @@ pub fn ensure(
     spaces: &Spaces,
     report: &Report,
 ) -> Result<(), Failure> {
-    let planned = planned.iter().filter(|one| !is_scripted || one.kind != ExecutesKind::Script);
+    let planned = planned.iter().filter(|one| !is_scripted || one.kind != TrustRequirementKind::Script);
     let mut planned: Vec<Executes> = planned.cloned().collect();
     if planned.is_empty() {
         return Ok(());

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use indexmap::IndexMap;
-use rye_compiler::compile::{Request, compile, compile_showing};
+use rye_compiler::compile::{Request, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::Place;
-use rye_compiler::plan::why::{NotThere, Why, why};
+use rye_compiler::plan::why::{NotInPlan, Why, why};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
@@ -84,7 +84,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let (answers, suggestion) = match &args.of {
         Some(of) => {
             let mut sources = Sources::default();
-            let compiled = compile_showing(&world, &Request::new(directive(of)?), &mut sources);
+            let compiled = compile_with_sources(&world, &Request::new(directive(of)?), &mut sources);
             let Some(compilation) = compiled.value else {
                 refuse(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
@@ -147,7 +147,7 @@ fn everywhere(thing: &str, world: &dyn World) -> Result<(Vec<AnswerOutput>, Opti
 
 /// Merges equal answers, with the directives they apply to.
 fn gather(
-    asked: impl IntoIterator<Item = (String, Result<Vec<Why>, NotThere>)>,
+    asked: impl IntoIterator<Item = (String, Result<Vec<Why>, NotInPlan>)>,
 ) -> (Vec<AnswerOutput>, Option<String>) {
     let mut answers: IndexMap<String, AnswerOutput> = IndexMap::new();
     let mut near = Vec::new();
@@ -197,14 +197,14 @@ impl std::fmt::Display for WhyOutput {
                     writeln!(f, "    {}:{}:{}", source.file, source.line, source.column)?;
                 }
             }
-            writeln!(f, "  in the plan of {}", some_of(&answer.directives))?;
+            writeln!(f, "  in the plan of {}", join_some(&answer.directives))?;
         }
         Ok(())
     }
 }
 
 /// Lists a few names and the number of the others.
-fn some_of(names: &[String]) -> String {
+fn join_some(names: &[String]) -> String {
     const MOST: usize = 5;
     let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(MOST);

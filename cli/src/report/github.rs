@@ -40,7 +40,7 @@ mod tests {
     use crate::report::diagnostic::LabelOutput;
 
     #[test]
-    fn nothing_in_a_text_ends_the_command() {
+    fn annotation_text_is_escaped() {
         let label = LabelOutput {
             file: "a,b:c.md".into(),
             line: 1,

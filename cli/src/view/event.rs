@@ -37,7 +37,7 @@ pub fn shown(event: &Event) -> Shown {
         EventBody::SystemPrompt(prompt) => with(layers(&prompt.layers), &prompt.text),
         EventBody::ContextInjected(context) => {
             let (before, after) = (context.before.join(", "), context.after.join(", "));
-            line(format!("before: {}; after: {}", or_nothing(&before), or_nothing(&after)))
+            line(format!("before: {}; after: {}", or_placeholder(&before), or_placeholder(&after)))
         }
         EventBody::CognitionIn(message) => with(word(&message.source), &message_text(&message.message)),
         EventBody::AttemptIntended(attempt) => line(format!(
@@ -179,7 +179,7 @@ fn hooks(run: &HookPointRun) -> Shown {
     let subject = run.subject.as_ref().map(|subject| format!(" of {subject}")).unwrap_or_default();
     let considered: Vec<String> = run.considered.iter().map(hook).collect();
     let bad = run.considered.iter().any(|hook| hook.verdict == HookVerdict::Failed);
-    let line = format!("{}{subject}: {}", word(&run.point), or_nothing(&considered.join(", ")));
+    let line = format!("{}{subject}: {}", word(&run.point), or_placeholder(&considered.join(", ")));
     Shown { line, text: None, bad }
 }
 
@@ -231,7 +231,7 @@ fn ending(ended: &Ended) -> Shown {
     Shown { line: parts.concat(), text: outputs.or_else(|| ended.result.clone()), bad: ended.error.is_some() }
 }
 
-fn or_nothing(text: &str) -> &str {
+fn or_placeholder(text: &str) -> &str {
     if text.is_empty() { "nothing" } else { text }
 }
 

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_where_a_column_or_a_word_does() {
+    fn lines_fold_at_columns_and_words() {
         let line =
             "  51  0.0051c  rye/agent/core/Environment  hook ctx_environment  system:.ai/config/agent/hooks.yaml:5:9";
         let folded = fold(line, 60);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_and_long_words_stay_whole() {
+    fn folding_loses_nothing_and_keeps_long_words() {
         for text in [
             "",
             "   ",

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use rye_compiler::diagnostics::leaves_line;
+use rye_compiler::diagnostics::breaks_line;
 
 use crate::args::Format;
 
@@ -30,7 +30,7 @@ impl Cell {
 impl From<String> for Cell {
     /// Creates a cell; line breaks and control characters are replaced, so that a cell is one line.
     fn from(text: String) -> Self {
-        let text = text.chars().map(|c| if leaves_line(c) { '\u{FFFD}' } else { c }).collect();
+        let text = text.chars().map(|c| if breaks_line(c) { '\u{FFFD}' } else { c }).collect();
         Self { text, style: Style::new() }
     }
 }

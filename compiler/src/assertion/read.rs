@@ -68,7 +68,7 @@ const TOP: [&str; 2] = ["assertions", "lethal_trifecta"];
 
 pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     let mut assertions = Assertions::default();
-    let Some(config) = items.config_named(FILE) else { return assertions };
+    let Some(config) = items.config_by_name(FILE) else { return assertions };
     if !matches!(config.kind, Kind::Map(_) | Kind::Null) {
         refuse(found, FILE, &config, "a mapping with a list `assertions`");
     }

@@ -35,7 +35,7 @@ fn names(report: &AssertReport) -> Vec<(&str, usize)> {
 const BOTH: &str = "lethal_trifecta: off\nassertions:\n  - id: apart\n    description: no thread may both fetch the web and read secrets\n    never: 'reaches(\"rye.execute.tool.rye.web.*\") && reaches(\"rye/fetch/knowledge/secrets/*\")'\n";
 
 #[test]
-fn a_thread_that_may_do_both_is_found_with_its_trace() {
+fn violation_is_reported_with_trace_and_reason() {
     let both = format!("{CHILD}{WEB}{SECRETS}");
     let found = report(&family(&both, &format!("{WEB}{SECRETS}"), BOTH));
     assert_eq!(names(&found), [("apart", 1), ("apart", 1)], "parent alone, child alone");
@@ -47,7 +47,7 @@ fn a_thread_that_may_do_both_is_found_with_its_trace() {
 }
 
 #[test]
-fn a_child_has_no_more_than_its_parent() {
+fn child_capabilities_are_bounded_by_parent() {
     let scoped = format!("{BOTH}    for: 'directive == \"parent\"'\n");
     let found = report(&family(&format!("{CHILD}{WEB}"), &format!("{WEB}{SECRETS}"), &scoped));
     assert_eq!(names(&found), []);
@@ -62,7 +62,7 @@ fn a_child_has_no_more_than_its_parent() {
 }
 
 #[test]
-fn an_approval_and_an_amount_are_asked_for() {
+fn passes_and_spends_at_most_are_evaluated() {
     let yaml = "lethal_trifecta: off\nassertions:\n  - { id: asked, severity: warning, always: '!reaches(\"rye.execute.tool.rye.web.*\") || passes(\"guard\")' }\n  - { id: cheap, always: 'spends_at_most(0.10)' }\n";
     let found = report(&family(&format!("{CHILD}{WEB}"), WEB, yaml));
     let told: Vec<_> = found.violations.iter().map(|v| (v.assertion.as_str(), v.severity.as_str())).collect();
@@ -74,7 +74,7 @@ fn an_approval_and_an_amount_are_asked_for() {
 }
 
 #[test]
-fn the_built_in_one_is_on_and_can_be_turned_off() {
+fn lethal_trifecta_warns_by_default_and_follows_setting() {
     let lethal = format!("{WEB}<fetch><knowledge>*</knowledge></fetch>");
     let found = report(&family(&lethal, "", ""));
     assert_eq!(names(&found), [("lethal_trifecta", 1)]);
@@ -84,7 +84,7 @@ fn the_built_in_one_is_on_and_can_be_turned_off() {
 }
 
 #[test]
-fn circles_are_named_from_their_first_id() {
+fn spawn_cycles_begin_with_smallest_id() {
     let permissions = "<metadata><permissions><execute><directive>*</directive></execute></permissions></metadata>";
     let world = with_directives(
         mini(),
@@ -99,7 +99,7 @@ fn circles_are_named_from_their_first_id() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn invalid_assertions_file_reports_each_error() {
     for (yaml, part) in [
         ("assertion: []", "assertions"),
         ("assertions: 3", "a list of assertions"),

@@ -194,10 +194,10 @@ fn below(parent: &Thread, id: &ItemId, alone: &Alone, how: (&str, Option<Span>, 
 fn alone(shared: &Shared<'_, '_>, id: &ItemId) -> Vec<Alone> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
-    all.iter().map(|composed| one_route(shared, composed)).collect()
+    all.iter().map(|composed| summarize_route(shared, composed)).collect()
 }
 
-fn one_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
+fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
     let permissions = composed.permissions.as_ref();
     let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
     let net = permissions.and_then(|p| p.value.grants.iter().find(|g| !g.net.is_empty()));

@@ -44,7 +44,7 @@ fn layer_ids(layers: &[crate::plan::Layer]) -> Vec<&str> {
 }
 
 #[test]
-fn the_deploy_example_is_routed_composed_and_suppressed() {
+fn deploy_example_routes_composes_and_suppresses() {
     let world = deploy();
     let inputs = object(&json!({"service": "billing"}));
     let compilation = compiled(&world, &Request::new(id("deploy_staging")).with_inputs(inputs));
@@ -95,7 +95,7 @@ fn the_deploy_example_is_routed_composed_and_suppressed() {
 }
 
 #[test]
-fn without_inputs_what_depends_on_them_stays_open() {
+fn compile_without_inputs_leaves_dependent_parts_pending() {
     let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
     let canary = plan.prompt.first_message.iter().find(|l| l.id == "project/deploy/canary-rules").unwrap();
     assert!(canary.depends);
@@ -103,7 +103,7 @@ fn without_inputs_what_depends_on_them_stays_open() {
 }
 
 #[test]
-fn the_same_sources_give_the_same_bytes() {
+fn compile_is_deterministic() {
     let request = Request::new(id("deploy_staging"));
     let first = compiled(&deploy(), &request);
     let again = compiled(&deploy(), &request);
@@ -123,7 +123,7 @@ fn the_same_sources_give_the_same_bytes() {
 }
 
 #[test]
-fn only_what_is_reachable_is_parsed() {
+fn compile_parses_only_reachable_files() {
     let mut world = mini();
     for i in 0..50 {
         world.insert(Space::Project, &format!(".ai/directives/d{i}.md"), "not even a directive");
@@ -136,7 +136,7 @@ fn only_what_is_reachable_is_parsed() {
 }
 
 #[test]
-fn the_manifest_holds_reads_and_misses() {
+fn manifest_lists_reads_and_misses() {
     let world = with_directives(mini(), &[("leaf", "", "", "Do it.")]);
     let manifest = plain(&world, "leaf").plan.manifest;
     let read = |kind, name: &str| manifest.iter().find(|r| r.kind == kind && r.id == name).unwrap();
@@ -146,7 +146,7 @@ fn the_manifest_holds_reads_and_misses() {
 }
 
 #[test]
-fn only_hooks_that_can_fire_have_nodes() {
+fn graph_has_nodes_only_for_live_hooks() {
     let hooks = "hooks:\n\
         - { id: stop, event: limit, condition: 'directive == \"other\"', action: terminate }\n\
         - { id: guard, event: tool_call, condition: 'call.name == \"x\"', action: { block: { reason: no } } }\n";
@@ -159,7 +159,7 @@ fn only_hooks_that_can_fire_have_nodes() {
 }
 
 #[test]
-fn inputs_are_checked_against_the_interface() {
+fn compile_validates_inputs_against_the_interface() {
     let inside = "<inputs><input name=\"n\" type=\"integer\" required=\"true\">n</input>\
         <input name=\"mode\" type=\"string\" enum=\"a,b\" default=\"a\">m</input></inputs>";
     let world = with_directives(mini(), &[("leaf", "", inside, "{input:n} {input:mode}")]);
@@ -178,7 +178,7 @@ fn inputs_are_checked_against_the_interface() {
 }
 
 #[test]
-fn a_child_is_bound_by_its_parent() {
+fn child_plan_is_bounded_by_its_spawn_parent() {
     let world = with_directives(mini(), &[("leaf", "", "<metadata><limits turns=\"30\"/></metadata>", "Do it.")]);
     let grant = |pattern: &str| Grant { pattern: pattern.to_owned(), net: Vec::new(), write: Vec::new() };
     let parent = |depth| Parent {
@@ -214,7 +214,7 @@ fn a_child_is_bound_by_its_parent() {
 }
 
 #[test]
-fn overrides_stand_above_the_directive() {
+fn overrides_take_precedence_over_the_directive() {
     let inside = "<metadata><model tier=\"sonnet\"/><limits turns=\"3\"/></metadata>";
     let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
     let mut request = Request::new(id("leaf")).with_inputs(Map::new());
@@ -234,7 +234,7 @@ fn overrides_stand_above_the_directive() {
 }
 
 #[test]
-fn every_graph_that_is_compiled_keeps_the_laws() {
+fn compiled_graphs_satisfy_all_invariants() {
     for request in [Request::new(id("deploy_staging")), Request::new(id("project/deploy/base"))] {
         let plan = compiled(&deploy(), &request).plan;
         assert_eq!(crate::plan::verify::verify(&plan.graph), Vec::new());
@@ -242,7 +242,7 @@ fn every_graph_that_is_compiled_keeps_the_laws() {
 }
 
 #[test]
-fn a_broken_file_gives_no_plan_and_no_panic() {
+fn compile_of_an_invalid_file_returns_no_plan() {
     let world = mini()
         .project(".ai/directives/a.md", "no fence")
         .project(".ai/directives/b.md", [0xff, 0xfe, 0x00])
@@ -256,14 +256,14 @@ fn a_broken_file_gives_no_plan_and_no_panic() {
 }
 
 #[test]
-fn the_body_is_one_layer() {
+fn body_compiles_to_one_layer() {
     let plan = plain(&with_directives(mini(), &[("leaf", "", "", "Do it.")]), "leaf").plan;
     let bodies = plan.prompt.first_message.iter().filter(|l| l.kind == LayerKind::Body);
     assert_eq!(bodies.count(), 1);
 }
 
 #[test]
-fn a_spend_limit_has_to_pay_for_one_turn() {
+fn compile_rejects_a_spend_limit_below_one_turn() {
     let inside = "<metadata><limits spend=\"0.001\"/></metadata>";
     let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
     let checked = compile(&world, &Request::new(id("leaf")));
@@ -273,7 +273,7 @@ fn a_spend_limit_has_to_pay_for_one_turn() {
 }
 
 #[test]
-fn check_and_plan_find_the_same() {
+fn check_and_plan_report_the_same_diagnostics() {
     let hooks = "hooks:\n- { id: a, event: after_step, condition: 'nope == 1', action: terminate }\n";
     let world = with_directives(
         mini()

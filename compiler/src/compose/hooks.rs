@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use super::context::suppress;
 use super::{By, Composed, ComposedHook, Duplicate, Origin, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
-use crate::item::{HookDecl, HookLine, Items};
+use crate::item::{HookDecl, Items, OrderedHooks};
 use crate::resolve::{Inputs, Known, Launch};
 use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
@@ -35,7 +35,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
             None if decl.event == HookPoint::ResolveExtends => {
-                let known = at_routing.get_or_insert_with(|| Known::before_the_chain(&leaf, launch));
+                let known = at_routing.get_or_insert_with(|| Known::for_routing(&leaf, launch));
                 routing_verdict(composed, decl, known, explain)
             }
             None => verdict(decl, &mut known, explain),
@@ -45,7 +45,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     }
     composed.suppressions = suppressions;
     shadow(&mut hooks);
-    brought_once(composed, &mut hooks);
+    dedupe_context(composed, &mut hooks);
     for hook in hooks.iter_mut().filter(|h| h.is_live()) {
         hook.knowledge = hook.decl.fetched.as_ref().and_then(|id| items.knowledge(id));
     }
@@ -54,7 +54,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
 
 /// Returns every hook that could apply, in order. Without hooks in the chain, the order is the same for every directive
 /// and is shared.
-fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, HookLine> {
+fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, OrderedHooks> {
     let files = items.hook_files();
     let of_chain: Vec<&Arc<HookDecl>> = composed
         .chain
@@ -70,7 +70,7 @@ fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, HookLine> {
         return Cow::Borrowed(&files.line);
     }
     let all = files.user.iter().chain(of_chain).chain(&files.builtin).chain(&files.project).chain(&files.infra);
-    Cow::Owned(HookLine::new(all.cloned().collect()))
+    Cow::Owned(OrderedHooks::new(all.cloned().collect()))
 }
 
 fn replaced_because(by: &Arc<HookDecl>) -> String {
@@ -143,7 +143,7 @@ fn shadow(hooks: &mut [ComposedHook]) {
 
 /// Removes repeated provisions of the same item by hooks and the chain. Certain provisions keep their first position; a
 /// hook that may fire yields to them.
-fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
+fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH.as_slice(), CONTINUED.as_slice()] {
         let mut brought: Vec<Brought> = Vec::new();
@@ -152,19 +152,19 @@ fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
                 Step::Hooks(event, position) => {
                     for hook in live.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position)) {
                         let Some(id) = hook.decl.fetched.clone() else { continue };
-                        if !hook.give_way(&brought, &id) {
+                        if !hook.yield_to(&brought, &id) {
                             brought.push(Brought { id, hook: Some(hook.decl.id.node.clone()) });
                         }
                     }
                 }
-                Step::Chain(part) => chain_step(composed, *part, &mut brought),
+                Step::Chain(part) => provide_chain_items(composed, *part, &mut brought),
             }
         }
         for step in steps {
             let Step::Hooks(event, position) = step else { continue };
             for hook in live.iter_mut().filter(|h| h.at(*event, *position)) {
                 if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
-                    hook.give_way(&brought, &id);
+                    hook.yield_to(&brought, &id);
                 }
             }
         }
@@ -183,7 +183,7 @@ impl ComposedHook {
     }
 
     /// Marks the hook as removed if its item is already provided. Returns true in that case.
-    fn give_way(&mut self, brought: &[Brought], id: &ItemId) -> bool {
+    fn yield_to(&mut self, brought: &[Brought], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));
         self.verdict = PlanVerdict::Removed { because: format!("{by} brings `{id}` already") };
@@ -191,7 +191,7 @@ impl ComposedHook {
     }
 }
 
-fn chain_step(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Brought>) {
+fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Brought>) {
     let list = match part {
         ChainPart::System => &mut composed.system,
         ChainPart::Before => &mut composed.before,

@@ -15,7 +15,7 @@ pub fn nearest<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>
 }
 
 /// Returns the nearest link's value; the origin points at the value.
-pub fn nearest_spanned<T: Clone>(
+pub fn inherit_spanned_value<T: Clone>(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> Option<&Spanned<T>>,
 ) -> Option<Sourced<T>> {

@@ -57,7 +57,7 @@ fn verdict<'c>(composed: &'c Composed, hook: &str) -> &'c PlanVerdict {
 const FETCH: &str = "action: {primary: fetch, item_type: knowledge, item_id: ";
 
 #[test]
-fn context_composes_root_first_and_once() {
+fn context_is_root_first_without_repeats() {
     let world = knowledge(MapWorld::new(), &["s1", "s2", "b1", "b2", "a1"]);
     let world = directive(world, "root", "", "<context><system>s1</system><before>b1</before></context>");
     let world =
@@ -73,7 +73,7 @@ fn context_composes_root_first_and_once() {
 }
 
 #[test]
-fn an_item_in_two_positions_stays_in_the_first() {
+fn item_in_two_positions_keeps_the_first() {
     let world = knowledge(MapWorld::new(), &["k"]);
     let world = directive(world, "root", "", "<context><before>k</before></context>");
     let world = directive(world, "leaf", "extends=\"root\"", "<context><system>k</system></context>");
@@ -84,7 +84,7 @@ fn an_item_in_two_positions_stays_in_the_first() {
 }
 
 #[test]
-fn suppression_reaches_the_whole_chain_and_hooks() {
+fn suppression_removes_chain_items_and_hooks() {
     let world = knowledge(MapWorld::new(), &["k", "h", "own"]);
     let world = directive(world, "root", "", "<context><before>k</before><suppress>own</suppress></context>");
     let inside =
@@ -105,7 +105,7 @@ fn suppression_reaches_the_whole_chain_and_hooks() {
 }
 
 #[test]
-fn a_directive_cannot_suppress_what_guards_it() {
+fn directive_cannot_suppress_guarding_hooks() {
     let world = directive(MapWorld::new(), "leaf", "", "<context><suppress>guard</suppress></context>");
     let world = hooks(world, Space::User, "hooks: [{id: guard, event: tool_call, action: {block: no}}]");
     let composed = composed(&world, "leaf");
@@ -124,7 +124,7 @@ fn unknown_knowledge_is_an_error_with_a_suggestion() {
 }
 
 #[test]
-fn values_come_from_the_nearest_link() {
+fn inherited_values_come_from_the_nearest_link() {
     let world = directive(
         MapWorld::new(),
         "root",
@@ -155,7 +155,7 @@ fn values_come_from_the_nearest_link() {
 }
 
 #[test]
-fn the_first_matching_hook_routes_over_a_declared_parent() {
+fn first_matching_hook_overrides_the_declared_parent() {
     let world = directive(MapWorld::new(), "base", "", "");
     let world = directive(world, "web", "", "");
     let world = directive(world, "deploy", "extends=\"web\"", "");
@@ -173,7 +173,7 @@ fn the_first_matching_hook_routes_over_a_declared_parent() {
 }
 
 #[test]
-fn a_route_never_leads_a_directive_to_itself() {
+fn route_to_the_directive_itself_is_ignored() {
     let world = directive(MapWorld::new(), "contexts/deploy", "", "");
     let world = directive(world, "deploy", "", "");
     let yaml = "hooks: [{id: r, event: resolve_extends, condition: 'directive contains \"deploy\"', action: {set_extends: contexts/deploy}}]";
@@ -183,7 +183,7 @@ fn a_route_never_leads_a_directive_to_itself() {
 }
 
 #[test]
-fn a_route_that_closes_a_circle_is_a_cycle() {
+fn route_that_closes_a_loop_is_an_extends_cycle() {
     let world = directive(MapWorld::new(), "a", "", "");
     let world = directive(world, "b", "extends=\"a\"", "");
     let yaml = "hooks: [{id: r, event: resolve_extends, condition: 'directive == \"a\"', action: {set_extends: b}}]";
@@ -193,7 +193,7 @@ fn a_route_that_closes_a_circle_is_a_cycle() {
 }
 
 #[test]
-fn a_route_that_needs_an_input_asks_for_it() {
+fn route_on_an_unknown_input_reports_missing_input() {
     let inputs = "<inputs><input name=\"env\" required=\"true\"/></inputs>";
     let world = directive(MapWorld::new(), "prod", "", "");
     let world = directive(world, "x", "", inputs);
@@ -215,7 +215,7 @@ fn a_route_that_needs_an_input_asks_for_it() {
 }
 
 #[test]
-fn verdicts_say_what_is_known() {
+fn hook_verdicts_reflect_known_facts() {
     let inputs = "<inputs><input name=\"target\" default=\"staging\"/><input name=\"who\" required=\"true\"/></inputs>";
     let world = knowledge(MapWorld::new(), &["k1", "k2", "k3", "k4"]);
     let world = directive(world, "x", "", inputs);
@@ -237,7 +237,7 @@ fn verdicts_say_what_is_known() {
 }
 
 #[test]
-fn hooks_stand_in_layer_order_with_the_leafs_before_its_ancestors() {
+fn hooks_are_ordered_by_layer_then_leaf_before_ancestors() {
     let hook = |id: &str| format!("<hooks><hook id=\"{id}\" event=\"after_step\"><continue/></hook></hooks>");
     let world = directive(MapWorld::new(), "root", "", &hook("root"));
     let world = directive(world, "leaf", "extends=\"root\"", &hook("leaf"));
@@ -261,7 +261,7 @@ fn hooks_stand_in_layer_order_with_the_leafs_before_its_ancestors() {
 }
 
 #[test]
-fn what_a_hook_and_the_chain_bring_appears_once() {
+fn item_of_hook_and_chain_appears_once() {
     let world = knowledge(MapWorld::new(), &["first", "last", "maybe", "s"]);
     let context = "<context><system>s</system><before>first</before><after>maybe</after><after>last</after></context>";
     let world = directive(world, "x", "", context);
@@ -284,7 +284,7 @@ fn what_a_hook_and_the_chain_bring_appears_once() {
 }
 
 #[test]
-fn a_missing_directive_is_unknown() {
+fn missing_directive_is_reported_as_unknown() {
     let (value, found) = given(&directive(MapWorld::new(), "hello", "", ""), "helo", json!({}));
     assert!(value.is_none());
     let error = found.iter().next().unwrap();
@@ -292,7 +292,7 @@ fn a_missing_directive_is_unknown() {
 }
 
 #[test]
-fn composing_one_of_a_thousand_parses_its_chain_only() {
+fn compose_parses_only_the_chain_of_one_directive() {
     let mut world = MapWorld::new();
     for i in 0..1000 {
         world = directive(world, &format!("d{i}"), "extends=\"base\"", "");

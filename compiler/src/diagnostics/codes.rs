@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_found_with_and_without_prefix() {
+    fn page_accepts_codes_with_and_without_prefix() {
         assert_eq!(page("rye::extends::cycle"), page("extends::cycle"));
         assert!(page("extends::cycle").is_some() && page("extends::circle").is_none());
     }

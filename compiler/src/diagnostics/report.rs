@@ -11,12 +11,12 @@ use rye_grammar::Sources;
 use super::{Diagnostic, Severity};
 pub(crate) use view::clean;
 use view::{View, shorten};
-pub use view::{leaves_line, steers};
+pub use view::{breaks_line, steers};
 
 /// Maximum number of lines that a label covers; longer spans are shown by their first lines.
-const MOST_LINES: usize = 8;
+const MAX_LABEL_LINES: usize = 8;
 /// Maximum length of a message or a label in bytes; longer ones end in `…`.
-const LONGEST_TEXT: usize = 1_000;
+const MAX_TEXT_BYTES: usize = 1_000;
 
 /// A diagnostic with the texts of its labels, ready for a `miette::ReportHandler`. Control and direction characters of
 /// a user's text never reach the terminal.
@@ -41,8 +41,8 @@ impl Report {
                 views.len() - 1
             });
             let Some(view) = views.get(at) else { continue };
-            let (offset, length) = view.place(label.span, MOST_LINES);
-            let text = Some(shorten(&clean(&label.text, "\u{fffd}"), LONGEST_TEXT));
+            let (offset, length) = view.place(label.span, MAX_LABEL_LINES);
+            let text = Some(shorten(&clean(&label.text, "\u{fffd}"), MAX_TEXT_BYTES));
             let span = SourceSpan::new(offset.into(), length);
             labels.push(if labels.is_empty() {
                 LabeledSpan::new_primary_with_span(text, span)
@@ -50,7 +50,7 @@ impl Report {
                 LabeledSpan::new_with_span(text, span)
             });
         }
-        let said = |text: String| shorten(&clean(&text, "\u{fffd}"), LONGEST_TEXT);
+        let said = |text: String| shorten(&clean(&text, "\u{fffd}"), MAX_TEXT_BYTES);
         Self {
             code: diagnostic.full_code(),
             message: said(diagnostic.message()),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn both_files_are_underlined_and_never_read_as_one() {
+    fn labels_in_two_files_are_separate_snippets() {
         let report = report("one\ntwo\nthree\nfour\n", (4, 7), "uno\ndos\n", (4, 7));
         let found = shown(&report);
         assert_eq!(found.first().unwrap(), &("a.md".into(), 2, 1, "one\ntwo\nthree\n".into()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_steer_a_terminal_is_replaced() {
+    fn control_characters_are_replaced_in_place() {
         let report = report("a\u{1b}[2Jb\u{202e}c\rd", (8, 9), "", (0, 0));
         assert!(!report.to_string().contains('\u{1b}'));
         let text = shown(&report).first().unwrap().3.clone();
@@ -208,18 +208,18 @@ mod tests {
         let found = shown(&report);
         assert!(found.iter().all(|(.., text)| text.len() < 2_000));
         assert_eq!(found.first().unwrap().2, at / 2 + 1);
-        assert_eq!(found.last().unwrap().3.lines().count(), MOST_LINES + 1);
+        assert_eq!(found.last().unwrap().3.lines().count(), MAX_LABEL_LINES + 1);
     }
 
     #[test]
-    fn wrapping_breaks_at_spaces_alone() {
+    fn wrap_breaks_only_at_spaces() {
         assert_eq!(wrap("a `file-system` b c", 10), "a\n`file-system`\nb c");
         assert_eq!(wrap("", 10), "");
         assert_eq!(wrap("one  two", 80), "one  two");
     }
 
     #[test]
-    fn a_place_behind_the_last_line_is_its_end() {
+    fn span_behind_last_line_is_clamped() {
         let report = report("one\n\n", (5, 5), "", (0, 0));
         assert_eq!(shown(&report).first().unwrap().1, 1);
         assert_eq!(shown(&report).last().unwrap().3, "");

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list, list_of};
+use super::{Label, Problem, Severity, did_you_mean, label, list, quote_list_up_to};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
@@ -46,7 +46,7 @@ const MOST_STEPS: usize = 12;
 fn told(circle: &[String]) -> String {
     match circle {
         [one, _] => format!("`{one}` starts itself"),
-        [ids @ .., _] => format!("{} start each other", list_of(ids, MOST_STEPS)),
+        [ids @ .., _] => format!("{} start each other", quote_list_up_to(ids, MOST_STEPS)),
         [] => String::new(),
     }
 }

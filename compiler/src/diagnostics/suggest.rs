@@ -15,10 +15,10 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
             (0, false)
         } else {
             // Most candidates are far away, and the letter counts alone show it.
-            let far = letters.edits_at_least(&Letters::of(candidate)) > limit;
+            let far = letters.min_edits(&Letters::of(candidate)) > limit;
             let edits = if far { usize::MAX } else { strsim::osa_distance(candidate, text) };
             // A right name in the wrong folder is as likely as a typo.
-            let guessed = edits > limit && (ends_in(candidate, last) || goes_on(candidate, text));
+            let guessed = edits > limit && (has_last_segment(candidate, last) || goes_on(candidate, text));
             (if guessed { limit } else { edits }, guessed)
         };
         if edits <= limit && best.is_none_or(|other| (edits, guessed, candidate) < other) {
@@ -47,7 +47,7 @@ impl Letters {
 
     /// Returns a lower bound of the edits between two texts: one edit takes at most one byte out of a class and puts at
     /// most one into a class. With non-ASCII text, one edit changes up to four bytes.
-    fn edits_at_least(&self, other: &Self) -> usize {
+    fn min_edits(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {
             more += a.saturating_sub(*b);
@@ -57,7 +57,7 @@ impl Letters {
     }
 }
 
-fn ends_in(candidate: &str, last: &str) -> bool {
+fn has_last_segment(candidate: &str, last: &str) -> bool {
     last.len() > 2 && candidate.rsplit(['/', '.']).next() == Some(last)
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::closest;
 
     #[test]
-    fn finds_slips_and_wrong_folders_and_nothing_far() {
+    fn closest_finds_typos_and_wrong_folders_only() {
         let words = ["turns", "tokens", "spend", "rye/agent/core/base", "rye/bash/bash"];
         let near = |t: &str| closest(t, words);
         assert_eq!(near("trns"), Some("turns".into()));

@@ -22,7 +22,7 @@ pub fn format_data(text: &str) -> Result<Formatted, Refused> {
     }
     let before = read(text)?;
     let laid_out = laid_out(text, &before);
-    let words = old_words(&laid_out, &read(&laid_out)?);
+    let words = primary_alias_edits(&laid_out, &read(&laid_out)?);
     let now = apply(&laid_out, &words);
     let is_same = renamed(before.to_value()) == renamed(read(&now)?.to_value());
     if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
@@ -83,7 +83,7 @@ fn ended(text: &str) -> String {
 /// Returns edits that remove trailing blanks and repeated empty lines, except in texts of several lines.
 fn blanks(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
     let mut texts = Vec::new();
-    long_texts(text, node, &mut texts);
+    multiline_ranges(text, node, &mut texts);
     let mut edits = Vec::new();
     let (mut at, mut empty) = (0, 0);
     for line in text.split_inclusive('\n') {
@@ -108,7 +108,7 @@ fn blanks(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
 }
 
 /// Collects the ranges of texts of several lines, each up to the end of its last line.
-fn long_texts(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
+fn multiline_ranges(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
     match &node.kind {
         Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
         Kind::String(_) => {
@@ -119,13 +119,13 @@ fn long_texts(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
                 found.push(range.start..end);
             }
         }
-        Kind::List(items) => items.iter().for_each(|item| long_texts(text, item, found)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| long_texts(text, &entry.value, found)),
+        Kind::List(items) => items.iter().for_each(|item| multiline_ranges(text, item, found)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| multiline_ranges(text, &entry.value, found)),
     }
 }
 
 /// Replaces `primary: load` and `primary: search` with `primary: fetch`.
-fn old_words(text: &str, node: &Node) -> Vec<Edit> {
+fn primary_alias_edits(text: &str, node: &Node) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut open = vec![node];
     while let Some(node) = open.pop() {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_keeps_its_comments_its_order_and_its_texts() {
+    fn format_data_keeps_comments_order_and_texts() {
         let loose = "# one  \nhooks:   # two\n\n\n\n  - id: a  \n    action: { primary: load, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"  \n\n\n";
         let tight = "# one\nhooks:   # two\n\n  - id: a\n    action: { primary: fetch, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"\n";
         let once = format_data(loose).unwrap().text;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_keeps_its_newlines_keeps_them() {
+    fn format_data_keeps_trailing_newlines_of_block_text() {
         for text in ["a: |+\n  b\n\n\n", "a: >+\n  b\n\n", "- |+\n  x\n\n\n- y\n"] {
             let now = format_data(text).unwrap().text;
             assert_eq!(read(&now).unwrap().to_value(), read(text).unwrap().to_value(), "{text:?}");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn knowledge_keeps_its_body() {
+    fn format_knowledge_keeps_body() {
         let loose = "---\nname: Note   \n\n\n\ntags: [a]  \n---\n\nA line with a break  \nand more\n\n\n\nlast   \n\n";
         let tight = "---\nname: Note\n\ntags: [a]\n---\n\nA line with a break  \nand more\n\n\n\nlast\n";
         assert_eq!(format_knowledge(loose, KnowledgeFormat::Markdown).unwrap().text, tight);

@@ -24,7 +24,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     }
     let mut edits = vec![Edit::new(span.range(), instead)];
     if opens_element(source, span) {
-        edits.extend(end_tag(source, span, instead)?);
+        edits.extend(end_tag_edit(source, span, instead)?);
     }
     Some(Fix { source: span.source, edits })
 }
@@ -81,7 +81,7 @@ fn opens_element(source: &Source, span: Span) -> bool {
 }
 
 /// Returns the same edit for the end tag; `None` if the element cannot be found again, and then nothing is fixed.
-fn end_tag(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
+fn end_tag_edit(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
     let parsed = rye_grammar::directive::parse(span.source, &source.text);
     let element = find(parsed.tree.root.as_ref()?, span)?;
     let end = element.span.end as usize;

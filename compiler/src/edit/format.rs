@@ -43,11 +43,11 @@ pub fn format(text: &str) -> Result<Formatted, Refused> {
         let edits = step(&now, &tree, root);
         now = apply(&now, &edits);
     }
-    if says_the_same(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+    if has_same_meaning(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
 }
 
 /// Returns only the edits that replace old words; none if the file cannot be parsed.
-pub fn old_names(text: &str) -> Vec<Edit> {
+pub fn old_word_edits(text: &str) -> Vec<Edit> {
     let Ok(tree) = read(text) else { return Vec::new() };
     tree.root.as_ref().map(|root| words(text, &tree, root)).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
         let whole = from.join(section.span);
         moved.push('\n');
         moved.push_str(text.get(whole.range()).unwrap_or_default());
-        edits.push(Edit::new(with_gap(text, whole), ""));
+        edits.push(Edit::new(with_leading_space(text, whole), ""));
     }
     if moved.is_empty() {
         return Vec::new();
@@ -98,7 +98,7 @@ fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
         }
         Some(element) => edits.push(Edit::new(element.span.range(), format!("<metadata>{moved}</metadata>"))),
         None => {
-            let at = layout::start_end(text, root);
+            let at = layout::start_tag_end(text, root);
             edits.push(Edit::new(at..at, format!("\n<metadata>{moved}</metadata>\n")));
         }
     }
@@ -106,7 +106,7 @@ fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
 }
 
 /// Returns a range extended by the white space before it.
-fn with_gap(text: &str, span: Span) -> std::ops::Range<usize> {
+fn with_leading_space(text: &str, span: Span) -> std::ops::Range<usize> {
     let start = text.get(..span.start as usize).map_or(span.start as usize, |before| before.trim_end().len());
     start..span.end as usize
 }
@@ -137,7 +137,7 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
         if !plain || spelled.node.contains("```") {
             return Vec::new();
         }
-        edits.push(Edit::new(with_gap(text, element.span), ""));
+        edits.push(Edit::new(with_leading_space(text, element.span), ""));
         moved.push_str("\n\n");
         moved.push_str(&spelled.node);
     }
@@ -170,7 +170,7 @@ fn metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
 }
 
 /// Compares the meaning of two files: the same tree with sections in either place, the same body, the same prose.
-fn says_the_same(before: &DirectiveTree, after: &DirectiveTree) -> bool {
+fn has_same_meaning(before: &DirectiveTree, after: &DirectiveTree) -> bool {
     let text = |spanned: &Option<rye_grammar::Spanned<String>>| spanned.as_ref().map(|s| s.node.clone());
     text(&before.title) == text(&after.title)
         && text(&before.prose) == text(&after.prose)

@@ -129,13 +129,13 @@ fn attribute(text: &str, attribute: &rye_grammar::xml::Attribute) -> String {
 
 /// Returns the content between the tags, byte for byte.
 fn inside<'t>(text: &'t str, element: &Element) -> &'t str {
-    let from = start_end(text, element);
+    let from = start_tag_end(text, element);
     let whole = text.get(from..element.span.end as usize).unwrap_or_default();
     whole.rfind("</").and_then(|end| whole.get(..end)).unwrap_or_default()
 }
 
 /// Returns the offset behind the start tag.
-pub fn start_end(text: &str, element: &Element) -> usize {
+pub fn start_tag_end(text: &str, element: &Element) -> usize {
     let last = element.attributes.last().map_or(element.name.span.end, |a| a.value.span.end.saturating_add(1)) as usize;
     let rest = text.get(last..).unwrap_or_default();
     rest.find('>').map_or(last, |at| last + at + 1)

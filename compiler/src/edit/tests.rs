@@ -14,7 +14,7 @@ fn formatted(text: &str) -> String {
 }
 
 #[test]
-fn metadata_gets_its_lines_and_everything_else_stays() {
+fn format_lays_out_metadata_only() {
     let text = "# Title\n\n  odd   prose \n\n```xml\n<directive   name='a'\n  version=\"1\"><metadata>\n <!-- why -->\n<description>two\n   lines</description>\n\n\n<context> <before>x</before>  <after>y</after> </context> <!-- beside -->\n</metadata>\n</directive>\n```\n\n\nBody  {input:a}\n\n\n";
     let expected = "# Title\n\n  odd   prose \n\n```xml\n<directive name=\"a\" version=\"1\">\n  <metadata>\n    <!-- why -->\n    <description>two\n   lines</description>\n\n    <context> <before>x</before> <after>y</after> </context> <!-- beside -->\n  </metadata>\n</directive>\n```\n\n\nBody  {input:a}\n\n\n";
     assert_eq!(formatted(text), expected);
@@ -22,7 +22,7 @@ fn metadata_gets_its_lines_and_everything_else_stays() {
 }
 
 #[test]
-fn old_words_and_places_give_way() {
+fn format_replaces_old_words_and_moves_sections() {
     let text = "```xml\n<directive name=\"a\">\n  <limits max_turns=\"3\" max_tokens=\"9000\"/>\n  <!-- who may -->\n  <permissions>\n    <search><knowledge>a/b*</knowledge></search>\n    <load><tool>*</tool></load>\n  </permissions>\n  <process>Do {input:x}.</process>\n</directive>\n```\n\nThen stop.\n";
     let expected = "```xml\n<directive name=\"a\">\n  <metadata>\n    <limits turns=\"3\" tokens=\"9000\"/>\n    <!-- who may -->\n    <permissions>\n      <fetch><knowledge>a.b*</knowledge></fetch>\n      <fetch><tool>*</tool></fetch>\n    </permissions>\n  </metadata>\n</directive>\n```\n\nDo {input:x}.\n\nThen stop.\n";
     assert_eq!(formatted(text), expected);
@@ -31,7 +31,7 @@ fn old_words_and_places_give_way() {
 
 /// Blank lines between the fence and the body do not keep a `<process>` in place.
 #[test]
-fn a_process_joins_a_body_however_far_below_it_begins() {
+fn process_moves_to_body_after_blank_lines() {
     let file = |process: &str, between: &str| {
         format!("```xml\n<directive name=\"a\">{process}\n</directive>\n```\n{between}  Then that.\n")
     };
@@ -46,7 +46,7 @@ fn a_process_joins_a_body_however_far_below_it_begins() {
 }
 
 #[test]
-fn what_cannot_be_read_or_is_signed_is_left_alone() {
+fn format_refuses_broken_and_signed_files() {
     assert_eq!(format("```xml\n<directive name=\"a\">\n```\n"), Err(Refused::Broken));
     assert_eq!(format("no fence"), Err(Refused::Broken));
     let signed = "<!-- rye:signed:2026-02-14T00:27:54Z:00:00:00 -->\n```xml\n<directive name=\"a\"/>\n```\n";
@@ -54,7 +54,7 @@ fn what_cannot_be_read_or_is_signed_is_left_alone() {
 }
 
 #[test]
-fn long_tags_are_broken_and_stay_so() {
+fn long_tags_break_and_formatting_is_stable() {
     let value = "v".repeat(60);
     let text = format!("```xml\n<directive name=\"a\" version=\"{value}\" extends=\"{value}\"/>\n```\n");
     let expected = format!("```xml\n<directive\n  name=\"a\"\n  version=\"{value}\"\n  extends=\"{value}\"/>\n```\n");
@@ -75,7 +75,7 @@ fn fixed(path: &str, text: &str) -> (String, usize) {
 }
 
 #[test]
-fn slips_in_closed_vocabularies_are_repaired_in_both_tags() {
+fn fix_repairs_typos_in_both_tags() {
     let text = "```xml\n<directive name=\"b\">\n  <metadata>\n    <descripton>x</descripton>\n    <category>no</category>\n    <limits trns=\"3\"/>\n    <hooks><hook id=\"h\" event=\"tool_cal\" positon=\"before\"><blck reason=\"r\"/></hook></hooks>\n  </metadata>\n</directive>\n```\n\nx\n";
     let (text, edits) = fixed(".ai/directives/f/a.md", text);
     assert!(edits >= 6, "{text}");
@@ -89,7 +89,7 @@ fn slips_in_closed_vocabularies_are_repaired_in_both_tags() {
 }
 
 #[test]
-fn what_names_an_item_is_nobodys_to_guess() {
+fn fix_leaves_unknown_item_ids() {
     let text = "```xml\n<directive name=\"a\" extends=\"bb\"/>\n```\n\nx\n";
     let world = MapWorld::new()
         .project(".ai/directives/a.md", text)
@@ -100,7 +100,7 @@ fn what_names_an_item_is_nobodys_to_guess() {
 }
 
 #[test]
-fn edits_that_do_not_fit_are_left_out() {
+fn apply_ignores_invalid_and_overlapping_edits() {
     let edits = [Edit::new(0..1, "x"), Edit::new(0..2, "y"), Edit::new(9..12, "z")];
     assert_eq!(apply("äbc", &edits), "ybc");
     assert_eq!(apply("abc", &[Edit::new(1..2, "B"), Edit::new(1..2, "C")]), "aBc");
@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn formatting_twice_is_formatting_once_and_changes_no_plan(text in file()) {
+    fn format_is_idempotent_and_keeps_the_plan(text in file()) {
         if let Ok(once) = format(&text) {
             prop_assert_eq!(format(&once.text).unwrap().text, once.text.clone());
             prop_assert_eq!(plan(&once.text), plan(&text), "{}\n{}", text, once.text);
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn any_soup_is_formatted_or_refused(text in "[ -~\n`<>\"'=äé]{0,200}", inside in "[a-z<>/=\" \n!-]{0,80}") {
+    fn format_never_panics_and_is_idempotent(text in "[ -~\n`<>\"'=äé]{0,200}", inside in "[a-z<>/=\" \n!-]{0,80}") {
         let whole = format!("{text}\n```xml\n<directive {inside}</directive>\n```\n{text}");
         if let Ok(once) = format(&whole) {
             prop_assert_eq!(format(&once.text).unwrap().text, once.text);

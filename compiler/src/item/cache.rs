@@ -12,7 +12,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Source, SourceId, Sources, Span, source, yaml};
 
 use super::hook::read as hook_reader;
-use super::{Directive, FileRef, HookDecl, HookLine, Knowledge, Tool, config, tool};
+use super::{Directive, FileRef, HookDecl, Knowledge, OrderedHooks, Tool, config, tool};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::world::{Entry, ItemKind, Located, Space, Stray, World};
 use memory::Log;
@@ -89,7 +89,7 @@ pub struct HookFiles {
     /// The `infra_hooks` of every space: always layer 4, even if they declare another layer.
     pub infra: Vec<Arc<HookDecl>>,
     /// All of them, ordered for a directive without hooks of its own.
-    pub line: HookLine,
+    pub line: OrderedHooks,
     /// The hooks that route such a directive, in evaluation order.
     pub routing: Vec<Arc<HookDecl>>,
 }
@@ -111,7 +111,7 @@ impl<'w> Items<'w> {
         if highest.file.space == Space::System {
             return Some(highest);
         }
-        self.of_system(&self.cache.hidden_directives, ItemKind::Directive, id, parse_directive)
+        self.cached_system(&self.cache.hidden_directives, ItemKind::Directive, id, parse_directive)
     }
 
     /// [`Items::system_directive`] for knowledge.
@@ -120,7 +120,7 @@ impl<'w> Items<'w> {
         if highest.file.space == Space::System {
             return Some(highest);
         }
-        self.of_system(&self.cache.hidden_knowledge, ItemKind::Knowledge, id, |file, text, found| {
+        self.cached_system(&self.cache.hidden_knowledge, ItemKind::Knowledge, id, |file, text, found| {
             Some(parse_knowledge(file, text, found))
         })
     }
@@ -131,7 +131,7 @@ impl<'w> Items<'w> {
         }
     }
 
-    fn of_system<T>(
+    fn cached_system<T>(
         &self,
         cache: &ById<T>,
         kind: ItemKind,
@@ -165,7 +165,7 @@ impl<'w> Items<'w> {
             return known.clone();
         }
         // Merge from the lowest space up. A file that holds only comments overrides nothing.
-        let layers = self.config_of_each(id);
+        let layers = self.config_layers(id);
         let said = layers.iter().rev().map(|(_, node)| node).filter(|node| !matches!(node.kind, Kind::Null));
         let merged = said.cloned().reduce(|under, over| Arc::new(config::merge((*over).clone(), (*under).clone())));
         self.cache.configs.borrow_mut().insert(id.clone(), merged.clone());
@@ -173,12 +173,12 @@ impl<'w> Items<'w> {
     }
 
     /// Returns the settings file of the highest space that has it, not merged.
-    pub fn config_of_highest(&self, id: &ItemId) -> Option<Node> {
+    pub fn highest_config(&self, id: &ItemId) -> Option<Node> {
         self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }
 
     /// Returns a settings file of every space that has it, highest space first, not merged.
-    pub fn config_of_each(&self, id: &ItemId) -> Layers {
+    pub fn config_layers(&self, id: &ItemId) -> Layers {
         if let Some(known) = self.cache.layers.borrow().get(id) {
             return known.clone();
         }
@@ -190,7 +190,7 @@ impl<'w> Items<'w> {
     }
 
     /// [`Items::config`] by name; `None` also if the name is not a valid id.
-    pub fn config_named(&self, name: &str) -> Option<Arc<Node>> {
+    pub fn config_by_name(&self, name: &str) -> Option<Arc<Node>> {
         self.config(&ItemId::parse(name).ok()?)
     }
 
@@ -424,7 +424,7 @@ impl<'w> Items<'w> {
             self.cache.found.borrow_mut().entry(About::Source(label.span.source)).or_default().push(diagnostic);
         }
         let all = || [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
-        (files.line, files.routing) = (HookLine::new(all().cloned().collect()), HookLine::routing(all()));
+        (files.line, files.routing) = (OrderedHooks::new(all().cloned().collect()), OrderedHooks::routing(all()));
         files
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_merge_deep_and_remember_their_files() {
+    fn merge_is_deep_and_keeps_spans() {
         let merged =
             merge(node(1, "limits: {turns: 30}\nx: [1]"), node(0, "limits: {turns: 15, spend: 0.5}\nx: [2, 3]"));
         assert_eq!(merged.to_value(), json!({"limits": {"turns": 30, "spend": 0.5}, "x": [1]}));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_things_with_ids_merge_by_id() {
+    fn lists_with_ids_merge_by_id() {
         let merged = merge(node(1, "[{id: b, x: 9}, {id: c}]"), node(0, "[{id: a}, {id: b, x: 1, y: 2}]"));
         assert_eq!(merged.to_value(), json!([{"id": "a"}, {"id": "b", "x": 9, "y": 2}, {"id": "c"}]));
         assert_eq!(merge(node(1, "[]"), node(0, "[{id: a}]")).to_value(), json!([]));

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::FileRef;
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
-use crate::semantics::condition::{Condition, ConditionFault};
+use crate::semantics::condition::{Condition, ConditionError};
 use crate::semantics::hook_table::{self, Candidate, Place};
 use crate::world::Space;
 
@@ -35,7 +35,7 @@ pub struct HookDecl {
     pub compiled: Option<Condition>,
     /// `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
-    pub holes: HookHoles,
+    pub holes: HookPlaceholders,
     /// The knowledge it fetches, if the id is static.
     pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
@@ -50,13 +50,13 @@ pub struct HookDecl {
 
 /// The placeholders in an action's strings, and the spans of its parts.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HookHoles {
+pub struct HookPlaceholders {
     /// The span of the `item_id`, or of the `limit` of `raise`.
     pub item: Option<Span>,
     /// Each parameter's name and the span of its value.
     pub params: Vec<(Spanned<String>, Span)>,
     /// `${…}` placeholders.
-    pub facts: Vec<HookHole>,
+    pub facts: Vec<HookFactPlaceholder>,
     /// `{input:…}` placeholders.
     pub inputs: Vec<InputHole>,
 }
@@ -66,20 +66,20 @@ pub struct HookHoles {
 pub struct InputHole {
     pub name: String,
     pub span: Span,
-    /// See [`HookHole::field`].
+    /// See [`HookFactPlaceholder::field`].
     pub field: String,
 }
 
 /// A `${…}` placeholder of an action, and the field that contains it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HookHole {
+pub struct HookFactPlaceholder {
     pub path: Path,
     pub span: Span,
     /// The field that contains it: `item_id`, `params.command`, `reason`.
     pub field: String,
 }
 
-impl HookHoles {
+impl HookPlaceholders {
     /// Returns true if a field contains no placeholder.
     pub fn spare(&self, field: &str) -> bool {
         let facts = self.facts.iter().map(|h| &h.field);
@@ -106,13 +106,13 @@ impl HookDecl {
 
 /// Hooks in source order, with their evaluation order.
 #[derive(Debug, Clone, Default)]
-pub struct HookLine {
+pub struct OrderedHooks {
     pub hooks: Vec<Arc<HookDecl>>,
     /// In evaluation order; each place holds an index into `hooks`.
     pub places: Vec<Place>,
 }
 
-impl HookLine {
+impl OrderedHooks {
     pub fn new(hooks: Vec<Arc<HookDecl>>) -> Self {
         let candidates: Vec<Candidate<'_>> = hooks.iter().map(|h| h.candidate()).collect();
         let places = hook_table::order(&candidates);
@@ -138,9 +138,9 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
 }
 
 /// Converts the static errors of a condition to syntax errors.
-pub fn faults(faults: Vec<ConditionFault>) -> Vec<SyntaxError> {
+pub fn faults(faults: Vec<ConditionError>) -> Vec<SyntaxError> {
     let mut errors = Vec::with_capacity(faults.len());
-    for ConditionFault { span, message, help } in faults {
+    for ConditionError { span, message, help } in faults {
         errors.push(SyntaxKind::Condition.error(span, message, "in this part").with_help_if(help));
     }
     errors

@@ -9,11 +9,11 @@ pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<I
     match ItemId::parse(&text.node) {
         Ok(id) => Some(Spanned::new(id, text.span)),
         Err(invalid) => {
-            if leaves_its_space(&text.node) {
+            if escapes_space(&text.node) {
                 let reason = why(&text.node).unwrap_or(invalid.reason);
                 found.push(ItemError::EscapesSpace { text: text.node.clone(), reason, span: text.span });
             } else {
-                let help = dotted_hint(&text.node);
+                let help = id_help(&text.node);
                 found.push(
                     SyntaxKind::Reference
                         .error(text.span, format!("`{}` is no item id", text.node.escape_debug()), invalid.reason)
@@ -25,7 +25,7 @@ pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<I
     }
 }
 
-fn leaves_its_space(text: &str) -> bool {
+fn escapes_space(text: &str) -> bool {
     text.starts_with(['/', '~', '\\'])
         || text.split(['/', '\\']).any(|s| s == "." || s == "..")
         || text.get(1..3).is_some_and(|s| s == ":\\" || s == ":/")
@@ -42,7 +42,7 @@ fn why(text: &str) -> Option<String> {
     }
 }
 
-fn dotted_hint(text: &str) -> String {
+fn id_help(text: &str) -> String {
     let stem = text.strip_suffix(".md").or_else(|| text.strip_suffix(".yaml")).or_else(|| text.strip_suffix(".yml"));
     match stem.map(ItemId::parse) {
         Some(Ok(id)) => format!("leave the extension out: `{id}`"),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_out_are_told_from_slips() {
+    fn escaping_ids_differ_from_misspelled_ids() {
         for text in ["../x", "a/../b", "/etc/passwd", "~/x", "./x", "a\\..\\b", "C:\\x"] {
             assert_eq!(code(text), Some("item::escapes-space"), "{text}");
         }
@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn hints_show_the_id_that_was_meant() {
-        assert!(dotted_hint("a/b.md").contains("`a/b`"));
-        assert!(dotted_hint("rye.agent.core").contains("`rye/agent/core`"));
+    fn help_shows_the_intended_id() {
+        assert!(id_help("a/b.md").contains("`a/b`"));
+        assert!(id_help("rye.agent.core").contains("`rye/agent/core`"));
     }
 }

@@ -46,7 +46,7 @@ fn hook(yaml: &str) -> Arc<HookDecl> {
 }
 
 #[test]
-fn a_whole_directive_is_read() {
+fn directive_with_all_sections_parses() {
     let (directive, found) = read(
         r#"<directive name="x" version="1.0.0" extends="rye/agent/core/base">
   <metadata>
@@ -86,13 +86,13 @@ fn a_whole_directive_is_read() {
 }
 
 #[test]
-fn the_description_falls_back_to_prose() {
+fn description_falls_back_to_prose() {
     let (directive, _) = read(r#"<directive name="x"/>"#, "");
     assert_eq!(directive.unwrap().description, "Prose.");
 }
 
 #[test]
-fn a_process_joins_the_body() {
+fn process_text_precedes_the_body() {
     let (directive, found) =
         read(r#"<directive name="x"><process><step id="1">Go {input:n}</step></process></directive>"#, "Then stop.");
     assert!(found.is_empty(), "{found:?}");
@@ -102,7 +102,7 @@ fn a_process_joins_the_body() {
 }
 
 #[test]
-fn the_vocabulary_is_closed() {
+fn unknown_xml_vocabulary_is_reported() {
     assert_eq!(codes(r#"<directive name="x" extend="y"/>"#), ["item::unknown-key"]);
     assert_eq!(codes(r#"<directive name="x"><metadata><modle/></metadata></directive>"#), ["item::unknown-key"]);
     assert_eq!(
@@ -114,7 +114,7 @@ fn the_vocabulary_is_closed() {
 }
 
 #[test]
-fn a_tier_that_is_none_is_told_once_with_the_one_that_is_meant() {
+fn unknown_risk_tier_is_reported_once_with_suggestion() {
     let xml =
         r#"<directive name="x"><permissions><acknowledge risk="elevatd">why</acknowledge></permissions></directive>"#;
     let (_, found) = read(xml, "");
@@ -129,7 +129,7 @@ fn a_tier_that_is_none_is_told_once_with_the_one_that_is_meant() {
 }
 
 #[test]
-fn names_have_to_fit_the_place() {
+fn name_and_category_must_match_the_path() {
     assert_eq!(codes(r#"<directive name="y"/>"#), ["item::name-mismatch"]);
     assert_eq!(
         codes(r#"<directive name="x"><metadata><category>b</category></metadata></directive>"#),
@@ -139,7 +139,7 @@ fn names_have_to_fit_the_place() {
 }
 
 #[test]
-fn ids_may_not_leave_their_space() {
+fn ids_escaping_their_space_are_rejected() {
     assert_eq!(codes(r#"<directive name="x" extends="../y"/>"#), ["item::escapes-space"]);
     assert_eq!(codes(r#"<directive name="x" extends="a b"/>"#), ["syntax::reference"]);
     let context = r#"<directive name="x"><context><before>/etc/passwd</before></context></directive>"#;
@@ -147,7 +147,7 @@ fn ids_may_not_leave_their_space() {
 }
 
 #[test]
-fn values_have_to_fit_their_types() {
+fn input_values_must_match_their_types() {
     let field = |attributes: &str| {
         codes(&format!(r#"<directive name="x"><inputs><input name="n" {attributes}/></inputs></directive>"#))
     };
@@ -161,7 +161,7 @@ fn values_have_to_fit_their_types() {
 }
 
 #[test]
-fn things_that_stand_once_stand_once() {
+fn repeated_elements_are_reported() {
     let twice = r#"<directive name="x"><metadata><model/></metadata><inputs><input name="a"/><input name="a"/></inputs></directive>"#;
     assert_eq!(codes(twice), ["item::repeated"]);
     let both = r#"<directive name="x"><metadata><limits turns="1"/></metadata><limits turns="2"/></directive>"#;
@@ -169,14 +169,14 @@ fn things_that_stand_once_stand_once() {
 }
 
 #[test]
-fn an_empty_permissions_element_is_not_none() {
+fn empty_permissions_grant_nothing() {
     let (directive, _) = read(r#"<directive name="x"><permissions/></directive>"#, "");
     assert!(directive.unwrap().permissions.as_ref().is_some_and(|p| p.grants.is_empty()));
     assert_eq!(codes(r#"<directive name="x"><permissions>all</permissions></directive>"#), ["item::invalid-value"]);
 }
 
 #[test]
-fn hooks_are_read_in_every_spelling() {
+fn hook_actions_parse_in_every_spelling() {
     let block = "hooks: [{id: h, event: tool_call, action: ACTION}]";
     let action = |text: &str| hook(&block.replace("ACTION", text)).action.clone().unwrap().node;
     let expected = HookAction::Block { reason: "no".into() };
@@ -192,7 +192,7 @@ fn hooks_are_read_in_every_spelling() {
 }
 
 #[test]
-fn holes_of_an_action_are_noted() {
+fn action_placeholders_are_recorded() {
     let read = hook(
         "hooks: [{id: h, event: after_step, action: {primary: execute, item_type: tool, item_id: a/b, \
          params: {text: \"spent ${cost.spend} of {input:max}\"}}}]",
@@ -204,7 +204,7 @@ fn holes_of_an_action_are_noted() {
 }
 
 #[test]
-fn hooks_that_cannot_work_say_why() {
+fn invalid_hooks_are_reported() {
     let one = |fields: &str| hook_codes(&format!("hooks: [{{id: h, {fields}}}]"));
     assert_eq!(one("event: thread_begun, action: handoff"), ["hook::unknown-event"]);
     assert_eq!(one("event: tool_call, action: handoff"), ["hook::wrong-action"]);
@@ -221,13 +221,13 @@ fn hooks_that_cannot_work_say_why() {
 }
 
 #[test]
-fn ids_are_unique_per_source() {
+fn duplicate_hook_ids_are_reported() {
     let same = "hooks:\n- {id: h, event: limit, action: abort}\n- {id: h, event: error, action: abort}\n";
     assert_eq!(hook_codes(same), ["hook::duplicate-id"]);
 }
 
 #[test]
-fn only_what_is_asked_for_is_parsed() {
+fn items_are_parsed_on_demand_and_once() {
     let mut world = MapWorld::new();
     for i in 0..1000 {
         let text = directive_file(&format!(r#"<directive name="d{i}"/>"#), "x");
@@ -242,7 +242,7 @@ fn only_what_is_asked_for_is_parsed() {
 }
 
 #[test]
-fn the_first_space_wins() {
+fn highest_space_wins() {
     let world = MapWorld::new().with(Space::System, ".ai/knowledge/k.md", "system").with(
         Space::User,
         ".ai/knowledge/k.md",
@@ -252,7 +252,7 @@ fn the_first_space_wins() {
 }
 
 #[test]
-fn broken_files_are_told_once_and_never_read_further() {
+fn unreadable_items_are_reported_once() {
     let world = MapWorld::new()
         .project(".ai/knowledge/bytes.md", [0xff, 0xfe])
         .project(".ai/knowledge/twice.md", "")
@@ -267,7 +267,7 @@ fn broken_files_are_told_once_and_never_read_further() {
 }
 
 #[test]
-fn knowledge_has_a_tag_and_a_closed_vocabulary() {
+fn knowledge_metadata_sets_tag_and_rejects_unknown_keys() {
     let world = MapWorld::new()
         .project(".ai/knowledge/a/k.md", "---\nname: Env\ntags: [x, y]\n---\n\nBody.\n")
         .project(".ai/knowledge/a/bad.md", "---\nnam: Env\nname: 'a b'\n---\nBody.\n");
@@ -280,12 +280,12 @@ fn knowledge_has_a_tag_and_a_closed_vocabulary() {
 }
 
 #[test]
-fn settings_merge_over_the_spaces() {
+fn settings_merge_over_spaces() {
     let world = MapWorld::new()
         .with(Space::System, ".ai/config/agent/resilience.yaml", "limits: {turns: 15, spend: 0.5}")
         .project(".ai/config/agent/resilience.yaml", "limits: {turns: 30}");
     let items = Items::new(&world);
-    let config = items.config_named("agent/resilience").unwrap();
+    let config = items.config_by_name("agent/resilience").unwrap();
     assert_eq!(config.to_value(), json!({"limits": {"turns": 30, "spend": 0.5}}));
     let turns = config.get("limits").and_then(|l| l.get("turns")).unwrap().span;
     assert_eq!(items.sources().get(turns.source).unwrap().path.as_ref(), ".ai/config/agent/resilience.yaml");

@@ -6,7 +6,7 @@ use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::tool_spec::{OF_THREADS, ToolFaultCode, ToolSpec, builtins};
+use crate::tool_spec::{ENGINE_TOOLS, ToolSpec, ToolSpecErrorKind, builtins};
 
 #[derive(Debug, Clone)]
 pub struct Tool {
@@ -24,7 +24,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
         return None;
     }
     found.extend(unknown_builtin(&file, &parsed.tree));
-    found.extend(near_constants(&parsed.tree));
+    found.extend(misspelled_constants(&parsed.tree));
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => Some(Tool { file, spec: Arc::new(spec) }),
         Err(faults) => {
@@ -33,9 +33,9 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
                 for fault in faults {
                     let (message, span, label, help) = (fault.message, fault.span, fault.label, fault.help);
                     found.push(match fault.code {
-                        ToolFaultCode::UnknownKey => ItemError::ToolKey { message, span, label, help },
-                        ToolFaultCode::MissingKey => ItemError::ToolMissing { message, span, label, help },
-                        ToolFaultCode::BadValue => ItemError::ToolValue { message, span, label, help },
+                        ToolSpecErrorKind::UnknownKey => ItemError::ToolKey { message, span, label, help },
+                        ToolSpecErrorKind::MissingKey => ItemError::ToolMissing { message, span, label, help },
+                        ToolSpecErrorKind::BadValue => ItemError::ToolValue { message, span, label, help },
                     });
                 }
             }
@@ -50,7 +50,7 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
     let named = tree.metadata.get("builtin")?;
     let name = named.as_str().filter(|name| !builtins().contains(name))?;
-    let own_item = OF_THREADS.contains(&name).then(|| format!("rye/agent/threads/{name}"));
+    let own_item = ENGINE_TOOLS.contains(&name).then(|| format!("rye/agent/threads/{name}"));
     if own_item.as_deref() == Some(file.id.as_str()) {
         return None;
     }
@@ -59,7 +59,7 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
 }
 
 /// Reports constants whose name is close to a known one. Older tools declare `__tool_type__`, which is ignored.
-fn near_constants(tree: &ToolTree) -> Vec<ItemError> {
+fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
     let others = tree.script.iter().flat_map(|script| &script.others);
     let others = others.filter(|name| !OWN.contains(&name.node.as_str()));

@@ -40,7 +40,7 @@ pub fn children(found: &mut Diagnostics, element: &Element, known: &[&str]) {
 }
 
 /// Reports text where only elements are allowed.
-pub fn no_text(found: &mut Diagnostics, element: &Element) {
+pub fn reject_text(found: &mut Diagnostics, element: &Element) {
     for child in &element.children {
         if let Node::Text(text) = child
             && !text.node.trim().is_empty()
@@ -58,7 +58,7 @@ pub fn no_text(found: &mut Diagnostics, element: &Element) {
 }
 
 /// Returns the text of an element that may hold nothing else; other content is reported.
-pub fn text_only(found: &mut Diagnostics, element: &Element, known_attributes: &[&str]) -> Spanned<String> {
+pub fn read_text(found: &mut Diagnostics, element: &Element, known_attributes: &[&str]) -> Spanned<String> {
     attributes(found, element, known_attributes);
     children(found, element, &[]);
     element.text()

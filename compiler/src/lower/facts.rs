@@ -41,7 +41,7 @@ impl Frame<'_> {
                 (_, None) => facts.unknown(fact.name),
             }
         }
-        if line.is_event() {
+        if line.is_transcript_event() {
             for root in reads.iter().filter_map(|path| root(path)) {
                 if !facts.known().contains_key(root) {
                     facts.unknown(root);

@@ -6,7 +6,7 @@ use super::origin;
 use crate::compose::{self, LimitLayers};
 use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::plan::{Origin, Origins};
-use crate::semantics::limits::{LimitFault, LimitName, Limits, Setting, Source, Written, amount, resolve};
+use crate::semantics::limits::{LimitName, LimitResolutionError, Limits, Setting, Source, Written, amount, resolve};
 
 /// The source of a limit: its origin, its span and its text.
 #[derive(Clone)]
@@ -63,10 +63,10 @@ pub fn lower(
             Some(resolved.limits)
         }
         Err(faults) => {
-            let told_elsewhere = |fault: &LimitFault<Writer>| match fault {
-                LimitFault::Unknown { source, .. }
-                | LimitFault::Invalid { source, .. }
-                | LimitFault::TooDeep { source } => source.span.is_some(),
+            let told_elsewhere = |fault: &LimitResolutionError<Writer>| match fault {
+                LimitResolutionError::Unknown { source, .. }
+                | LimitResolutionError::Invalid { source, .. }
+                | LimitResolutionError::TooDeep { source } => source.span.is_some(),
             };
             diagnostics.extend(faults.into_iter().filter(|f| !told_elsewhere(f)).map(error));
             None
@@ -92,19 +92,19 @@ fn shown(written: &Written) -> String {
     format!("`{}`", text.chars().take(40).collect::<String>())
 }
 
-fn error(fault: LimitFault<Writer>) -> LimitError {
+fn error(fault: LimitResolutionError<Writer>) -> LimitError {
     match fault {
-        LimitFault::Unknown { name, source } => {
+        LimitResolutionError::Unknown { name, source } => {
             let suggestion = closest(&name, LimitName::ALL.iter().map(|n| n.as_str()));
             let known = LimitName::ALL.map(|name| name.to_string()).to_vec();
             LimitError::Unknown { name, span: source.span, suggestion, known }
         }
-        LimitFault::Invalid { name, why, source } => {
+        LimitResolutionError::Invalid { name, why, source } => {
             let own = format!("`{name}` ");
             let why = why.strip_prefix(&own).map_or_else(|| format!("has to fit: {why}"), str::to_owned);
             LimitError::Invalid { name: name.to_string(), found: source.shown, why, span: source.span }
         }
-        LimitFault::TooDeep { source } => LimitError::Invalid {
+        LimitResolutionError::TooDeep { source } => LimitError::Invalid {
             name: LimitName::Depth.to_string(),
             found: source.shown,
             why: "has to be above 0 in the parent for it to have children".to_owned(),

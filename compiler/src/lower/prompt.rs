@@ -129,7 +129,7 @@ impl Collector<'_, '_> {
             pending: Pending::Hook { id: id.clone() },
             why: format!("the answer of the hook `{id}`"),
         };
-        let tag = hook.decl.wrap.then(|| fill::safe_name(item_id.rsplit('/').next().unwrap_or(item_id)));
+        let tag = hook.decl.wrap.then(|| fill::to_tag_name(item_id.rsplit('/').next().unwrap_or(item_id)));
         let segments = fill::enclosed(tag.as_deref(), item_id, item_type, vec![pending]);
         Some(Layer {
             id: id.clone(),
@@ -161,5 +161,5 @@ impl Collector<'_, '_> {
 /// tag.
 fn tag(knowledge: &Knowledge) -> String {
     let name = knowledge.tag();
-    if fill::is_name(name) { name.to_owned() } else { fill::safe_name(knowledge.file.id.name()) }
+    if fill::is_name(name) { name.to_owned() } else { fill::to_tag_name(knowledge.file.id.name()) }
 }

@@ -20,8 +20,13 @@ pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     let allowed = |primary: Primary| {
         permissions.value.grants.iter().find(|grant| shared.primaries_of(&grant.pattern.0).contains(&primary))
     };
-    let items: Vec<&ContextItem> =
-        composed.system.iter().chain(&composed.before).chain(&composed.after).filter(|item| is_about(item)).collect();
+    let items: Vec<&ContextItem> = composed
+        .system
+        .iter()
+        .chain(&composed.before)
+        .chain(&composed.after)
+        .filter(|item| is_protocol_item(item))
+        .collect();
     let live =
         composed.hooks.iter().filter(|h| !matches!(h.verdict, PlanVerdict::Never { .. } | PlanVerdict::Removed { .. }));
     let by_hooks: Vec<&str> = live.filter_map(|h| h.knowledge.as_ref()).map(|k| k.file.id.as_str()).collect();
@@ -52,7 +57,7 @@ fn exists(shared: &Shared<'_, '_>, item: &str) -> bool {
     ItemId::parse(item).is_ok_and(|id| shared.items.exists(ItemKind::Knowledge, &id))
 }
 
-fn is_about(item: &ContextItem) -> bool {
+fn is_protocol_item(item: &ContextItem) -> bool {
     item.id.as_str().starts_with(ITEMS)
 }
 

@@ -72,12 +72,12 @@ impl Kept {
         self.palettes.get_mut().retain(|patterns, _| is_asked(&Read::Palette(patterns.clone())));
     }
 
-    /// Evicts results that the changes invalidate, except palettes, which [`Shared::palettes_again`] rebuilds.
+    /// Evicts results that the changes invalidate, except palettes, which [`Shared::revalidate_palettes`] rebuilds.
     pub fn refresh(&mut self, changes: &Changes) {
         if changes.everything {
             *self = Self::default();
         }
-        if changes.touch_list(ItemKind::Tool) {
+        if changes.affects_list(ItemKind::Tool) {
             self.tools.take();
         }
         for read in &changes.reads {
@@ -151,7 +151,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         self.catalog.get_or_init(|| {
             let (items, found) = (self.items, Rc::clone(&self.found));
             let settings = items
-                .config_named("agent/models")
+                .config_by_name("agent/models")
                 .map_or_else(ModelSettings::default, |node| model::settings(&node, &mut found.borrow_mut()));
             let names = items.list(ItemKind::Config);
             let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDERS));
@@ -168,7 +168,7 @@ impl<'i, 'w> Shared<'i, 'w> {
                 });
             }
             let load = move |name: &str| {
-                let node = items.config_named(&format!("{PROVIDERS}{name}"))?;
+                let node = items.config_by_name(&format!("{PROVIDERS}{name}"))?;
                 model::provider(name, &node, &items.sources(), &mut found.borrow_mut())
             };
             Catalog::new(settings, names, Box::new(load))
@@ -183,7 +183,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Reads a provider file even if no directive uses it; its errors are part of [`Shared::diagnostics`].
-    pub fn provider_file(&self, id: &ItemId) {
+    pub fn check_provider_file(&self, id: &ItemId) {
         if let Some(name) = id.as_str().strip_prefix(PROVIDERS) {
             self.catalog().read(name);
         }
@@ -211,7 +211,7 @@ impl<'i, 'w> Shared<'i, 'w> {
 
     fn risk(&self) -> &RiskTable {
         self.risk.get_or_init(|| {
-            let Some(node) = self.items.config_named("agent/capability_risk") else { return RiskTable::default() };
+            let Some(node) = self.items.config_by_name("agent/capability_risk") else { return RiskTable::default() };
             RiskTable::from_value(&node.to_value()).unwrap_or_else(|fault| {
                 self.found.borrow_mut().push(ConfigError::Refused {
                     file: "agent/capability_risk".to_owned(),
@@ -269,7 +269,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Rebuilds invalidated palettes that are still in use, and adds the changed ones to `changes`.
-    pub fn palettes_again(&self, changes: &mut Changes, is_asked: impl Fn(&Read) -> bool) {
+    pub fn revalidate_palettes(&self, changes: &mut Changes, is_asked: impl Fn(&Read) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.touch(&built.reads));
         let touched: Vec<(Patterns, Rc<Built>)> = touched.map(|(p, built)| (p.clone(), Rc::clone(built))).collect();
@@ -289,7 +289,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Evicts results of tools whose diagnostics were dropped, so that the next use reports them again.
-    pub fn forget_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
+    pub fn evict_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
         for (_, id) in forgotten.iter().filter(|(kind, _)| *kind == ItemKind::Tool) {
             self.kept.sized.borrow_mut().remove(id);
             let read = Read::Item(ItemKind::Tool, id.clone());
@@ -360,7 +360,7 @@ impl<'i, 'w> Shared<'i, 'w> {
 
     fn preload(&self) -> Preload {
         *self.preload.get_or_init(|| {
-            let node = self.items.config_named("agent/resilience");
+            let node = self.items.config_by_name("agent/resilience");
             let section = node.as_ref().and_then(|n| n.get("tool_preload"));
             section.map_or_else(Preload::default, |section| preload(section, &mut self.found.borrow_mut()))
         })
@@ -370,7 +370,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     pub fn frozen(&self) -> &BTreeMap<String, Value> {
         self.frozen.get_or_init(|| {
             let value = |name: &&str| {
-                let node = self.items.config_named(&format!("agent/{name}"))?;
+                let node = self.items.config_by_name(&format!("agent/{name}"))?;
                 Some(((*name).to_owned(), node.to_value()))
             };
             FROZEN.iter().filter_map(value).collect()

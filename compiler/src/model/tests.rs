@@ -70,7 +70,7 @@ fn chosen(asked: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn ids_tiers_aliases_providers_and_defaults() {
+fn resolve_follows_ids_tiers_aliases_and_defaults() {
     assert_eq!(chosen(&[]), "alpha/a-large");
     assert_eq!(chosen(&[("tier", "fast")]), "alpha/a-small");
     assert_eq!(chosen(&[("tier", "haiku")]), "alpha/a-small");
@@ -82,7 +82,7 @@ fn ids_tiers_aliases_providers_and_defaults() {
 }
 
 #[test]
-fn an_override_is_not_bound_to_the_directives_provider() {
+fn override_ignores_the_directives_provider() {
     let asked = [("provider", "scripted"), ("tier", "general")];
     let with = |model: Option<&str>, provider: Option<&str>| {
         let instead = ModelOverride { model: model.map(Into::into), provider: provider.map(Into::into) };
@@ -96,7 +96,7 @@ fn an_override_is_not_bound_to_the_directives_provider() {
 }
 
 #[test]
-fn a_fallback_is_resolved_and_never_the_model_itself() {
+fn fallback_is_resolved_unless_it_is_the_model() {
     let model = resolve(&[("tier", "general"), ("fallback", "fast")], &ModelOverride::default()).unwrap();
     assert_eq!(model.fallback.unwrap().id, "a-small");
     let model = resolve(&[("tier", "fast"), ("fallback", "odd")], &ModelOverride::default()).unwrap();
@@ -106,7 +106,7 @@ fn a_fallback_is_resolved_and_never_the_model_itself() {
 }
 
 #[test]
-fn what_nobody_has_is_unknown_with_a_suggestion() {
+fn unknown_model_is_reported_with_suggestion() {
     let unknown = |asked: &[(&str, &str)]| resolve(asked, &ModelOverride::default()).unwrap_err();
     let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]) else { panic!() };
     assert_eq!((suggestion.as_deref(), span.map(|s| s.start)), (Some("general"), Some(3)));
@@ -120,7 +120,7 @@ fn what_nobody_has_is_unknown_with_a_suggestion() {
 }
 
 #[test]
-fn prices_are_exact_and_the_connection_holds_no_models() {
+fn provider_file_yields_exact_prices_and_connection() {
     let (provider, diagnostics) = load("alpha", ALPHA);
     assert_eq!(diagnostics.len(), 0);
     let provider = provider.unwrap();
@@ -138,7 +138,7 @@ fn prices_are_exact_and_the_connection_holds_no_models() {
 }
 
 #[test]
-fn what_a_provider_file_gets_wrong_is_said() {
+fn invalid_provider_file_reports_its_key() {
     for (text, key) in [
         ("{}", "wire"),
         ("{ wire: telegraph }", "wire"),

@@ -66,13 +66,13 @@ fn names(palette: &Palette) -> Vec<&str> {
 }
 
 #[test]
-fn names_are_flattened() {
+fn tool_names_are_flattened() {
     assert_eq!(flatten(&id("rye/file-system/read")), "rye_file_system_read");
     assert_eq!(flatten(&id("A-b_c/9")), "A_b_c_9");
 }
 
 #[test]
-fn a_name_of_64_characters_is_kept_and_one_of_65_dropped_with_a_word() {
+fn tool_name_of_65_characters_is_dropped_with_diagnostic() {
     let fits = format!("p/{}", "x".repeat(62));
     let long = format!("p/{}", "y".repeat(63));
     let (palette, diagnostics) = palette(&["rye.execute.tool.*"], &[(&fits, 10), (&long, 10)], 2000);
@@ -83,7 +83,7 @@ fn a_name_of_64_characters_is_kept_and_one_of_65_dropped_with_a_word() {
 }
 
 #[test]
-fn the_most_specific_grant_comes_first_then_the_id() {
+fn tools_are_sorted_by_specificity_then_id() {
     let tools = [("a/one", 10), ("b/two", 10), ("b/three", 10), ("c/four", 10), ("c/fifteen", 10)];
     let patterns =
         ["rye.execute.tool.*", "rye.execute.tool.b.*", "rye.execute.tool.c.four", "rye.execute.tool.c.fifteen"];
@@ -93,7 +93,7 @@ fn the_most_specific_grant_comes_first_then_the_id() {
 }
 
 #[test]
-fn what_does_not_fit_is_listed_with_its_size_and_smaller_ones_still_go_in() {
+fn tool_over_budget_is_dropped_and_smaller_ones_fit() {
     let (palette, _) = palette(&["rye.execute.tool.*"], &[("a/one", 30), ("b/two", 80), ("c/three", 70)], 100);
     assert_eq!(names(&palette), ["rye_execute", "a_one", "c_three"]);
     assert_eq!((palette.dropped[0].item_id.as_str(), palette.dropped[0].tokens), ("b/two", 80));
@@ -101,7 +101,7 @@ fn what_does_not_fit_is_listed_with_its_size_and_smaller_ones_still_go_in() {
 }
 
 #[test]
-fn two_ids_of_one_name_collide_and_so_does_the_name_of_a_primary() {
+fn equal_tool_names_collide() {
     let (_, diagnostics) = palette(&["rye.execute.tool.*"], &[("a/b_c", 10), ("a/b/c", 10)], 2000);
     let messages: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(messages, ["`a/b/c` and `a/b_c` would both be the tool `a_b_c`"]);
@@ -110,7 +110,7 @@ fn two_ids_of_one_name_collide_and_so_does_the_name_of_a_primary() {
 }
 
 #[test]
-fn a_primary_is_there_when_some_grant_could_allow_it() {
+fn primary_is_offered_if_a_grant_could_allow_it() {
     let primaries = |patterns: &[&str]| {
         let (palette, _) = palette(patterns, &[], 2000);
         names(&palette).iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()
@@ -125,7 +125,7 @@ fn a_primary_is_there_when_some_grant_could_allow_it() {
 }
 
 #[test]
-fn registration_can_be_switched_off_and_the_return_tool_stays() {
+fn disabled_preload_keeps_primaries_and_return_tool() {
     let patterns = texts(&["rye.execute.tool.a"]);
     let reached: Vec<_> =
         Runnable::new([id("a")]).reached(&patterns).into_iter().map(|r| (r, Sized::of(tool("a", 10)))).collect();
@@ -146,7 +146,7 @@ fn registration_can_be_switched_off_and_the_return_tool_stays() {
 }
 
 #[test]
-fn a_pattern_inside_one_primary_needs_no_automaton() {
+fn pattern_within_one_primary_allows_only_it() {
     let only = |pattern: &str| primaries_of(pattern).iter().map(|p| p.word()).collect::<Vec<_>>();
     assert_eq!(only("rye.execute.tool.rye.bash.*"), ["execute"]);
     assert_eq!(only("rye.fetch.knowledge.x"), ["fetch"]);
@@ -156,7 +156,7 @@ fn a_pattern_inside_one_primary_needs_no_automaton() {
 }
 
 #[test]
-fn patterns_reach_by_name_by_prefix_and_by_wildcard() {
+fn patterns_match_by_name_prefix_and_wildcard() {
     let tools = Runnable::new(["a/b", "a/c", "ab", "b"].map(id));
     let reached =
         |pattern: &str| tools.reached(&texts(&[pattern])).into_iter().map(|r| r.id.to_string()).collect::<Vec<_>>();

@@ -23,7 +23,7 @@ pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
                 of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
             }
             Why::ConditionFalse | Why::Removed => of_hook(&items, compilation, &one.id),
-            Why::Shadowed => of_hidden(world, compilation, &one),
+            Why::Shadowed => shadowed_tokens(world, compilation, &one),
             Why::DroppedForSize => None,
         });
         if let Some(tokens) = tokens {
@@ -45,7 +45,7 @@ fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64
 }
 
 /// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body.
-fn of_hidden(world: &dyn World, compilation: &Compilation, one: &Absent) -> Option<u64> {
+fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Absent) -> Option<u64> {
     let id = ItemId::parse(&one.id).ok()?;
     let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;
     let found = world.candidates(read.kind, &id).ok()?;
@@ -96,7 +96,7 @@ mod tests {
     use crate::compile::{Request, compile};
 
     #[test]
-    fn what_is_absent_has_a_weight_and_leaves_no_trace_in_the_plan() {
+    fn omitted_items_get_token_estimates_outside_the_manifest() {
         let world = deploy();
         let request = Request::new(ItemId::parse("deploy_staging").unwrap());
         let inputs = serde_json::json!({"service": "billing"});

@@ -1,7 +1,7 @@
 //! The plan of one asynchronous tool call, derived from the plan of the thread that made the call. It keeps what that
 //! plan says about its tools and nothing else. Running it calls no model and spawns no threads.
 
-use super::graph::build_call;
+use super::graph::build_call_graph;
 use super::{NudgePolicy, Plan, Prompt};
 use crate::hook::HookPoint;
 
@@ -18,9 +18,9 @@ impl Plan {
     /// Derives the plan that runs a call of this plan's thread on its own: the same palette, capabilities, settings and
     /// manifest, and the hooks that observe results, but no prompt, no spend and no spawns.
     #[must_use]
-    pub fn of_call(&self) -> Self {
+    pub fn for_call(&self) -> Self {
         let mut plan = self.clone();
-        plan.graph = build_call();
+        plan.graph = build_call_graph();
         plan.prompt = Prompt { system: Vec::new(), first_message: Vec::new(), continued: Vec::new(), body: Vec::new() };
         plan.hooks.retain(|hook| POINTS.contains(&hook.event));
         plan.nudge = NudgePolicy::Never;

@@ -58,7 +58,7 @@ impl Prices {
     /// Returns an upper bound on the turns that an amount pays for, including the last one: `output` tokens a reply, a
     /// prompt of at least `opening` tokens, of which `cached` are read from the cache where that is cheaper. `None` if
     /// a turn is free or the cost overflows.
-    pub fn turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
+    pub fn max_turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
         let plain = self.cost(&Tokens { input: opening, output, ..Tokens::default() })?;
         let rest = opening.saturating_sub(cached);
         let cached = self.cost(&Tokens { cache_read: cached, input: rest, output, cache_write: 0 })?;
@@ -77,7 +77,7 @@ impl Prices {
 
 impl PlannedModel {
     /// Returns the exact tokenizer of this model if this build lacks it.
-    pub fn exact_elsewhere(&self) -> Option<Tokenizer> {
+    pub fn missing_tokenizer(&self) -> Option<Tokenizer> {
         self.tokenizer.filter(|exact| *exact != self.counted_by)
     }
 
@@ -87,7 +87,7 @@ impl PlannedModel {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
         }
         let exact =
-            self.exact_elsewhere().map(|exact| format!("; {exact} is exact for {}, this build lacks it", self.id));
+            self.missing_tokenizer().map(|exact| format!("; {exact} is exact for {}, this build lacks it", self.id));
         format!("as {}{}", self.counted_by, exact.unwrap_or_default())
     }
 
@@ -156,7 +156,7 @@ mod tests {
     };
 
     #[test]
-    fn a_long_prompt_is_dearer_as_a_whole_and_counts_cached_tokens() {
+    fn long_prompt_prices_apply_to_the_whole_request_and_count_cached_tokens() {
         let tokens = Tokens { input: 600, output: 10, cache_read: 400, cache_write: 0 };
         assert_eq!(PRICES.cost(&tokens), Some(Nanos(600 * 2000 + 10 * 10_000 + 400 * 200)));
         let one_more = Tokens { cache_write: 1, ..tokens };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_case_is_never_below_what_any_split_of_the_prompt_costs() {
+    fn worst_case_bounds_every_split_of_the_prompt() {
         for read in [0, 100, 500] {
             for write in [0, 100, 500] {
                 let tokens = Tokens { input: 1200 - read - write, output: 7, cache_read: read, cache_write: write };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_token_has_its_price_and_nothing_overflows() {
+    fn each_token_kind_is_priced_and_overflow_returns_none() {
         let only =
             |input, output, cache_read, cache_write| PRICES.cost(&Tokens { input, output, cache_read, cache_write });
         assert_eq!(only(1, 0, 0, 0), Some(Nanos(2000)));

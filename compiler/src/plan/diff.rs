@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::render::json::{CourseReport, PlanReport, SourceReport, render};
+use super::render::json::{PlanReport, RunEstimateReport, SourceReport, render};
 use super::started::{Plans, started};
 use crate::compile::Compilation;
 use crate::world::WorldError;
@@ -85,7 +85,7 @@ impl PlanDiff {
     }
 
     /// Checks whether only the ids differ.
-    fn says_nothing(&self) -> bool {
+    fn has_no_changes(&self) -> bool {
         self.parts.is_empty()
             && self.capabilities.is_empty()
             && self.hooks.is_empty()
@@ -109,7 +109,7 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
     found.hooks = hooks::of_reports(before, after);
     if let (Some(before), Some(after)) = (before, after) {
         found.changes = unread_files(before, after);
-        if before.plan_id != after.plan_id && found.says_nothing() {
+        if before.plan_id != after.plan_id && found.has_no_changes() {
             let what = "the plan differs in what is not printed".to_owned();
             found.changes.push(Change { area: Area::Plan, what, direction: Direction::Unknown, source: None });
         }
@@ -173,7 +173,7 @@ fn beside(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.limits.retain(|limit| !root.limits.contains(limit));
     one.judge();
     let is_on_one_side = one.before.is_none() != one.after.is_none();
-    (is_on_one_side || !one.says_nothing()).then_some(one)
+    (is_on_one_side || !one.has_no_changes()).then_some(one)
 }
 
 /// Compares two plans without those that they start.
@@ -204,7 +204,7 @@ fn explained(mut change: Change, found: &PlanDiff) -> Option<Change> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: Area| found.changes.iter().any(|change| change.area == area);
     let said = match field.as_str() {
-        "manifest" | "chain" | "graph" => !found.says_nothing(),
+        "manifest" | "chain" | "graph" => !found.has_no_changes(),
         "prompt" => !found.parts.is_empty() || has(Area::Interface),
         "palette" => has(Area::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
         "dropped_tools" => has(Area::Tool) || has(Area::Setting) || !found.capabilities.is_empty(),
@@ -261,7 +261,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
 fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
     let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);
-    let cost = |of: fn(&PlanReport) -> &CourseReport| Pair {
+    let cost = |of: fn(&PlanReport) -> &RunEstimateReport| Pair {
         before: before.and_then(|plan| of(plan).cost.clone()),
         after: after.and_then(|plan| of(plan).cost.clone()),
     };

@@ -10,13 +10,13 @@ use crate::semantics::money::Nanos;
 /// Model calls of a typical run.
 pub const TYPICAL_TURNS: u64 = 6;
 /// Output tokens of a reply in a typical run.
-pub const TYPICAL_OUTPUT: u64 = 300;
+pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 /// Tokens that the tools of one reply return in a typical run.
-pub const TYPICAL_RESULT: u64 = 600;
+pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Largest tool result in bytes if `tool_result.max_bytes` is not set.
-const LARGEST_RESULT: u64 = 32 * 1024;
+const DEFAULT_MAX_RESULT_BYTES: u64 = 32 * 1024;
 /// Turns after which the simulation of a run stops.
-const MOST_TURNS: u64 = 10_000;
+const MAX_SIMULATED_TURNS: u64 = 10_000;
 
 /// Totals of one simulated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,8 +94,8 @@ impl Plan {
         let is_cached = prefix.per_thread > 0;
         let typical = Pace {
             turns: turns.min(TYPICAL_TURNS),
-            output: output.min(TYPICAL_OUTPUT),
-            result: result.min(TYPICAL_RESULT),
+            output: output.min(TYPICAL_OUTPUT_TOKENS),
+            result: result.min(TYPICAL_RESULT_TOKENS),
             is_cached,
             worst: false,
         };
@@ -115,7 +115,7 @@ impl Plan {
         let mut course = Course { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: Stop::Done };
         let mut spent = Nanos::ZERO;
         let mut grown = 0u64;
-        while course.turns < pace.turns.min(MOST_TURNS) {
+        while course.turns < pace.turns.min(MAX_SIMULATED_TURNS) {
             let prompt = opening.saturating_add(grown);
             let left = Nanos(budget.0.saturating_sub(spent.0));
             course.stopped = self.stopped(&course, prompt, left);
@@ -190,7 +190,7 @@ impl Plan {
         let prices = self.model.prices?;
         let needed = self.model.worst_case(first.input(), self.least_output()).0;
         let left = Nanos::from_u64(self.limits.spend).0.checked_sub(needed).filter(|left| *left >= 0)?;
-        prices.turns_within(Nanos(left), first.input(), prefix.per_thread, 1)
+        prices.max_turns_within(Nanos(left), first.input(), prefix.per_thread, 1)
     }
 
     /// Reports whether a further turn can follow a reply.
@@ -205,7 +205,7 @@ impl Plan {
     fn largest_result(&self) -> u64 {
         let resilience = self.settings.get("resilience").or_else(|| self.settings.get("agent/resilience"));
         let written = resilience.and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
-        written.and_then(serde_json::Value::as_u64).unwrap_or(LARGEST_RESULT) / 4
+        written.and_then(serde_json::Value::as_u64).unwrap_or(DEFAULT_MAX_RESULT_BYTES) / 4
     }
 
     /// Returns the tokens that every turn of a thread repeats; 0 if a hook rewrites earlier messages, because the cache
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_run_ends_at_the_first_wall() {
+    fn worst_case_run_stops_at_the_first_limit() {
         let wall = |inside: &str| forecast(&format!("<metadata>{inside}{TOOLS}</metadata>")).worst;
         assert_eq!(wall("").stopped, Stop::Window);
         assert_eq!(wall("<limits turns=\"1\"/>").stopped, Stop::Limit(LimitName::Turns));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cached_prefix_makes_later_turns_cheaper_and_a_rewriting_hook_does_not_let_it() {
+    fn cached_prefix_lowers_later_turns_unless_a_hook_rewrites_messages() {
         let plain = forecast(&format!("<metadata>{TOOLS}</metadata>"));
         assert!(plain.typical.cached > 0 && plain.typical.turns > 1);
         assert_eq!(plain.prefix.per_thread, plain.first.input);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hook::HookPoint;
-pub use build::{Needs, Part, build, build_call};
+pub use build::{Needs, Part, build, build_call_graph};
 
 /// A node of the execution graph (`engine.md` 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

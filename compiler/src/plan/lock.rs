@@ -90,7 +90,7 @@ pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Unheld> {
         let again = compile(world, &request);
         let Some(again) = again.value else { return Err(Unheld::NoPlan(NoPlan::Errors(again.diagnostics))) };
         let is_call = plan.prompt.body.is_empty() && !again.plan.prompt.body.is_empty();
-        let files = if is_call { again.plan.of_call() } else { again.plan };
+        let files = if is_call { again.plan.for_call() } else { again.plan };
         let changed =
             |what: &str| Drift { directive: directive.to_owned(), what: what.to_owned(), how: "changed".into() };
         found.extend(unlike(plan, &files).into_iter().map(changed));

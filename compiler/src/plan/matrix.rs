@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use super::render::json::{CallReport, CourseReport, PlanReport, render};
+use super::render::json::{CallReport, PlanReport, RunEstimateReport, render};
 use super::{Field, FieldType};
 use crate::compile::{Request, compile};
 use crate::compose::{Composed, compose_all};
@@ -53,9 +53,9 @@ pub struct Context {
     pub parts: Vec<String>,
     /// Tokens of the first request.
     pub tokens: u64,
-    pub first: CourseReport,
-    pub typical: CourseReport,
-    pub worst: CourseReport,
+    pub first: RunEstimateReport,
+    pub typical: RunEstimateReport,
+    pub worst: RunEstimateReport,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,7 +66,7 @@ pub struct Refused {
 
 /// Reasons why a directive has no matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoMatrix {
+pub enum MatrixError {
     #[error("`{0}` cannot be composed: `rye check` says why")]
     Broken(ItemId),
     #[error("the inputs have {0} combinations, and {MOST} are gone through at most: give some of them with `--input`")]
@@ -77,13 +77,13 @@ pub enum NoMatrix {
 ///
 /// # Errors
 /// Fails if the directive cannot be composed, or if there are more than [`MOST`] combinations.
-pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, NoMatrix> {
+pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixError> {
     let id = &request.directive;
     let items = Items::new(world);
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(&items, id, &launch, &mut Diagnostics::new());
     if all.is_empty() {
-        return Err(NoMatrix::Broken(id.clone()));
+        return Err(MatrixError::Broken(id.clone()));
     }
     let given = request.inputs.clone().unwrap_or_default();
     let mut declared: IndexMap<String, Field> = IndexMap::new();
@@ -94,7 +94,7 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, NoMatrix> 
     tried.retain(|name, _| !given.contains_key(name));
     let combinations = tried.values().fold(1usize, |product, values| product.saturating_mul(values.len().max(1)));
     if combinations > MOST {
-        return Err(NoMatrix::TooMany(combinations));
+        return Err(MatrixError::TooMany(combinations));
     }
     let mut matrix = Matrix {
         directive: id.to_string(),
@@ -109,7 +109,7 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, NoMatrix> 
         let when = combination(&tried, at);
         let mut inputs = given.clone();
         for (name, field) in &declared {
-            let value = when.get(name).cloned().or_else(|| stand_in(name, field));
+            let value = when.get(name).cloned().or_else(|| placeholder_value(name, field));
             if let Some(value) = value.filter(|v| !v.is_null())
                 && !inputs.contains_key(name)
             {
@@ -202,13 +202,13 @@ fn others(name: &str, field: &Field) -> Vec<Value> {
         FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Array | FieldType::Object => {
             let mut any = field.clone();
             any.default = None;
-            stand_in(name, &any).into_iter().collect()
+            placeholder_value(name, &any).into_iter().collect()
         }
     }
 }
 
 /// Returns a value for an input that makes no difference.
-fn stand_in(name: &str, field: &Field) -> Option<Value> {
+fn placeholder_value(name: &str, field: &Field) -> Option<Value> {
     if field.default.is_some() {
         return None;
     }
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::compile::tests::world::{mini, with_directives};
 
-    fn found(inputs: &str, hooks: &str) -> Result<Matrix, NoMatrix> {
+    fn found(inputs: &str, hooks: &str) -> Result<Matrix, MatrixError> {
         let inside = format!("<metadata><permissions/></metadata><inputs>{inputs}</inputs>");
         let world = with_directives(mini(), &[("leaf", "", &inside, "Do {input:a?} {input:b?}.")])
             .project(".ai/knowledge/k.md", "Some knowledge.")
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_divided_by_what_conditions_say_of_them() {
+    fn inputs_are_split_at_condition_boundaries() {
         let hooks = hook("h", "k", "inputs.a == \"prod\"") + &hook("i", "l", "inputs.b > 3");
         let found = found(
             "<input name=\"a\" required=\"true\"/><input name=\"b\" type=\"integer\" required=\"true\"/>",
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_makes_no_difference() {
+    fn inputs_read_by_no_condition_are_left_out() {
         let found = found("<input name=\"a\" required=\"true\" enum=\"x,y,z\"/><input name=\"b\"/>", "  []\n").unwrap();
         assert_eq!((found.inputs.len(), found.combinations, found.contexts.len()), (0, 1, 1));
         assert_eq!(found.contexts[0].when, [Map::new()]);
     }
 
     #[test]
-    fn choices_are_all_there_is_and_optional_inputs_may_be_missing() {
+    fn enum_inputs_try_all_choices_and_optional_inputs_try_null() {
         let hooks = hook("h", "k", "inputs.a == \"x\" || !exists(inputs.b)");
         let found = found("<input name=\"a\" required=\"true\" enum=\"x,y\"/><input name=\"b\"/>", &hooks).unwrap();
         assert_eq!(found.inputs["a"], [json!("x"), json!("y")]);
@@ -343,13 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_leaves_the_question_open_and_too_much_is_refused() {
+    fn patterns_mark_inputs_open_and_too_many_combinations_are_rejected() {
         let open = found("<input name=\"a\"/>", &hook("h", "k", "inputs.a matches \"^x\"")).unwrap();
         assert_eq!(open.open, ["a"]);
         let names: Vec<String> = (0..13).map(|i| format!("n{i}")).collect();
         let one = |all: String, n: &String| all + "<input name=\"" + n + "\" type=\"boolean\" required=\"true\"/>";
         let inputs = names.iter().fold(String::new(), one);
         let all = names.iter().map(|n| format!("inputs.{n}")).collect::<Vec<_>>().join(" && ");
-        assert_eq!(found(&inputs, &hook("h", "k", &all)), Err(NoMatrix::TooMany(8192)));
+        assert_eq!(found(&inputs, &hook("h", "k", &all)), Err(MatrixError::TooMany(8192)));
     }
 }

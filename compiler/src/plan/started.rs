@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rye_grammar::ItemId;
 
 use super::Plan;
-use super::matrix::{NoMatrix, matrix};
+use super::matrix::{MatrixError, matrix};
 use crate::compile::{Compilation, Request, compile};
 use crate::diagnostics::Diagnostics;
 use crate::hook::Deed;
@@ -19,7 +19,7 @@ use crate::world::{ItemKind, World, WorldError};
 pub enum NoPlan {
     /// The directive does not compile.
     Errors(Diagnostics),
-    Matrix(NoMatrix),
+    Matrix(MatrixError),
 }
 
 /// The plans of one directive.

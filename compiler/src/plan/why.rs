@@ -24,7 +24,7 @@ pub struct Why {
 /// The error for a name that the plan does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("nothing in this plan is called `{thing}`")]
-pub struct NotThere {
+pub struct NotInPlan {
     pub thing: String,
     pub suggestion: Option<String>,
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Why {
 ///
 /// # Errors
 /// Fails if the plan does not contain the name; the error may suggest a similar one.
-pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere> {
+pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotInPlan> {
     let mut found = Vec::new();
     layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
@@ -74,7 +74,7 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere>
         let keys = compilation.origins.0.keys();
         let names = keys.clone().filter_map(|k| k.split_once('.').map(|(_, name)| name));
         let suggestion = closest(thing, keys.map(String::as_str).chain(names));
-        return Err(NotThere { thing: thing.to_owned(), suggestion });
+        return Err(NotInPlan { thing: thing.to_owned(), suggestion });
     }
     Ok(found)
 }

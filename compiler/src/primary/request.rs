@@ -9,7 +9,7 @@ use super::{ItemType, Primary};
 /// The reason why arguments are invalid, as a sentence for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadRequest(pub String);
+pub struct InvalidArguments(pub String);
 
 /// The arguments of `rye_execute`.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub struct SignRequest {
 }
 
 impl ExecuteRequest {
-    pub fn read(arguments: &Value) -> Result<Self, BadRequest> {
+    pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
         let a = Arguments::open(arguments, Primary::Execute, &["item_type", "item_id", "parameters", "async"])?;
         Ok(Self {
             item_type: a.item_type()?,
@@ -60,7 +60,7 @@ impl ExecuteRequest {
 }
 
 impl FetchRequest {
-    pub fn read(arguments: &Value) -> Result<Self, BadRequest> {
+    pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
         const KEYS: [&str; 7] = ["item_type", "item_id", "query", "scope", "object", "offset", "limit"];
         let a = Arguments::open(arguments, Primary::Fetch, &KEYS)?;
         let given: Vec<&str> = ["item_id", "query", "object"].into_iter().filter(|k| a.value(k).is_some()).collect();
@@ -78,7 +78,7 @@ impl FetchRequest {
                 a.refuse("offset", "query")?;
                 let query = a.text("query")?.unwrap_or_default();
                 if query.trim().is_empty() {
-                    return Err(BadRequest("rye_fetch: `query` holds no word to look for".into()));
+                    return Err(InvalidArguments("rye_fetch: `query` holds no word to look for".into()));
                 }
                 Ok(Self::Query {
                     item_type: a.item_type()?,
@@ -92,14 +92,14 @@ impl FetchRequest {
                 let sha256 = a.text("object")?.unwrap_or_default();
                 let is_hash = sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
                 if !is_hash {
-                    return Err(BadRequest(
+                    return Err(InvalidArguments(
                         "rye_fetch: `object` is the 64 hex digits a stored result was given".into(),
                     ));
                 }
                 Ok(Self::Object { sha256, offset: a.number("offset")?.unwrap_or(0), limit: a.positive("limit")? })
             }
-            [] => Err(BadRequest("rye_fetch: give one of `item_id`, `query` or `object`".into())),
-            more => Err(BadRequest(format!(
+            [] => Err(InvalidArguments("rye_fetch: give one of `item_id`, `query` or `object`".into())),
+            more => Err(InvalidArguments(format!(
                 "rye_fetch: give one of `item_id`, `query` or `object`, not {}",
                 more.join(" and ")
             ))),
@@ -108,7 +108,7 @@ impl FetchRequest {
 }
 
 impl SignRequest {
-    pub fn read(arguments: &Value) -> Result<Self, BadRequest> {
+    pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
         let a = Arguments::open(arguments, Primary::Sign, &["item_type", "item_id"])?;
         Ok(Self { item_type: a.item_type()?, item_id: a.item_id()? })
     }
@@ -121,13 +121,13 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn open(value: &'a Value, primary: Primary, keys: &[&str]) -> Result<Self, BadRequest> {
+    fn open(value: &'a Value, primary: Primary, keys: &[&str]) -> Result<Self, InvalidArguments> {
         let tool = primary.tool_name();
         let Value::Object(map) = value else {
-            return Err(BadRequest(format!("{tool}: the arguments must be an object")));
+            return Err(InvalidArguments(format!("{tool}: the arguments must be an object")));
         };
         if let Some(unknown) = map.keys().find(|k| !keys.contains(&k.as_str())) {
-            return Err(BadRequest(format!(
+            return Err(InvalidArguments(format!(
                 "{tool}: unknown key `{}`; it takes {}",
                 shorten(unknown),
                 keys.join(", ")
@@ -140,19 +140,23 @@ impl<'a> Arguments<'a> {
         self.map.get(key).filter(|v| !v.is_null())
     }
 
-    fn item_type(&self) -> Result<ItemType, BadRequest> {
+    fn item_type(&self) -> Result<ItemType, InvalidArguments> {
         let text = self.text("item_type")?.ok_or_else(|| self.missing("item_type"))?;
         ItemType::parse(&text).ok_or_else(|| {
-            BadRequest(format!("{}: `item_type` is tool, directive or knowledge, not `{}`", self.tool, shorten(&text)))
+            InvalidArguments(format!(
+                "{}: `item_type` is tool, directive or knowledge, not `{}`",
+                self.tool,
+                shorten(&text)
+            ))
         })
     }
 
-    fn item_id(&self) -> Result<ItemId, BadRequest> {
+    fn item_id(&self) -> Result<ItemId, InvalidArguments> {
         let text = self.text("item_id")?.ok_or_else(|| self.missing("item_id"))?;
-        ItemId::parse(&text).map_err(|e| BadRequest(format!("{}: {}", self.tool, shorten(&e.reason))))
+        ItemId::parse(&text).map_err(|e| InvalidArguments(format!("{}: {}", self.tool, shorten(&e.reason))))
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, BadRequest> {
+    fn text(&self, key: &str) -> Result<Option<String>, InvalidArguments> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::String(s)) => Ok(Some(s.clone())),
@@ -160,33 +164,33 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    fn number(&self, key: &str) -> Result<Option<u64>, BadRequest> {
+    fn number(&self, key: &str) -> Result<Option<u64>, InvalidArguments> {
         match self.value(key) {
             None => Ok(None),
             Some(v) => v.as_u64().map(Some).ok_or_else(|| self.wrong(key, "a whole number", v)),
         }
     }
 
-    fn positive(&self, key: &str) -> Result<Option<u64>, BadRequest> {
+    fn positive(&self, key: &str) -> Result<Option<u64>, InvalidArguments> {
         match self.number(key)? {
-            Some(0) => Err(BadRequest(format!("{}: `{key}` must be at least 1", self.tool))),
+            Some(0) => Err(InvalidArguments(format!("{}: `{key}` must be at least 1", self.tool))),
             other => Ok(other),
         }
     }
 
-    fn refuse(&self, key: &str, with: &str) -> Result<(), BadRequest> {
+    fn refuse(&self, key: &str, with: &str) -> Result<(), InvalidArguments> {
         if self.value(key).is_none() {
             return Ok(());
         }
-        Err(BadRequest(format!("{}: `{key}` has no meaning beside `{with}`", self.tool)))
+        Err(InvalidArguments(format!("{}: `{key}` has no meaning beside `{with}`", self.tool)))
     }
 
-    fn missing(&self, key: &str) -> BadRequest {
-        BadRequest(format!("{}: `{key}` is missing", self.tool))
+    fn missing(&self, key: &str) -> InvalidArguments {
+        InvalidArguments(format!("{}: `{key}` is missing", self.tool))
     }
 
-    fn wrong(&self, key: &str, wanted: &str, found: &Value) -> BadRequest {
-        BadRequest(format!("{}: `{key}` must be {wanted}, not `{}`", self.tool, shorten(&found.to_string())))
+    fn wrong(&self, key: &str, wanted: &str, found: &Value) -> InvalidArguments {
+        InvalidArguments(format!("{}: `{key}` must be {wanted}, not `{}`", self.tool, shorten(&found.to_string())))
     }
 }
 
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn execute_reads_what_it_names_and_nothing_else() {
+    fn execute_rejects_unknown_keys_and_wrong_types() {
         let ok =
             ExecuteRequest::read(&json!({"item_type":"tool","item_id":"rye/bash/bash","parameters":{"item_id":"x"}}));
         let ok = ok.unwrap();
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn fetch_is_exactly_one_of_three() {
+    fn fetch_accepts_exactly_one_of_three_forms() {
         let hash = "0".repeat(64);
         assert!(matches!(
             FetchRequest::read(&json!({"item_type":"knowledge","item_id":"a"})),
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn long_nonsense_is_quoted_short() {
+    fn long_values_are_shortened_in_errors() {
         let long = "x".repeat(10_000);
         assert!(execute(&json!({ long.clone(): 1 })).len() < 300);
         assert!(execute(&json!({"item_type": "tool", "item_id": format!("{long}!{long}")})).len() < 300);

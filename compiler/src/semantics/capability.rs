@@ -196,7 +196,7 @@ pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
 const STARTING: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
 
 /// Returns true if a pattern could allow starting a directive. May return true for patterns that do not.
-pub fn could_start(pattern: &str) -> bool {
+pub fn may_spawn(pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     STARTING.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_has_to_allow() {
+    fn capability_needs_a_match_in_every_link() {
         let id = ItemId::parse("rye/bash/bash").unwrap();
         let all = CapabilitySet::new(["rye.*"]);
         let files = CapabilitySet::new(["rye.execute.tool.rye.file-system.*"]);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_needs_the_whole_type() {
+    fn query_needs_a_grant_for_the_whole_type() {
         let query = Request { primary: Primary::Fetch, item_type: ItemType::Knowledge, item_id: None, space: None };
         assert!(!allows(&[CapabilitySet::new(["rye.fetch.knowledge.*"])], &query).allow);
         assert!(allows(&[CapabilitySet::new(["rye.search.knowledge"])], &query).allow);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_hold_in_the_system_space_alone() {
+    fn exceptions_apply_only_in_the_system_space() {
         let control = ItemId::parse("rye/agent/threads/internal/control").unwrap();
         assert!(allows(&[], &tool(&control, Some(Space::System))).allow);
         assert!(!allows(&[], &tool(&control, Some(Space::Project))).allow);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_start_others_is_told_by_the_pattern() {
+    fn could_start_detects_spawning_patterns() {
         for pattern in [
             "rye.*",
             "*",
@@ -253,12 +253,12 @@ mod tests {
             "rye.execute.tool.rye.agent.threads.*",
             "rye.?xecute.x",
         ] {
-            assert!(could_start(pattern), "{pattern}");
+            assert!(may_spawn(pattern), "{pattern}");
         }
         for pattern in
             ["rye.fetch.*", "rye.execute.tool.rye.file-system.*", "rye.execute.knowledge.*", "rye.sign.directive.*"]
         {
-            assert!(!could_start(pattern), "{pattern}");
+            assert!(!may_spawn(pattern), "{pattern}");
         }
     }
 }

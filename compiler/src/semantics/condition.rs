@@ -37,7 +37,7 @@ pub enum Verdict {
 
 /// A static error of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConditionFault {
+pub struct ConditionError {
     pub span: Span,
     pub message: String,
     pub help: Option<String>,
@@ -95,7 +95,7 @@ impl Condition {
     ///
     /// # Errors
     /// Returns every static error, including those in unreachable branches.
-    pub fn compile(expr: &Expr) -> Result<Self, Vec<ConditionFault>> {
+    pub fn compile(expr: &Expr) -> Result<Self, Vec<ConditionError>> {
         Self::compile_typed(expr, &|_| None)
     }
 
@@ -103,7 +103,7 @@ impl Condition {
     ///
     /// # Errors
     /// As for [`Condition::compile`]; also if a declared type makes a part of the condition always false.
-    pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionFault>> {
+    pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionError>> {
         compile::compile(expr, types).map(|root| Self { roots: roots(&root), root })
     }
 

@@ -16,7 +16,7 @@ pub enum DecimalError {
     #[error("`{0}` has more decimal places than can be kept")]
     TooFine(String),
     #[error("`{0}` is too large")]
-    TooLarge(String),
+    DrawingTooLarge(String),
 }
 
 /// Parses `[-+]digits[.digits][e[-+]digits]` and returns the number times 10^`places`.
@@ -47,22 +47,22 @@ pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalErr
     let mut value: i128 = 0;
     let (kept, dropped) = digits.split_at(usize::try_from(keep).unwrap_or(0).min(digits.len()));
     for digit in kept {
-        value = push(value, *digit).ok_or_else(|| DecimalError::TooLarge(shown()))?;
+        value = push(value, *digit).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
     }
     let missing = keep.saturating_sub(i64::try_from(digits.len()).unwrap_or(i64::MAX)).max(0);
     if value != 0 {
         if missing > 40 {
-            return Err(DecimalError::TooLarge(shown()));
+            return Err(DecimalError::DrawingTooLarge(shown()));
         }
         for _ in 0..missing {
-            value = push(value, 0).ok_or_else(|| DecimalError::TooLarge(shown()))?;
+            value = push(value, 0).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
         }
     }
     if dropped.iter().any(|digit| *digit != 0) {
         match excess {
             Excess::Refuse => return Err(DecimalError::TooFine(shown())),
             Excess::Round if keep >= 0 && dropped.first().is_some_and(|digit| *digit >= 5) => {
-                value = value.checked_add(1).ok_or_else(|| DecimalError::TooLarge(shown()))?;
+                value = value.checked_add(1).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
             }
             Excess::Round => {}
         }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_exactly() {
+    fn parse_scaled_is_exact() {
         for (text, want) in [
             ("0.1", 100_000_000),
             ("1e-09", 1),
@@ -115,16 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_number() {
+    fn parse_scaled_rejects_other_text() {
         for text in ["", "-", ".", "1.2.3", "1e", "0x10", "1_000", "nan", "inf", "--1", "1e-", " 1", "१"] {
             assert!(matches!(scaled(text, 9, Excess::Round), Err(DecimalError::NotANumber(_))), "{text}");
         }
-        assert!(matches!(scaled("1e400", 9, Excess::Round), Err(DecimalError::TooLarge(_))));
+        assert!(matches!(scaled("1e400", 9, Excess::Round), Err(DecimalError::DrawingTooLarge(_))));
         assert!(matches!(scaled("0.0000000001", 9, Excess::Refuse), Err(DecimalError::TooFine(_))));
     }
 
     #[test]
-    fn rounds_the_noise_of_floats() {
+    fn parse_scaled_rounds_float_noise() {
         assert_eq!(scaled("0.30000000000000004", 9, Excess::Round), Ok(300_000_000));
         assert_eq!(scaled("0.0000000005", 9, Excess::Round), Ok(1));
         assert_eq!(scaled("0.00000000049", 9, Excess::Round), Ok(0));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_plainly() {
+    fn format_scaled_omits_trailing_zeros() {
         assert_eq!(print(500_000_000, 9), "0.5");
         assert_eq!(print(-1, 9), "-0.000000001");
         assert_eq!(print(12_000_000_000, 9), "12");

@@ -47,7 +47,7 @@ pub fn answer(line: &str) -> String {
             (request.shift_remove("id").map(|id| id.to_string()), answer_request(&request))
         }
         Ok(_) => (None, Err(EvalError::request("a request is a JSON object"))),
-        Err(error) => (id::of_broken_line(line).map(str::to_owned), Err(EvalError::new("json", error.to_string()))),
+        Err(error) => (id::find_id(line).map(str::to_owned), Err(EvalError::new("json", error.to_string()))),
     };
     let answer = match answer {
         Ok(value) => format!("\"ok\":{value}"),

@@ -309,12 +309,12 @@ pub fn event_names() -> Vec<&'static str> {
 
 impl Point {
     /// Returns true if the facts are the fields of a transcript event, which the table does not list.
-    pub fn is_event(&self) -> bool {
+    pub fn is_transcript_event(&self) -> bool {
         self.point >= HookPoint::CognitionIn
     }
 
     /// Returns true if a root name is a fact of this point.
-    pub fn has_root(&self, root: &str) -> bool {
+    pub fn has_fact(&self, root: &str) -> bool {
         self.all_facts().any(|f| f.name == root)
     }
 
@@ -335,7 +335,7 @@ impl Point {
         let mut segments = path.segments.iter();
         let Some(Segment::Name(root)) = segments.next() else { return Found::Nothing };
         let Some(mut fact) = self.all_facts().find(|f| f.name == root) else {
-            return if self.is_event() { Found::Open } else { Found::Nothing };
+            return if self.is_transcript_event() { Found::Open } else { Found::Nothing };
         };
         loop {
             let next = segments.next();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_holds_every_point_under_its_own_name() {
+    fn table_has_every_point_in_order() {
         for (i, line) in POINTS.iter().enumerate() {
             assert_eq!(line.point as usize, i);
             assert_eq!(of(line.point).name, line.name);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_apart() {
+    fn paths_resolve_to_their_kind() {
         let step = by_name("after_step").unwrap();
         assert_eq!(step.find(&path("cost.turns")), Found::Fact(Some(Type::Integer)));
         assert_eq!(step.find(&path("cost.turn")), Found::Nothing);
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_writes_is_untrusted() {
+    fn model_written_facts_are_untrusted() {
         assert!(is_untrusted(&path("call.input.command")));
         assert!(is_untrusted(&path("messages.0")));
         assert!(!is_untrusted(&path("inputs.command")));

@@ -35,7 +35,7 @@ pub enum Removed {
 }
 
 /// Returns the layer of a source's hooks that declare none.
-pub fn own_layer(source: &HookSource) -> f64 {
+pub fn default_layer(source: &HookSource) -> f64 {
     match source {
         HookSource::User => 0.0,
         HookSource::Directive { .. } => 1.0,
@@ -54,7 +54,7 @@ pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
     let mut keyed: Vec<((f64, usize), Place)> = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
         let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
-        let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| own_layer(candidate.source));
+        let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| default_layer(candidate.source));
         let (layer, rank) = match named.replaced_built_in(candidate) {
             // A replacement takes the place of the built-in hook, unless it declares its own layer.
             Some((built_in, its_layer)) if candidate.layer.is_none() => (its_layer, built_in),
@@ -85,7 +85,7 @@ impl<'h> Named<'h> {
         for (index, candidate) in candidates.iter().enumerate() {
             match candidate.source {
                 HookSource::Builtin => {
-                    let layer = candidate.layer.unwrap_or_else(|| own_layer(candidate.source));
+                    let layer = candidate.layer.unwrap_or_else(|| default_layer(candidate.source));
                     named.built_in.entry(candidate.id).or_insert((index, layer));
                 }
                 HookSource::Project => {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_have_layers_and_equal_layers_keep_source_order() {
+    fn hooks_sort_by_layer_then_source() {
         let hooks = [
             ("u", None, HookSource::User, true),
             ("d", None, LEAF(), true),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_moves_itself() {
+    fn declared_layer_overrides_source_layer() {
         let hooks = [
             ("u", Some(2.5), HookSource::User, true),
             ("b", None, HookSource::Builtin, true),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_hook_takes_a_built_ins_place() {
+    fn project_hook_replaces_built_in_in_place() {
         let hooks = [
             ("a", Some(3.5), HookSource::Builtin, true),
             ("z", Some(3.5), HookSource::Builtin, true),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_projects_replacement_wins_over_the_users() {
+    fn project_replacement_wins_over_user() {
         let hooks = [
             ("a", None, HookSource::User, true),
             ("a", None, HookSource::Builtin, true),
@@ -194,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn disabled_removes_itself_and_what_it_replaces() {
+    fn disabled_hook_also_removes_the_replaced_one() {
         let hooks = [("a", None, HookSource::Builtin, true), ("a", None, HookSource::Project, false)];
         assert_eq!(ordered(&hooks), ["a@2 replaced", "a@2 off"]);
     }
 
     #[test]
-    fn a_directives_hook_and_infrastructure_are_not_replaced() {
+    fn directive_and_infrastructure_hooks_are_not_replaced() {
         let hooks = [
             ("a", None, LEAF(), true),
             ("a", None, HookSource::Project, true),

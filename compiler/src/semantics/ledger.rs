@@ -76,7 +76,7 @@ pub enum Refusal {
     #[error("an amount cannot be negative")]
     Negative,
     #[error("an amount is too large to be counted")]
-    TooLarge,
+    DrawingTooLarge,
     #[error("the thread was released")]
     Released { thread: String },
     #[error("the thread is ending and takes on nothing new")]
@@ -177,7 +177,7 @@ impl Ledger {
         let spent = positive(spent)?;
         let account = self.live(thread)?;
         if account.spent().checked_add(spent).is_none() {
-            return Err(Refusal::TooLarge);
+            return Err(Refusal::DrawingTooLarge);
         }
         self.change(thread, |account| account.settle(attempt, spent))?;
         Ok(Answer::Done)
@@ -222,7 +222,7 @@ impl Ledger {
         }
         self.change(to, |account| account.adopt(thread, held))?;
         self.change(thread, |account| account.set_parent(to))?;
-        self.end_drained(&old)
+        self.release_if_drained(&old)
     }
 
     fn hand_over(&mut self, thread: &str, next: &str, most: Nanos) -> Result<Answer, Refusal> {
@@ -263,11 +263,11 @@ impl Ledger {
         let Some(parent) = parent else { return Ok(Answer::Done) };
         let spent = self.known(thread)?.spent();
         self.change(&parent, |account| account.take_back(thread, spent))?;
-        self.end_drained(&parent)
+        self.release_if_drained(&parent)
     }
 
     /// Releases an account that was only waiting for its last child.
-    fn end_drained(&mut self, thread: &str) -> Result<Answer, Refusal> {
+    fn release_if_drained(&mut self, thread: &str) -> Result<Answer, Refusal> {
         let account = self.known(thread)?;
         if account.standing() == Standing::Draining && account.children().next().is_none() {
             return self.release(thread);
@@ -313,7 +313,7 @@ impl Ledger {
             (thread.to_owned(), account.held(), account.parent().map(str::to_owned));
         while let Some(id) = parent {
             let Some(account) = self.accounts.get_mut(&id) else { break };
-            if !account.child_holds(&child, held) {
+            if !account.update_child(&child, held) {
                 break;
             }
             held = account.held();

@@ -187,7 +187,7 @@ pub struct Resolved<S> {
 
 /// The reason why limits do not resolve.
 #[derive(Debug, Clone, PartialEq)]
-pub enum LimitFault<S> {
+pub enum LimitResolutionError<S> {
     Unknown {
         name: String,
         source: S,
@@ -214,7 +214,7 @@ pub fn resolve<S: Clone>(
     directive: &[Setting<S>],
     overrides: &[Setting<S>],
     parent: &[Setting<S>],
-) -> Result<Resolved<S>, Vec<LimitFault<S>>> {
+) -> Result<Resolved<S>, Vec<LimitResolutionError<S>>> {
     let mut limits = Limits::default();
     let mut sources: BTreeMap<LimitName, Source<S>> =
         LimitName::ALL.into_iter().map(|name| (name, Source::BuiltIn)).collect();
@@ -231,7 +231,7 @@ pub fn resolve<S: Clone>(
             LimitName::Output => continue,
             LimitName::Depth => {
                 let Some(left) = value.checked_sub(1) else {
-                    faults.push(LimitFault::TooDeep { source: setting.source.clone() });
+                    faults.push(LimitResolutionError::TooDeep { source: setting.source.clone() });
                     continue;
                 };
                 left
@@ -250,15 +250,15 @@ pub fn resolve<S: Clone>(
     if faults.is_empty() { Ok(Resolved { limits, sources }) } else { Err(faults) }
 }
 
-fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitFault<S>>) -> Option<(LimitName, u64)> {
+fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitResolutionError<S>>) -> Option<(LimitName, u64)> {
     let Some(name) = LimitName::parse(&setting.name) else {
-        faults.push(LimitFault::Unknown { name: setting.name.clone(), source: setting.source.clone() });
+        faults.push(LimitResolutionError::Unknown { name: setting.name.clone(), source: setting.source.clone() });
         return None;
     };
     match amount(name, &setting.written) {
         Ok(value) => Some((name, value)),
         Err(why) => {
-            faults.push(LimitFault::Invalid { name, why, source: setting.source.clone() });
+            faults.push(LimitResolutionError::Invalid { name, why, source: setting.source.clone() });
             None
         }
     }
@@ -306,7 +306,7 @@ fn whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, Stri
         match decimal::scaled(&shown, 0, Excess::Round) {
             Ok(_) if shown.starts_with('-') => format!("`{name}` cannot be negative"),
             Ok(n) if u64::try_from(n).is_ok() => format!("`{name}` has to be a whole number, not `{shown}`"),
-            Ok(_) | Err(decimal::DecimalError::TooLarge(_)) => format!("`{shown}` is too large for `{name}`"),
+            Ok(_) | Err(decimal::DecimalError::DrawingTooLarge(_)) => format!("`{shown}` is too large for `{name}`"),
             Err(decimal::DecimalError::NotANumber(_) | decimal::DecimalError::TooFine(_)) => {
                 format!("`{name}` has to be a number, not `{shown}`")
             }
@@ -394,7 +394,7 @@ pub fn check(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
 }
 
 /// Returns the limit that forbids another child: `spawned` children were started before, and depth 0 allows none.
-pub fn check_spawn(limits: &Limits, spawned: u64) -> Option<Exceeded> {
+pub fn spawn_limit_exceeded(limits: &Limits, spawned: u64) -> Option<Exceeded> {
     if spawned >= limits.spawns {
         return Some(Exceeded::new(LimitName::Spawns, Value::from(spawned), Value::from(limits.spawns)));
     }
@@ -411,12 +411,15 @@ mod tests {
         vec![Setting::json(name, value, "here")]
     }
 
-    fn resolve_one(name: &str, value: Value) -> Result<Resolved<&'static str>, Vec<LimitFault<&'static str>>> {
+    fn resolve_one(
+        name: &str,
+        value: Value,
+    ) -> Result<Resolved<&'static str>, Vec<LimitResolutionError<&'static str>>> {
         resolve(&[], &one(name, value), &[], &[])
     }
 
     #[test]
-    fn money_that_is_left_and_pays_for_nothing_is_said() {
+    fn exceeded_spend_mentions_insufficient_rest() {
         let left = ", and what is left does not pay for another call";
         assert_eq!(told("turns_exceeded", &json!(2), &json!(2)), "turns_exceeded: 2 of 2");
         assert_eq!(told("spend_exceeded", &json!(0.2), &json!(0.2)), "spend_exceeded: $0.2 of $0.2");
@@ -425,20 +428,23 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_faults() {
+    fn invalid_limit_values_are_rejected() {
         for bad in [json!(-1), json!(0), json!(1.5), json!(null), json!("3"), json!(true), json!([]), json!(1e300)] {
             assert!(resolve_one("turns", bad.clone()).is_err(), "{bad}");
         }
         for bad in [json!(-0.1), json!(0), json!(1e-10), json!("1"), json!(null), json!(1e12)] {
             assert!(resolve_one("spend", bad.clone()).is_err(), "{bad}");
         }
-        assert!(matches!(resolve_one("Turns", json!(1)).unwrap_err().as_slice(), [LimitFault::Unknown { .. }]));
+        assert!(matches!(
+            resolve_one("Turns", json!(1)).unwrap_err().as_slice(),
+            [LimitResolutionError::Unknown { .. }]
+        ));
         assert_eq!(resolve_one("turns", json!(7.0)).unwrap().limits.turns, 7);
         assert_eq!(resolve_one("spawns", json!(0)).unwrap().limits.spawns, 0);
     }
 
     #[test]
-    fn text_is_read_exactly() {
+    fn limit_text_parses_exactly() {
         let text = |name, text: &str| amount(name, &Written::Text(text.into()));
         assert_eq!(text(LimitName::Spend, "0.10"), Ok(100_000_000));
         assert_eq!(text(LimitName::Turns, "1e2"), Ok(100));
@@ -449,18 +455,18 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_a_ceiling_and_depth_falls_by_one() {
+    fn parent_limits_cap_the_child_and_depth_decreases() {
         let parent = [Setting::json("depth", json!(3), "p"), Setting::json("turns", json!(4), "p")];
         let resolved = resolve(&[], &one("turns", json!(9)), &[], &parent).unwrap();
         assert_eq!((resolved.limits.turns, resolved.limits.depth), (4, 2));
         assert_eq!(resolved.sources.get(&LimitName::Turns), Some(&Source::Parent("p")));
         assert_eq!(resolved.sources.get(&LimitName::Spend), Some(&Source::BuiltIn));
         let refused = resolve(&[], &[], &[], &one("depth", json!(0))).unwrap_err();
-        assert_eq!(refused, [LimitFault::TooDeep { source: "here" }]);
+        assert_eq!(refused, [LimitResolutionError::TooDeep { source: "here" }]);
     }
 
     #[test]
-    fn a_limit_of_ten_turns_allows_ten() {
+    fn ten_turns_are_allowed_by_a_limit_of_ten() {
         let limits = Limits { turns: 10, ..Limits::default() };
         let cost = |turns| Cost { turns, ..Cost::default() };
         assert_eq!(check(&limits, &cost(9)), None);
@@ -472,15 +478,15 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_checked_in_their_order() {
+    fn first_exceeded_limit_follows_order() {
         let limits = Limits::default();
         let cost = Cost { input_tokens: 150_000, output_tokens: 50_000, spend: Nanos(500_000_000), ..Cost::default() };
         assert_eq!(check(&limits, &cost).unwrap().name, LimitName::Tokens);
         let cost = Cost { spend: Nanos(500_000_001), elapsed_seconds: 600, ..Cost::default() };
         let hit = check(&limits, &cost).unwrap();
         assert_eq!((hit.name, hit.current_value), (LimitName::Spend, json!(0.500_000_001)));
-        assert_eq!(check_spawn(&limits, 10).unwrap().limit_code, "spawns_exceeded");
-        assert_eq!(check_spawn(&Limits { depth: 0, ..limits }, 0).unwrap().limit_code, "depth_exceeded");
-        assert_eq!(check_spawn(&limits, 9), None);
+        assert_eq!(spawn_limit_exceeded(&limits, 10).unwrap().limit_code, "spawns_exceeded");
+        assert_eq!(spawn_limit_exceeded(&Limits { depth: 0, ..limits }, 0).unwrap().limit_code, "depth_exceeded");
+        assert_eq!(spawn_limit_exceeded(&limits, 9), None);
     }
 }

@@ -22,7 +22,7 @@ pub enum MoneyError {
     #[error("`{0}` is finer than a nano-dollar")]
     TooFine(String),
     #[error("`{0}` dollars is more than can be counted")]
-    TooLarge(String),
+    DrawingTooLarge(String),
 }
 
 impl Nanos {
@@ -51,9 +51,9 @@ impl Nanos {
         let nanos = decimal::scaled(text, PLACES, excess).map_err(|e| match e {
             DecimalError::NotANumber(shown) => MoneyError::NotAnAmount(shown),
             DecimalError::TooFine(shown) => MoneyError::TooFine(shown),
-            DecimalError::TooLarge(shown) => MoneyError::TooLarge(shown),
+            DecimalError::DrawingTooLarge(shown) => MoneyError::DrawingTooLarge(shown),
         })?;
-        i64::try_from(nanos).map(Self).map_err(|_| MoneyError::TooLarge(text.chars().take(40).collect()))
+        i64::try_from(nanos).map(Self).map_err(|_| MoneyError::DrawingTooLarge(text.chars().take(40).collect()))
     }
 
     /// Converts an unsigned count of nano-dollars, as plans and usage rows store it; saturates.
@@ -126,17 +126,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn text_is_exact() {
+    fn dollar_text_parses_exactly() {
         assert_eq!(Nanos::parse("0.10"), Ok(Nanos(100_000_000)));
         assert_eq!(Nanos::parse(" 3 "), Ok(Nanos(3_000_000_000)));
         assert!(matches!(Nanos::parse("0.0000000001"), Err(MoneyError::TooFine(_))));
         assert!(matches!(Nanos::parse("$3"), Err(MoneyError::NotAnAmount(_))));
-        assert!(matches!(Nanos::parse("9300000000"), Err(MoneyError::TooLarge(_))));
+        assert!(matches!(Nanos::parse("9300000000"), Err(MoneyError::DrawingTooLarge(_))));
         assert_eq!(Nanos(-5).to_string(), "-0.000000005");
     }
 
     #[test]
-    fn json_numbers_are_read_by_their_digits() {
+    fn json_dollars_round_to_nano_dollars() {
         assert_eq!(Nanos::from_json(&json!(0.1)), Ok(Nanos(100_000_000)));
         assert_eq!(Nanos::from_json(&json!(0.1 + 0.2)), Ok(Nanos(300_000_000)));
         assert_eq!(Nanos::from_json(&json!(1e-9)), Ok(Nanos(1)));

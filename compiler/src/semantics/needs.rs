@@ -21,7 +21,7 @@ pub fn folded(name: &str) -> String {
 }
 
 /// Returns the reason why a path of a grant opens no folder of the project; `None` if it does.
-pub fn opens_nothing(path: &str) -> Option<&'static str> {
+pub fn write_path_error(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let law = |(at, part): (usize, &&str)| {
         let name = folded(part);
@@ -52,7 +52,7 @@ pub fn is_host_inside(inner: &str, outer: &str) -> bool {
 
 /// Returns the host that an invalid text probably means, empty if unclear; `None` if the text is a valid host:
 /// `api.example.com`, `*.example.com`, `*`, without scheme, path or port.
-pub fn host_instead(text: &str) -> Option<String> {
+pub fn suggest_host(text: &str) -> Option<String> {
     if is_host(text) {
         return None;
     }
@@ -75,9 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_a_name_alone() {
+    fn invalid_hosts_get_a_suggestion() {
         for host in ["api.example.com", "*.example.com", "*", "localhost", "127.0.0.1", "::1", "a_b.test"] {
-            assert_eq!(host_instead(host), None, "{host}");
+            assert_eq!(suggest_host(host), None, "{host}");
         }
         for (text, meant) in [
             ("https://api.example.com", "api.example.com"),
@@ -89,14 +89,14 @@ mod tests {
             ("", ""),
             ("a b", ""),
         ] {
-            assert_eq!(host_instead(text).as_deref(), Some(meant), "{text}");
+            assert_eq!(suggest_host(text).as_deref(), Some(meant), "{text}");
         }
     }
 
     #[test]
-    fn paths_that_open_nothing_are_known() {
+    fn invalid_write_paths_are_rejected() {
         for path in ["out/", ".", "./", "a/b.txt", ".ai/data/", "sub/.ai/data/x", "...", "~/x"] {
-            assert_eq!(opens_nothing(path).is_some(), path.starts_with('~'), "{path}");
+            assert_eq!(write_path_error(path).is_some(), path.starts_with('~'), "{path}");
         }
         for path in [
             "",
@@ -112,12 +112,12 @@ mod tests {
             ".ai/state",
             "out/*",
         ] {
-            assert!(opens_nothing(path).is_some(), "{path}");
+            assert!(write_path_error(path).is_some(), "{path}");
         }
     }
 
     #[test]
-    fn folders_and_hosts_are_compared_whole() {
+    fn folders_and_hosts_compare_by_whole_segments() {
         assert!(is_folder_inside("out/a", "out/"));
         assert!(is_folder_inside("out", "./out"));
         assert!(!is_folder_inside("output", "out"));

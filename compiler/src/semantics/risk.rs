@@ -125,7 +125,7 @@ const BUILT_IN: [(Tier, &[&str]); 4] = [
 ];
 
 /// Returns true if the built-in table contains exactly this pattern.
-pub fn is_built_in(pattern: &Pattern) -> bool {
+pub fn is_built_in_pattern(pattern: &Pattern) -> bool {
     BUILT_IN.iter().any(|(_, patterns)| patterns.contains(&pattern.0.as_str()))
 }
 
@@ -229,10 +229,10 @@ impl RiskTable {
         if grant.is_literal() {
             return self.risk(by_text);
         }
-        if let Some(reach) = Reach::of(&pattern).filter(|_| self.is_simple()) {
+        if let Some(reach) = Reach::of(&pattern).filter(|_| self.has_only_prefix_rules()) {
             return self.classify_reach(by_text, &reach);
         }
-        let reached = self.rules.iter().filter(|rule| self.decides_within(rule, &grant)).max_by_key(|rule| rule.tier);
+        let reached = self.rules.iter().filter(|rule| self.decides_part_of(rule, &grant)).max_by_key(|rule| rule.tier);
         let all: Vec<&Glob> = self.rules.iter().map(|rule| &rule.glob).collect();
         if by_text.is_none() || witness(&[&grant], &all) != Witness::None {
             return self.risk(None);
@@ -242,14 +242,14 @@ impl RiskTable {
 
     /// Returns true if every rule is a prefix or a single capability, and there are fewer rules than characters, so
     /// that rules cannot cover a prefix character by character. Then prefixes alone decide without an automaton.
-    fn is_simple(&self) -> bool {
-        self.rules.len() < ALPHABET_SIZE && self.rules.iter().all(|rule| Reach::of_rule(&rule.normal).is_some())
+    fn has_only_prefix_rules(&self) -> bool {
+        self.rules.len() < ALPHABET_SIZE && self.rules.iter().all(|rule| Reach::from_rule(&rule.normal).is_some())
     }
 
     /// Classifies a grant `prefix*` against simple rules, like [`RiskTable::classify_grant`].
     fn classify_reach(&self, by_text: Option<&Rule>, grant: &Reach<'_>) -> Risk {
         let rules: Vec<(&Rule, Reach<'_>)> =
-            self.rules.iter().filter_map(|rule| Some((rule, Reach::of_rule(&rule.normal)?))).collect();
+            self.rules.iter().filter_map(|rule| Some((rule, Reach::from_rule(&rule.normal)?))).collect();
         if by_text.is_none() || !rules.iter().any(|(_, reach)| reach.covers(grant)) {
             return self.risk(None);
         }
@@ -274,7 +274,7 @@ impl RiskTable {
 
     /// Returns true if the rule decides some capability that the grant reaches. If the check is too complex, the rule
     /// counts.
-    fn decides_within(&self, rule: &Rule, grant: &Glob) -> bool {
+    fn decides_part_of(&self, rule: &Rule, grant: &Glob) -> bool {
         let specific = rule.glob.literal_chars();
         let stronger: Vec<&Glob> = self
             .rules
@@ -319,19 +319,19 @@ impl<'p> Reach<'p> {
         let inside_an_id = ItemType::ALL.iter().any(|kind| {
             Primary::ALL.iter().any(|primary| {
                 let item = literal.strip_prefix(&format!("rye.{primary}.{kind}."));
-                item.is_some_and(|item| !item.is_empty() && is_item(item))
+                item.is_some_and(|item| !item.is_empty() && is_id_text(item))
             })
         });
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
     /// Returns the reach of a rule: also a prefix of the head, or a single capability.
-    fn of_rule(pattern: &'p str) -> Option<Self> {
+    fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),
             None => (pattern, false),
         };
-        is_item(literal).then_some(Self { literal, is_prefix })
+        is_id_text(literal).then_some(Self { literal, is_prefix })
     }
 
     fn covers(&self, other: &Self) -> bool {
@@ -340,7 +340,7 @@ impl<'p> Reach<'p> {
 }
 
 /// Returns true if all segments have valid characters and only the last one may be empty.
-fn is_item(text: &str) -> bool {
+fn is_id_text(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.chars().all(fits) && !text.starts_with('.') && !text.contains("..")
 }
@@ -352,7 +352,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn grants_are_as_bad_as_what_they_reach() {
+    fn grant_has_the_highest_tier_it_reaches() {
         let table = RiskTable::default();
         for (grant, tier) in [
             ("rye.*", Tier::Unrestricted),
@@ -374,11 +374,11 @@ mod tests {
 
     /// Automata and prefixes give the same answer wherever both apply.
     #[test]
-    fn the_short_way_agrees_with_the_long_one() {
+    fn prefix_shortcut_agrees_with_automata() {
         let slow = |table: &RiskTable, pattern: &str| {
             let grant = Glob::new(pattern);
             let by_text = table.matching(pattern);
-            let reached = table.rules.iter().filter(|rule| table.decides_within(rule, &grant)).max_by_key(|r| r.tier);
+            let reached = table.rules.iter().filter(|rule| table.decides_part_of(rule, &grant)).max_by_key(|r| r.tier);
             let all: Vec<&Glob> = table.rules.iter().map(|rule| &rule.glob).collect();
             if by_text.is_none() || witness(&[&grant], &all) != Witness::None {
                 return table.risk(None);
@@ -407,14 +407,14 @@ mod tests {
                 "rye.fetch.knowledge.x*",
                 "rye.sign.tool.x.*",
             ] {
-                assert!(Reach::of(pattern).is_some() && table.is_simple(), "{pattern}");
+                assert!(Reach::of(pattern).is_some() && table.has_only_prefix_rules(), "{pattern}");
                 assert_eq!(table.classify_grant(pattern).tier, slow(&table, pattern).tier, "{pattern}");
             }
         }
     }
 
     #[test]
-    fn a_grant_may_reach_what_no_pattern_names() {
+    fn grant_beyond_all_patterns_is_unrestricted() {
         let table = RiskTable::from_value(&json!({
             "risk_levels": {"safe": {"policy": "allow"}, "unrestricted": {"policy": "acknowledge_required"}},
             "classifications": [{"risk": "safe", "patterns": ["rye.fetch.*", "rye.fetch.tool.a*"]}],
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_say_where() {
+    fn table_errors_name_their_path() {
         let at = |value: Value| RiskTable::from_value(&value).unwrap_err().at;
         assert_eq!(at(json!({"classifications": [{"risk": "mild", "patterns": []}]})), "classifications.0.risk");
         assert_eq!(at(json!({"risk_levels": {"safe": {"policy": "maybe"}}})), "risk_levels.safe");

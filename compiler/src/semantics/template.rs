@@ -10,7 +10,7 @@ use rye_grammar::template::{Hole, InputHole, InputsPart, InputsText, Template, T
 use serde_json::{Map, Value};
 
 pub use hook_text::HookText;
-pub use tree::{HookTree, Text, Tree};
+pub use tree::{HookTemplateTree, Text, Tree};
 
 use super::facts::{Facts, Lookup};
 use super::value::embed;
@@ -48,7 +48,7 @@ pub fn holes(template: &Template) -> impl Iterator<Item = &Hole> {
 }
 
 /// Returns the `{input:…}` placeholders of a text, in order.
-pub fn input_holes(text: &InputsText) -> impl Iterator<Item = &InputHole> {
+pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputHole> {
     text.parts.iter().filter_map(|part| if let InputsPart::Input(hole) = part { Some(hole) } else { None })
 }
 

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_and_runtime_names_are_holes_of_their_own() {
+    fn variables_and_runtime_names_fill_separately() {
         let p = json!({"TOKEN": "no"});
         assert_eq!(
             filled(&["a=${TOKEN}", "{TOKEN}", "$${TOKEN}", "$5 $", "{tool_path}", "{project_path}"], &p),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_stay_one_argument_whatever_they_hold() {
+    fn parameter_with_shell_characters_stays_one_argument() {
         let p = json!({"q": "a b; rm -rf / $(x) `y`\n\"", "n": 3, "on": true});
         assert_eq!(
             filled(&["find", "--", "{q}", "-n={n}", "{on}"], &p),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_spread_and_missing_ones_vanish() {
+    fn list_parameters_spread_and_missing_ones_are_dropped() {
         let p = json!({"files": ["a", "b c"], "none": null});
         assert_eq!(filled(&["cat", "{files}", "{none}", "--x={gone}", "{{}}"], &p), ["cat", "a", "b c", "{}"]);
         assert_eq!(filled(&["cat", "--f={files}"], &p), ["cat", "--f=[\"a\",\"b c\"]"]);
@@ -206,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_never_scanned_again() {
+    fn inserted_values_are_not_scanned_again() {
         assert_eq!(filled(&["{a}"], &json!({"a": "{b}", "b": "x"})), ["{b}"]);
     }
 
     #[test]
-    fn broken_templates_are_named() {
+    fn malformed_templates_are_rejected() {
         assert_eq!(holes("{a").unwrap_err(), ArgvError::Open("{a".into()));
         assert_eq!(holes("a}").unwrap_err(), ArgvError::Close("a}".into()));
         assert_eq!(holes("{}").unwrap_err(), ArgvError::Name(String::new()));

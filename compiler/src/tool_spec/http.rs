@@ -57,7 +57,7 @@ impl Method {
 }
 
 /// Headers that only the HTTP connection sets.
-const NOT_FOR_TOOLS: [&str; 8] =
+const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 
 /// Reads the request, and its host in lower case.
@@ -135,7 +135,7 @@ fn headers(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> IndexMap<String, S
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
         if !is_token {
             r.bad(entry.key.span, format!("`{name}` is no header"), "not a header's name", None);
-        } else if NOT_FOR_TOOLS.contains(&name.to_ascii_lowercase().as_str()) {
+        } else if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
             r.bad(entry.key.span, format!("the header `{name}` is not for tools to set"), "set by rye", None);
         }
         match &entry.value.kind {

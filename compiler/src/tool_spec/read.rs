@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::tool_header::{ScriptShape, ToolLanguage, ToolTree};
+use rye_grammar::tool_header::{ScriptDeclarations, ToolLanguage, ToolTree};
 use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::semantics::needs;
 use super::argv::{self, Hole, RUNTIME};
 use super::{
     ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, Needs, RESOLVED_CONFIG, ScriptEntry,
-    ScriptLanguage, ServerWall, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http, schema,
+    ScriptLanguage, ServerSandbox, ToolKind, ToolSpec, ToolSpecError, ToolSpecErrorKind, http, schema,
 };
 
 /// Keys of every tool; those from `name` on are documentation only.
@@ -60,7 +60,7 @@ const RESERVED: [&str; 13] = [
 
 impl ToolSpec {
     /// Reads the metadata of a tool, or returns every fault in it.
-    pub fn read(tree: &ToolTree) -> Result<Self, Vec<ToolFault>> {
+    pub fn read(tree: &ToolTree) -> Result<Self, Vec<ToolSpecError>> {
         let mut r = Reader { faults: Vec::new() };
         let spec = r.spec(&tree.metadata, tree.script.as_ref());
         match spec {
@@ -71,11 +71,11 @@ impl ToolSpec {
 }
 
 pub(super) struct Reader {
-    faults: Vec<ToolFault>,
+    faults: Vec<ToolSpecError>,
 }
 
 impl Reader {
-    fn spec(&mut self, node: &Node, script: Option<&ScriptShape>) -> Option<ToolSpec> {
+    fn spec(&mut self, node: &Node, script: Option<&ScriptDeclarations>) -> Option<ToolSpec> {
         if !matches!(node.kind, Kind::Map(_)) {
             self.bad(node.span, format!("a tool is a mapping, not {}", node.describe()), "expected a mapping", None);
             return None;
@@ -92,7 +92,7 @@ impl Reader {
         if description.as_deref().is_none_or(|d| d.trim().is_empty())
             && node.get("description").is_none_or(|d| d.as_str().is_some())
         {
-            self.missing(node, "description", describe_how(script));
+            self.missing(node, "description", description_help(script));
         }
         let parameters = self.parameters(node);
         let environment = self.environment(node);
@@ -126,7 +126,7 @@ impl Reader {
         Some(spec)
     }
 
-    fn script(&mut self, node: &Node, shape: &ScriptShape) -> Option<ToolKind> {
+    fn script(&mut self, node: &Node, shape: &ScriptDeclarations) -> Option<ToolKind> {
         let language = match shape.language {
             ToolLanguage::Yaml => return None,
             ToolLanguage::Shell => ScriptLanguage::Shell,
@@ -204,8 +204,8 @@ impl Reader {
                 });
                 let [server, tool, sha256, server_sha256, runs, wall] = &mut all;
                 let word = wall.take()?;
-                let Some(wall) = ServerWall::ALL.into_iter().find(|wall| wall.word() == word) else {
-                    let known = ServerWall::ALL.map(ServerWall::word);
+                let Some(wall) = ServerSandbox::ALL.into_iter().find(|wall| wall.word() == word) else {
+                    let known = ServerSandbox::ALL.map(ServerSandbox::word);
                     let span = node.get("wall").map_or(node.span, |wall| wall.span);
                     let help = Some(did_you_mean(&word, &known));
                     self.bad(span, format!("no server stands behind `{word}`"), "unknown wall", help);
@@ -446,7 +446,7 @@ impl Reader {
         }
         let net = self.strings(needs, "net");
         for (host, span) in &net {
-            if let Some(meant) = needs::host_instead(host) {
+            if let Some(meant) = needs::suggest_host(host) {
                 let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
                 let help = format!("a host alone, without scheme, path and port: `{meant}`");
                 self.bad(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
@@ -477,8 +477,8 @@ impl Reader {
     fn known_keys(&mut self, node: &Node, keys: &[&str], what: &str) {
         for entry in node.entries() {
             if !keys.contains(&entry.key.node.as_str()) {
-                self.faults.push(ToolFault {
-                    code: ToolFaultCode::UnknownKey,
+                self.faults.push(ToolSpecError {
+                    code: ToolSpecErrorKind::UnknownKey,
                     message: format!("{what} has no key `{}`", entry.key.node),
                     span: entry.key.span,
                     label: "unknown key".into(),
@@ -517,8 +517,8 @@ impl Reader {
     }
 
     pub(super) fn missing(&mut self, node: &Node, key: &str, help: &str) {
-        self.faults.push(ToolFault {
-            code: ToolFaultCode::MissingKey,
+        self.faults.push(ToolSpecError {
+            code: ToolSpecErrorKind::MissingKey,
             message: format!("this tool has no `{key}`"),
             span: node.span,
             label: format!("`{key}` is missing"),
@@ -531,7 +531,13 @@ impl Reader {
     }
 
     pub(super) fn bad(&mut self, span: Span, message: String, label: &str, help: Option<String>) {
-        self.faults.push(ToolFault { code: ToolFaultCode::BadValue, message, span, label: label.to_owned(), help });
+        self.faults.push(ToolSpecError {
+            code: ToolSpecErrorKind::BadValue,
+            message,
+            span,
+            label: label.to_owned(),
+            help,
+        });
     }
 }
 
@@ -541,7 +547,7 @@ pub(super) struct Scope<'a> {
     pub environment: &'a [String],
 }
 
-fn describe_how(script: Option<&ScriptShape>) -> &'static str {
+fn description_help(script: Option<&ScriptDeclarations>) -> &'static str {
     match script.map(|s| s.language) {
         None | Some(ToolLanguage::Yaml) => "say in one sentence what the tool does; the model chooses by it",
         Some(ToolLanguage::Shell) => "write it into the header: `# rye: {description: what the tool does}`",

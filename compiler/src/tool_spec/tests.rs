@@ -25,7 +25,7 @@ fn node(value: &Value) -> Node {
     Node::new(kind, span)
 }
 
-fn tree(value: &Value, script: Option<ScriptShape>) -> ToolTree {
+fn tree(value: &Value, script: Option<ScriptDeclarations>) -> ToolTree {
     ToolTree { signature: None, metadata: node(value), script }
 }
 
@@ -33,16 +33,16 @@ fn yaml(value: &Value) -> ToolTree {
     tree(value, None)
 }
 
-fn script(language: ToolLanguage, names: &[&str]) -> ScriptShape {
-    ScriptShape { language, names: names.iter().map(|n| (*n).to_owned()).collect(), others: Vec::new() }
+fn script(language: ToolLanguage, names: &[&str]) -> ScriptDeclarations {
+    ScriptDeclarations { language, names: names.iter().map(|n| (*n).to_owned()).collect(), others: Vec::new() }
 }
 
-fn faults(value: &Value) -> Vec<(ToolFaultCode, String)> {
+fn faults(value: &Value) -> Vec<(ToolSpecErrorKind, String)> {
     ToolSpec::read(&tree(value, None)).unwrap_err().into_iter().map(|f| (f.code, f.message)).collect()
 }
 
 #[test]
-fn a_command_tool_with_defaults() {
+fn command_tool_reads_with_defaults() {
     let spec = ToolSpec::read(&yaml(&json!({
         "description": " Counts. ", "kind": "command", "command": ["wc", "-l", "--", "{path}"],
         "parameters": {"properties": {"path": {"type": "string"}}}, "version": 1,
@@ -58,7 +58,7 @@ fn a_command_tool_with_defaults() {
 }
 
 #[test]
-fn everything_wrong_is_said_at_once() {
+fn all_errors_are_reported_at_once() {
     let found = faults(&json!({
         "descripton": "x", "kind": "command", "command": ["{path}", "{pth}", "{"],
         "parameters": {"properties": {"path": {}}, "required": ["pat"], "additionalProperties": false},
@@ -80,23 +80,23 @@ fn everything_wrong_is_said_at_once() {
             "`../x` does not stay in the project",
         ]
     );
-    assert_eq!(found[0].0, ToolFaultCode::UnknownKey);
-    assert_eq!(found[1].0, ToolFaultCode::MissingKey);
+    assert_eq!(found[0].0, ToolSpecErrorKind::UnknownKey);
+    assert_eq!(found[1].0, ToolSpecErrorKind::MissingKey);
 }
 
 #[test]
-fn kinds_do_not_mix_and_must_be_known() {
+fn keys_of_other_kinds_and_unknown_kinds_are_rejected() {
     assert_eq!(
         faults(&json!({"description": "x", "kind": "builtin", "builtin": "read", "command": ["ls"]})),
-        [(ToolFaultCode::BadValue, "a tool of kind `builtin` has no `command`".to_owned())]
+        [(ToolSpecErrorKind::BadValue, "a tool of kind `builtin` has no `command`".to_owned())]
     );
     assert_eq!(
         faults(&json!({"description": "x", "kind": "comand"})),
-        [(ToolFaultCode::BadValue, "no tool is of kind `comand`".to_owned())]
+        [(ToolSpecErrorKind::BadValue, "no tool is of kind `comand`".to_owned())]
     );
     assert_eq!(
         faults(&json!({"description": "x", "kind": "command", "command": "rm -rf {x}"})),
-        [(ToolFaultCode::BadValue, "`command` must be a list, not a string".to_owned())]
+        [(ToolSpecErrorKind::BadValue, "`command` must be a list, not a string".to_owned())]
     );
     assert_eq!(faults(&json!([1]))[0].1, "a tool is a mapping, not a list");
     assert_eq!(
@@ -106,7 +106,7 @@ fn kinds_do_not_mix_and_must_be_known() {
 }
 
 #[test]
-fn scripts_say_how_they_are_called() {
+fn script_entry_follows_its_names() {
     let kind = |language, names: &[&str]| {
         ToolSpec::read(&tree(&json!({"description": "x"}), Some(script(language, names)))).map(|s| s.kind)
     };
@@ -125,7 +125,7 @@ fn scripts_say_how_they_are_called() {
 }
 
 #[test]
-fn a_request_needs_its_host_and_declares_its_variables() {
+fn http_tool_needs_literal_host_and_declared_variables() {
     let good = json!({
         "description": "x", "kind": "http", "url": "https://API.example.com:8443/v1/{id}?q={q}", "method": "post",
         "environment": ["API_TOKEN"], "headers": {"Authorization": "Bearer ${API_TOKEN}"}, "body": {"q": "{q}", "n": 1},
@@ -150,12 +150,12 @@ fn a_request_needs_its_host_and_declares_its_variables() {
     ] {
         let mut bad = good.clone();
         bad[key] = value;
-        assert_eq!(faults(&bad), [(ToolFaultCode::BadValue, message.to_owned())], "{key}");
+        assert_eq!(faults(&bad), [(ToolSpecErrorKind::BadValue, message.to_owned())], "{key}");
     }
 }
 
 #[test]
-fn what_may_be_run_again_can_depend_on_the_arguments() {
+fn idempotence_can_depend_on_arguments() {
     let base = json!({"description": "x", "kind": "command", "command": ["ls"], "parameters": {"properties": {
         "verb": {"type": "string", "enum": ["get", "list", "put"]}, "dry": {"type": "boolean"}}}});
     let read = |idempotent: Value| {
@@ -185,7 +185,7 @@ fn what_may_be_run_again_can_depend_on_the_arguments() {
 }
 
 #[test]
-fn settings_and_variables_are_checked() {
+fn config_and_environment_are_validated() {
     let base = json!({"description": "x", "kind": "command", "command": ["ls", "${TOKEN}", "{tool_path}"],
         "environment": ["TOKEN"], "config": {"path": "web/search.yaml", "mode": "first_match"}});
     let spec = ToolSpec::read(&yaml(&base)).unwrap();

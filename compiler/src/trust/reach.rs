@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
-use super::{Executes, ExecutesKind, HOOK_FILES, SCRIPTED, Subject, line, subjects};
+use super::{Executes, HOOK_FILES, SCRIPTED, Subject, TrustRequirementKind, line, subjects};
 use crate::hook::{Deed, HookAction, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
@@ -20,7 +20,7 @@ use crate::world::{ItemKind, Space};
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
 /// Capabilities whose effect needs a further authorization: a child has its own trust requirements.
-const PASSED_ON: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
+const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a thread can be given.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
@@ -40,7 +40,10 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
     };
     let beyond = |grant: &Grant| {
         let pattern = grant.pattern.as_str();
-        if !plan.capabilities.declared && grant.net.is_empty() && PASSED_ON.iter().any(|on| pattern.starts_with(on)) {
+        if !plan.capabilities.declared
+            && grant.net.is_empty()
+            && REAUTHORIZED_PREFIXES.iter().any(|on| pattern.starts_with(on))
+        {
             return None;
         }
         let (tier, policy) = tier_of(pattern);
@@ -67,14 +70,16 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
     }
     let shown: Vec<String> = grants.iter().filter_map(beyond).collect();
     (!shown.is_empty())
-        .then(|| requirement(plan, ExecutesKind::Grants, &format!("may use {}", shown.join(", ")), links))
+        .then(|| requirement(plan, TrustRequirementKind::Grants, &format!("may use {}", shown.join(", ")), links))
 }
 
 /// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.
-pub(super) fn of_heir(plan: &Plan) -> Option<Executes> {
+pub(super) fn inherited_permissions(plan: &Plan) -> Option<Executes> {
     let links = links(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
-    inherits.then(|| requirement(plan, ExecutesKind::Grants, "may use what the thread that starts it may use", links))
+    inherits.then(|| {
+        requirement(plan, TrustRequirementKind::Grants, "may use what the thread that starts it may use", links)
+    })
 }
 
 /// Lists the scripts that simulate the models of a plan.
@@ -98,7 +103,7 @@ pub fn script_of(connection: &serde_json::Value) -> Option<Executes> {
 /// when trust is recorded, like that of a program.
 pub fn script(path: &str) -> Executes {
     Executes {
-        kind: ExecutesKind::Script,
+        kind: TrustRequirementKind::Script,
         name: path.to_owned(),
         what: "simulates the model: the calls that it names are made".to_owned(),
         subjects: vec![Subject {
@@ -118,7 +123,7 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
         let live = hook.space == Space::Project && hook.is_live();
         let Some(what) = live.then(|| fetches_of_user(items, &hook.action)).flatten() else { continue };
         found.push(Executes {
-            kind: ExecutesKind::UserSpace,
+            kind: TrustRequirementKind::UserSpace,
             name: hook.id.clone(),
             what,
             subjects: of_hook(plan, hook),
@@ -147,7 +152,7 @@ pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
     reached.sort();
     reached.dedup();
     let what = format!("reaches items of your user space: {}", reached.join(", "));
-    (!reached.is_empty()).then(|| requirement(plan, ExecutesKind::UserSpace, &what, links))
+    (!reached.is_empty()).then(|| requirement(plan, TrustRequirementKind::UserSpace, &what, links))
 }
 
 /// Returns the item of the user space that a hook fetches.
@@ -171,10 +176,10 @@ pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<Executes
     let what = "reaches items of your user space";
     let Some(hook) = hook else {
         let links = links(plan);
-        return (!links.is_empty()).then(|| requirement(plan, ExecutesKind::UserSpace, what, links));
+        return (!links.is_empty()).then(|| requirement(plan, TrustRequirementKind::UserSpace, what, links));
     };
     (hook.space == Space::Project).then(|| Executes {
-        kind: ExecutesKind::UserSpace,
+        kind: TrustRequirementKind::UserSpace,
         name: hook.id.clone(),
         what: what.to_owned(),
         subjects: of_hook(plan, hook),
@@ -193,7 +198,7 @@ pub(super) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     }
 }
 
-fn requirement(plan: &Plan, kind: ExecutesKind, what: &str, subjects: Vec<Subject>) -> Executes {
+fn requirement(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Vec<Subject>) -> Executes {
     let own = plan.chain.iter().rev().find(|link| link.space == Space::Project);
     let file = own.map(|link| format!("{}{}.md", ItemKind::Directive.folder(), link.id));
     Executes {

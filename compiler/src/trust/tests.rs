@@ -23,7 +23,8 @@ fn world(hooks: &str) -> MapWorld<'static> {
 
 /// Returns the requirements except for the grants and the script of the directive above.
 fn told(found: &[Executes]) -> Vec<(&'static str, &str, &str)> {
-    let others = found.iter().filter(|one| !matches!(one.kind, ExecutesKind::Grants | ExecutesKind::Script));
+    let others =
+        found.iter().filter(|one| !matches!(one.kind, TrustRequirementKind::Grants | TrustRequirementKind::Script));
     others.map(|one| (one.kind.word(), one.name.as_str(), one.what.as_str())).collect()
 }
 
@@ -31,7 +32,7 @@ const TOOL: &str = "description: d\nkind: command\ncommand: [bash, scripts/x.sh,
     parameters: { type: object, properties: { a: { type: string } } }\n";
 
 #[test]
-fn a_project_that_only_reads_and_asks_executes_nothing() {
+fn project_that_only_reads_has_no_requirements() {
     let hooks = "hooks:\n  - { id: f, event: thread_started, action: { primary: fetch, item_type: knowledge, \
         item_id: rye/agent/core/Environment } }\n  - { id: b, event: tool_call, action: { block: { reason: no } } }\n";
     let tool = "description: d\nkind: builtin\nbuiltin: read\n";
@@ -44,11 +45,11 @@ fn a_project_that_only_reads_and_asks_executes_nothing() {
         .project(".ai/config/agent/hooks.yaml", hooks)
         .project(".ai/tools/t.yaml", tool);
     assert!(plain(&world, "a").executes.is_empty());
-    assert!(of_workspace(&world).is_empty());
+    assert!(requirements_of_workspace(&world).is_empty());
 }
 
 #[test]
-fn hooks_tools_providers_and_tables_of_the_project_are_told_with_their_files() {
+fn requirements_list_hooks_tools_providers_and_risk_tables_with_files() {
     let own = "<hook id=\"o\" event=\"after_step\"><action primary=\"execute\" item_type=\"directive\" item_id=\"a\"/></hook>";
     let model = "<model provider=\"anthropic\" tier=\"fast\"/>";
     let hooks = "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
@@ -87,21 +88,21 @@ fn hooks_tools_providers_and_tables_of_the_project_are_told_with_their_files() {
     };
     assert_eq!(owned(&told(&plan)), owned(&expected));
     // Trusting all requirements of the project covers those of a plan.
-    let all = of_workspace(&world);
+    let all = requirements_of_workspace(&world);
     assert_eq!(owned(&told(&all)), owned(&expected));
     for one in &plan {
         let same = all.iter().find(|other| (other.kind, &other.name) == (one.kind, &one.name)).unwrap();
         assert_eq!((&one.subjects, &one.programs, &one.place), (&same.subjects, &same.programs, &same.place));
         assert!(!one.subjects.is_empty() && one.place.is_some());
     }
-    let tool = plan.iter().find(|one| one.kind == ExecutesKind::Tool).unwrap();
+    let tool = plan.iter().find(|one| one.kind == TrustRequirementKind::Tool).unwrap();
     assert_eq!(tool.programs, ["bash", "scripts/x.sh"]);
     let hook = plan.iter().find(|one| one.name == "sh").unwrap();
     assert_eq!(hook.subjects.len(), 2, "both files say what the hooks are");
 }
 
 #[test]
-fn what_a_user_or_the_library_wrote_is_not_asked_about() {
+fn user_and_system_items_need_no_trust() {
     use crate::world::Space;
     let hooks = "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
         item_id: rye/bash/bash, params: { command: id } } }\n";
@@ -112,7 +113,7 @@ fn what_a_user_or_the_library_wrote_is_not_asked_about() {
     // The only requirement: the project's directive, which may use every tool, reaches the user's tool.
     let reached = [("user_space", "a", "reaches items of your user space: tool `t`")];
     assert_eq!(told(&plain(&world, "a").executes), reached);
-    assert_eq!(told(&of_workspace(&world)), reached);
+    assert_eq!(told(&requirements_of_workspace(&world)), reached);
 }
 
 #[test]
@@ -129,12 +130,12 @@ fn a_project_that_says_what_a_model_costs_is_asked_about() {
             .project(".ai/directives/a.md", directive(model, ""))
             .project(".ai/config/agent/providers/anthropic.yaml", file.as_str());
         assert_eq!(told(&plain(&world, "a").executes), expected, "{file}");
-        assert_eq!(told(&of_workspace(&world)), expected, "{file}");
+        assert_eq!(told(&requirements_of_workspace(&world)), expected, "{file}");
     }
 }
 
 #[test]
-fn what_is_compiled_in_passes_for_nothing_else_unasked() {
+fn builtin_under_another_id_needs_trust() {
     let builtin = |name: &str| format!("description: d\nkind: builtin\nbuiltin: {name}\n");
     // In the place of a read-only tool, under whose id it is authorized, granted and shown.
     for (id, name, asked) in [
@@ -146,7 +147,7 @@ fn what_is_compiled_in_passes_for_nothing_else_unasked() {
         ("rye/git/log", "git_log", false),
         ("mine", "read", false),
     ] {
-        let found = of_workspace(&world("").project(&format!(".ai/tools/{id}.yaml"), builtin(name)));
+        let found = requirements_of_workspace(&world("").project(&format!(".ai/tools/{id}.yaml"), builtin(name)));
         let expected = format!("is the engine's `{name}` under a name of its own");
         assert_eq!(told(&found), if asked { vec![("tool", id, expected.as_str())] } else { vec![] }, "{id} {name}");
     }
@@ -164,15 +165,15 @@ fn a_tool_that_sends_requests_is_asked_about_whether_or_not_it_takes_a_key_along
         ("environment: [K]\n", "sends requests to https://a.test/x?q={q}, given K of the environment"),
     ] {
         let world = world("").project(".ai/tools/t.yaml", tool(more));
-        assert_eq!(told(&of_workspace(&world)), [("tool", "t", what)]);
+        assert_eq!(told(&requirements_of_workspace(&world)), [("tool", "t", what)]);
         assert_eq!(told(&plain(&world, "a").executes), [("tool", "t", what)]);
     }
 }
 
 #[test]
-fn files_that_stand_within_an_argument_are_part_of_a_command() {
+fn files_inside_an_argument_belong_to_the_command() {
     let tool = "description: d\nkind: command\ncommand: [node, --require=./a.js, \"-c\", \"b.sh;c.sh d\"]\n";
-    let found = of_workspace(&world("").project(".ai/tools/t.yaml", tool));
+    let found = requirements_of_workspace(&world("").project(".ai/tools/t.yaml", tool));
     let programs = &found[0].programs;
     assert!(
         ["node", "./a.js", "b.sh", "c.sh", "d"].iter().all(|p| programs.iter().any(|known| known == p)),
@@ -185,12 +186,12 @@ fn a_long_command_says_how_long_it_is() {
     let tool = format!("description: d\nkind: command\ncommand: [sh, -c, \"{}rm -rf x\"]\n", ": ;".repeat(400));
     let world = world("").project(".ai/tools/t.yaml", tool);
     let plan = plain(&world, "a");
-    let tool = plan.executes.iter().find(|one| one.kind == ExecutesKind::Tool).unwrap();
+    let tool = plan.executes.iter().find(|one| one.kind == TrustRequirementKind::Tool).unwrap();
     assert!(tool.what.ends_with("bytes in all)"), "{}", tool.what);
 }
 
 #[test]
-fn an_address_in_other_letters_is_spelt_out() {
+fn non_ascii_address_is_escaped() {
     let model = "<model provider=\"anthropic\" tier=\"fast\"/>";
     let world = stdlib()
         .project(".ai/directives/a.md", directive(model, ""))
@@ -231,8 +232,9 @@ fn grants_beyond_safe_and_write_are_requirements() {
             let world = stdlib()
                 .project(".ai/directives/a.md", granting(&permissions))
                 .project(".ai/directives/b.md", granting("").replace("\"a\"", "\"b\""));
-            for found in [plain(&world, "a").executes, of_workspace(&world)] {
-                let what = found.iter().find(|one| one.kind == ExecutesKind::Grants).map(|one| one.what.as_str());
+            for found in [plain(&world, "a").executes, requirements_of_workspace(&world)] {
+                let what =
+                    found.iter().find(|one| one.kind == TrustRequirementKind::Grants).map(|one| one.what.as_str());
                 assert_eq!(what, shown.map(|shown| format!("may use {shown}")).as_deref(), "{permissions}");
                 assert_eq!(found.len(), usize::from(shown.is_some()), "{found:?}");
             }
@@ -246,7 +248,7 @@ fn a_risk_table_of_the_project_makes_no_grant_harmless() {
     let world = stdlib()
         .project(".ai/directives/a.md", granting("<execute><tool>rye.bash.*</tool></execute>"))
         .project(".ai/config/agent/capability_risk.yaml", table);
-    assert!(plain(&world, "a").executes.iter().any(|one| one.kind == ExecutesKind::Grants));
+    assert!(plain(&world, "a").executes.iter().any(|one| one.kind == TrustRequirementKind::Grants));
 }
 
 #[test]
@@ -268,8 +270,8 @@ fn a_directive_of_the_user_requires_nothing_unless_the_project_is_in_its_chain()
 fn a_directive_that_inherits_is_listed_where_something_could_be_handed_over() {
     let heir = granting("").replace("<permissions></permissions>", "").replace("\"a\"", "\"heir\"");
     let world = stdlib().project(".ai/directives/heir.md", heir);
-    assert!(of_workspace(&world).is_empty());
+    assert!(requirements_of_workspace(&world).is_empty());
     let world = world.project(".ai/directives/a.md", granting("<execute><tool>rye.bash.*</tool></execute>"));
-    let names: Vec<String> = of_workspace(&world).into_iter().map(|one| one.name).collect();
+    let names: Vec<String> = requirements_of_workspace(&world).into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["a", "heir"]);
 }

@@ -2,9 +2,11 @@
 
 use rye_grammar::{ItemId, Span};
 
-use super::reach::{fetches_of_user, of_grants, of_heir, of_links, of_scripts, script_of};
-use super::{Executes, ExecutesKind, HOOK_FILES, PROVIDERS, RISK_FILE, Subject, is_redirected, of_tool, own_risks};
-use crate::compile::{Request, compile_in};
+use super::reach::{fetches_of_user, inherited_permissions, of_grants, of_links, of_scripts, script_of};
+use super::{
+    Executes, HOOK_FILES, PROVIDERS, RISK_FILE, Subject, TrustRequirementKind, is_redirected, of_tool, own_risks,
+};
+use crate::compile::{Request, compile_with_context};
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
 use crate::lower::origin::place;
@@ -16,14 +18,14 @@ use crate::world::{ItemKind, Recording, Space, World};
 
 /// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
 /// which `rye check` reports.
-pub fn of_workspace(world: &dyn World) -> Vec<Executes> {
+pub fn requirements_of_workspace(world: &dyn World) -> Vec<Executes> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
     let look = Look { items: &items, recording: &recording };
     let mut found = look.hooks();
     found.extend(look.tools());
     found.extend(look.providers());
-    items.config_named(RISK_FILE);
+    items.config_by_name(RISK_FILE);
     let risk = look.subjects(ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
         found.push(own_risks(risk));
@@ -55,8 +57,8 @@ impl Look<'_, '_> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
         let (kind, what) = match super::starts(&action.node, &grants) {
-            Some(what) => (ExecutesKind::Hook, format!("at {}: {what}", hook_point::of(hook.event).name)),
-            None => (ExecutesKind::UserSpace, fetches_of_user(self.items, &action.node)?),
+            Some(what) => (TrustRequirementKind::Hook, format!("at {}: {what}", hook_point::of(hook.event).name)),
+            None => (TrustRequirementKind::UserSpace, fetches_of_user(self.items, &action.node)?),
         };
         Some(Executes {
             kind,
@@ -102,10 +104,10 @@ impl Look<'_, '_> {
             found.extend(of_grants(&plan, &plan.capabilities.grants));
             found.extend(of_links(self.items, &plan));
             scripts.extend(of_scripts(&plan));
-            heirs.extend(of_heir(&plan));
+            heirs.extend(inherited_permissions(&plan));
         }
         let by_user = self.items.list(ItemKind::Directive).iter().any(|entry| entry.space == Space::User);
-        if by_user || found.iter().any(|one| one.kind == ExecutesKind::Grants) {
+        if by_user || found.iter().any(|one| one.kind == TrustRequirementKind::Grants) {
             found.extend(heirs);
         }
         for script in scripts {
@@ -117,7 +119,7 @@ impl Look<'_, '_> {
     }
 
     fn plan(&self, shared: &Shared<'_, '_>, directive: ItemId) -> Option<Plan> {
-        let mut plan = compile_in(shared, &Request::new(directive), &mut Diagnostics::new())?.plan;
+        let mut plan = compile_with_context(shared, &Request::new(directive), &mut Diagnostics::new())?.plan;
         plan.settings.clone_from(shared.frozen());
         for link in &mut plan.chain {
             link.sha256 = self.recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();

@@ -13,9 +13,9 @@ use crate::item::{GrantDecl, Items, Permissions, Read, Tool};
 use crate::lower::shared::Shared;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
-use crate::semantics::needs::opens_nothing;
+use crate::semantics::needs::write_path_error;
 use crate::semantics::risk::{Policy, Tier};
-use crate::wall::WallKind;
+use crate::wall::SandboxKind;
 
 /// A memo of the items that patterns match.
 #[derive(Default)]
@@ -86,14 +86,14 @@ impl Reach {
     }
 
     /// Compares the leaf's grants with those of the nearest ancestor that declares any.
-    pub fn against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
+    pub fn check_against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
         let Some(own) = &leaf.permissions else { return };
         let Some((base, granted)) = links.find_map(|d| d.permissions.as_ref().map(|p| (d, p))) else { return };
         for grant in &own.grants {
             let pattern = &grant.pattern.0;
-            if plainly_covered(granted, pattern) {
+            if is_trivially_covered(granted, pattern) {
                 continue;
             }
             let parents = || granted.grants.iter().map(|g| g.pattern.0.as_str()).collect::<Vec<_>>();
@@ -154,7 +154,7 @@ impl Reach {
         for primary in Primary::ALL {
             for kind in ItemType::ALL {
                 let head = format!("rye.{primary}.{kind}");
-                if !items.is_listed(kind.kind()) && can_begin_with(pattern, &head) {
+                if !items.is_listed(kind.kind()) && is_compatible_with_head(pattern, &head) {
                     return true;
                 }
                 // A query has no id, so the pattern may end at the kind.
@@ -162,10 +162,10 @@ impl Reach {
                     return true;
                 }
                 // Avoid listing kinds that the pattern cannot match.
-                if !can_begin_with(pattern, &head) {
+                if !is_compatible_with_head(pattern, &head) {
                     continue;
                 }
-                if kind == ItemType::Knowledge && is_of_exports(&glob, pattern, &head) {
+                if kind == ItemType::Knowledge && matches_exports(&glob, pattern, &head) {
                     return true;
                 }
                 let ids = self.ids(items, kind);
@@ -258,7 +258,7 @@ fn acknowledged(shared: &Shared<'_, '_>, permissions: &Permissions, found: &mut 
 /// hosts that open the whole network, and the project folder.
 fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
-        if let Some(why) = opens_nothing(path) {
+        if let Some(why) = write_path_error(path) {
             found.push(CapabilityError::OpensNothing { path: path.clone(), why, span: grant.span });
         }
     }
@@ -268,7 +268,7 @@ fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
         return;
     }
     let reached = Glob::new(&grant.pattern.0);
-    let is_program = |tool: &Tool| WallKind::of(&tool.spec.kind) == WallKind::Process;
+    let is_program = |tool: &Tool| SandboxKind::of(&tool.spec.kind) == SandboxKind::Process;
     let tools = items.list(ItemType::Tool.kind());
     let mut tools = tools.iter().filter(|entry| reached.matches(&format!("rye.execute.tool.{}", entry.id.dotted())));
     let Some(program) = tools.find(|entry| items.tool(&entry.id).is_some_and(|tool| is_program(&tool))) else { return };
@@ -282,7 +282,7 @@ fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
 }
 
 /// Returns true if a pattern matches exports of threads, which do not exist before the first thread has finished.
-fn is_of_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
+fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
     let exports = super::EXPORTS.replace('/', ".");
     let inside = pattern.strip_prefix(head).and_then(|rest| rest.strip_prefix('.'));
     inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
@@ -304,7 +304,7 @@ fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<Tail<'p>> {
 }
 
 /// Returns true if the literal prefix of a pattern is compatible with a head.
-fn can_begin_with(pattern: &str, head: &str) -> bool {
+fn is_compatible_with_head(pattern: &str, head: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     let common = literal.len().min(head.len());
     literal.get(..common) == head.get(..common)
@@ -312,7 +312,7 @@ fn can_begin_with(pattern: &str, head: &str) -> bool {
 
 /// Handles the common case without automata: the base grants the same pattern, or `prefix*` with a prefix of the
 /// pattern's literal part.
-pub(super) fn plainly_covered(base: &Permissions, pattern: &str) -> bool {
+pub(super) fn is_trivially_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {
         let wide = grant.pattern.0.as_str();

@@ -35,14 +35,14 @@ pub struct Settings {
 
 impl Settings {
     pub fn read(items: &Items<'_>) -> Self {
-        let coordination = items.config_named("agent/coordination");
+        let coordination = items.config_by_name("agent/coordination");
         let continuation = coordination.as_ref().and_then(|c| c.get("continuation"));
         let number = |node: Option<&Node>| match node.map(|n| &n.kind) {
             Some(Kind::Number(number)) => Some(number.clone()),
             Some(Kind::Null | Kind::Bool(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_)) | None => None,
         };
         let ceiling = continuation.and_then(|c| c.get("resume_ceiling_tokens"));
-        let resilience = items.config_named("agent/resilience");
+        let resilience = items.config_by_name("agent/resilience");
         let result = resilience.as_ref().and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
         Self {
             threshold: number(continuation.and_then(|c| c.get("trigger_threshold")))

@@ -50,7 +50,7 @@ pub fn words(point: &Point, path: &str) -> Option<&'static [&'static str]> {
 pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<Field>>>) -> Option<Domain> {
     match point.find(path) {
         Found::Input => match path.segments.as_slice() {
-            [_, Segment::Name(name)] => of_input(&inputs?.get(name)?.value),
+            [_, Segment::Name(name)] => input_domain(&inputs?.get(name)?.value),
             _ => None,
         },
         Found::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
@@ -64,7 +64,7 @@ pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<F
     }
 }
 
-fn of_input(field: &Field) -> Option<Domain> {
+fn input_domain(field: &Field) -> Option<Domain> {
     let optional = !field.required && field.default.is_none();
     let with_absent = |values: Vec<Value>| {
         let values = values.into_iter().map(Some);

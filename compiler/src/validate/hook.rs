@@ -149,7 +149,7 @@ pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let verbatim = body.span.len() == body.node.len();
     let read = template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
     for hole in semantics::template::holes(&read) {
-        let is_fact = matches!(hole.path.segments.first(), Some(Segment::Name(root)) if point.has_root(root));
+        let is_fact = matches!(hole.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
         if is_fact {
             fact(&hole.path, if verbatim { hole.span } else { body.span }, point, None, found);
         }

@@ -201,7 +201,7 @@ fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort:
     let Some(leaf) = composed.leaf() else { return true };
     let point = hook_point::of(hook.event);
     let mut known = if hook.event == HookPoint::ResolveExtends {
-        Known::before_the_chain(leaf, launch)
+        Known::for_routing(leaf, launch)
     } else {
         let request = composed.model.as_ref().map(|m| &m.value);
         Known::of_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)

@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostics, HookError, closest};
 use crate::hook::HookSource;
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::palette::flatten;
-use crate::primary::{DIRECTIVE_RETURN, Primary};
+use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::ItemType;
 use crate::world::ItemKind;
 
@@ -175,7 +175,7 @@ fn directive(items: &Items<'_>, text: &str) -> Answer {
 
 /// Looks up a tool by the name that the model calls.
 fn name(items: &Items<'_>, text: &str) -> Answer {
-    let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN]);
+    let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN_TOOL]);
     let list = items.list(ItemKind::Tool);
     let tools: Vec<(&ItemId, String)> = list.iter().map(|entry| (&entry.id, flatten(&entry.id))).collect();
     let mut all = own.chain(tools.iter().map(|(_, name)| name.as_str()));

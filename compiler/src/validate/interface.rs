@@ -79,7 +79,7 @@ impl InputUses {
             }
             // A file with errors may use any input.
             let used = items.is_broken(leaf.file.source)
-                || template::input_holes(&leaf.body_template).any(|h| h.name == *name)
+                || template::input_placeholders(&leaf.body_template).any(|h| h.name == *name)
                 // A mistyped placeholder is reported on its own.
                 || lookalike::all(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
                 || hooks.get_or_insert_with(|| of_hooks.of(items, composed)).iter().any(|h| h.has(name));
@@ -150,11 +150,11 @@ pub fn outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostic
 impl HookInputs {
     fn of(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<Named>> {
         let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
-        composed.hooks.iter().filter(asked).map(|h| self.named_by(items, &h.decl)).collect()
+        composed.hooks.iter().filter(asked).map(|h| self.inputs_read_by(items, &h.decl)).collect()
     }
 
     /// Returns the inputs that a hook's condition, action and fetched knowledge read.
-    fn named_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<Named> {
+    fn inputs_read_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<Named> {
         if let Some(known) = self.by_hook.get(&hook.span) {
             if let Some(id) = &hook.fetched {
                 items.depends(|| Read::Item(ItemKind::Knowledge, id.clone()));
@@ -185,7 +185,7 @@ impl HookInputs {
 /// Reports placeholders of the body that name no input.
 pub fn holes(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
-    for hole in template::input_holes(&leaf.body_template) {
+    for hole in template::input_placeholders(&leaf.body_template) {
         super::hook::input(&hole.name, hole.span, composed, found);
     }
 }

@@ -118,7 +118,7 @@ pub struct Unnamed {
 impl Unnamed {
     /// Replaces the list of all knowledge.
     pub fn relist(&mut self, list: &Arc<[Entry]>) {
-        let unnamed = of_project(list).filter(|id| !self.places.contains_key(*id) && is_of_project_alone(list, id));
+        let unnamed = of_project(list).filter(|id| !self.places.contains_key(*id) && is_only_in_project(list, id));
         self.ids = unnamed.cloned().collect();
         self.list = Some(list.clone());
     }
@@ -137,7 +137,7 @@ impl Unnamed {
             *places -= 1;
             if *places == 0 {
                 self.places.remove(id);
-                if self.list.as_ref().is_some_and(|list| is_of_project_alone(list, id)) {
+                if self.list.as_ref().is_some_and(|list| is_only_in_project(list, id)) {
                     self.ids.insert(id.clone());
                 }
             }
@@ -147,7 +147,7 @@ impl Unnamed {
 
 /// Returns true if only the project has the item, and not as an export. An id that another space has too is a
 /// deliberate override.
-fn is_of_project_alone(list: &[Entry], id: &ItemId) -> bool {
+fn is_only_in_project(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     let mut same = list.iter().skip(at).take_while(|entry| entry.id == *id).map(|entry| entry.space);
     same.next() == Some(Space::Project) && same.next().is_none() && !is_export(ItemKind::Knowledge, id)

@@ -8,7 +8,7 @@ use crate::semantics::limits::{LimitName, Written, amount};
 
 /// Checks the `limits` of `agent/resilience`.
 pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
-    let Some(config) = items.config_named("agent/resilience") else { return };
+    let Some(config) = items.config_by_name("agent/resilience") else { return };
     let Some(limits) = config.get("limits") else { return };
     if !matches!(limits.kind, rye_grammar::data::Kind::Map(_)) {
         found.push(ConfigError::Invalid {

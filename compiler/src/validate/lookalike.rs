@@ -51,14 +51,14 @@ pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
             (Some(_), _) => {}
-            (None, None) => of_line(line, start, is_input, &mut found),
+            (None, None) => find_in_line(line, start, is_input, &mut found),
         }
         start += line.len();
     }
     found
 }
 
-fn of_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, found: &mut Vec<Lookalike<'t>>) {
+fn find_in_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, found: &mut Vec<Lookalike<'t>>) {
     let mut at = 0;
     // Counts backticks from the last brace on, since a line may be as long as a file.
     let (mut counted, mut in_code) = (0, false);
@@ -117,12 +117,12 @@ mod tests {
 
     fn texts(line: &str) -> Vec<&str> {
         let mut found = Vec::new();
-        of_line(line, 0, &|name| name == "topic", &mut found);
+        find_in_line(line, 0, &|name| name == "topic", &mut found);
         found.into_iter().map(|one| one.text).collect()
     }
 
     #[test]
-    fn code_is_left_alone_on_both_sides_of_what_is_none() {
+    fn mistyped_placeholders_in_code_are_ignored() {
         assert_eq!(
             texts("`{topic}` {topic} `a` ${topic} `{{topic}}` {{ topic }}"),
             ["{topic}", "${topic}", "{{ topic }}"]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_as_long_as_a_file_is_gone_through_once() {
+    fn very_long_line_is_scanned_in_linear_time() {
         for text in ["{", "{}", "`{", "{x"] {
             assert!(texts(&text.repeat(1 << 16)).is_empty(), "{text}");
         }

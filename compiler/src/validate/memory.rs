@@ -68,7 +68,7 @@ impl Known {
         changes.everything |= effort != self.effort;
         let answers = if changes.everything { Answers::default() } else { std::mem::take(&mut self.answers) };
         let moved =
-            [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.touch_list(k));
+            [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
         let (reach, patterns) = Reach::recall(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Read::Pattern));
         self.lowered.refresh(changes);
@@ -82,7 +82,7 @@ impl Known {
 
     /// Evicts patterns that are no longer written anywhere, and their palettes, once enough have accumulated.
     /// `settings` are the dependencies of the settings.
-    pub fn forget_former(&mut self, settings: &Reads) {
+    pub fn evict_unused(&mut self, settings: &Reads) {
         let shares = &self.shares;
         let is_asked = |read: &Read| settings.contains(read) || shares.read(read);
         if self.asked == (0, 0) {
@@ -90,11 +90,11 @@ impl Known {
             self.asked = (self.answers.len(), self.lowered.palettes());
         }
         let (patterns, palettes) = self.asked;
-        if self.answers.len() > 2 * patterns + MOST_FORMER {
+        if self.answers.len() > 2 * patterns + EVICTION_SLACK {
             self.answers.keep_asked(is_asked);
             self.asked.0 = self.answers.len();
         }
-        if self.lowered.palettes() > 2 * palettes + MOST_FORMER {
+        if self.lowered.palettes() > 2 * palettes + EVICTION_SLACK {
             self.lowered.keep_asked(is_asked);
             self.asked.1 = self.lowered.palettes();
         }
@@ -102,7 +102,7 @@ impl Known {
 }
 
 /// Slack before an eviction: entries beyond twice the number that the last eviction left.
-const MOST_FORMER: usize = 100;
+const EVICTION_SLACK: usize = 100;
 
 /// The items of each kind of unit, as the world lists them.
 pub(super) type Lists = [Arc<[Entry]>; 3];

@@ -32,7 +32,7 @@ impl Ids {
     pub fn read(items: &Items<'_>) -> Self {
         let mut all = Self { ids: Vec::new(), names: Vec::new() };
         let text = |node: &Node| node.as_str().map(str::to_owned);
-        let settings = items.config_named("agent/models");
+        let settings = items.config_by_name("agent/models");
         let default = settings.as_ref().and_then(|node| text(node.get("default_provider")?));
         let default = default.map(|name| format!("{PROVIDERS}{name}"));
         let list = items.list(ItemKind::Config);
@@ -51,7 +51,7 @@ impl Ids {
             }
         }
         for alias in settings.iter().filter_map(|node| node.get("aliases")).flat_map(Node::entries) {
-            let meant = alias.value.as_str().and_then(|tier| all.stands_for(tier)).map(str::to_owned);
+            let meant = alias.value.as_str().and_then(|tier| all.resolve_tier(tier)).map(str::to_owned);
             all.names.extend(meant.map(|id| (alias.key.node.clone(), id)));
         }
         all
@@ -63,16 +63,16 @@ impl Ids {
 
     /// Suggests the model id for a text that is not one.
     pub fn meant(&self, text: &str) -> Option<String> {
-        let of_tier = self.stands_for(text).map(str::to_owned);
+        let of_tier = self.resolve_tier(text).map(str::to_owned);
         of_tier.or_else(|| closest(text, self.ids.iter().map(String::as_str)))
     }
 
     /// Returns true if a text names a tier or an alias.
     pub fn is_tier(&self, text: &str) -> bool {
-        self.stands_for(text).is_some()
+        self.resolve_tier(text).is_some()
     }
 
-    fn stands_for(&self, name: &str) -> Option<&str> {
+    fn resolve_tier(&self, name: &str) -> Option<&str> {
         self.names.iter().find(|(known, _)| known == name).map(|(_, id)| id.as_str())
     }
 }

@@ -9,7 +9,7 @@ use rye_grammar::condition::{Path, Segment};
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::hook::{HookAction, HookPoint, Position};
-use crate::item::{HookHole, Knowledge};
+use crate::item::{HookFactPlaceholder, Knowledge};
 use crate::plan::{PlannedModel, Tokenizer};
 use crate::semantics::hook_point;
 use crate::semantics::money::Nanos;
@@ -29,7 +29,7 @@ enum Changes {
 /// Facts that are constant for all threads of a directive.
 const CONSTANT: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
 /// Facts that are constant within a thread.
-const OF_THREAD: [&str; 8] = [
+const THREAD_CONSTANT_FACTS: [&str; 8] = [
     "thread_id",
     "inputs",
     "directive_body",
@@ -148,7 +148,7 @@ impl Merge for Prefixes {
     }
 }
 
-fn carries(holes: &[HookHole]) -> bool {
+fn carries(holes: &[HookFactPlaceholder]) -> bool {
     holes.iter().any(|hole| matches!(hole.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"))
 }
 
@@ -168,7 +168,7 @@ fn of_knowledge(knowledge: &Knowledge) -> Changes {
     }
     let read = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.range().start);
     let point = hook_point::of(HookPoint::BuildSystemPrompt);
-    let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_root(root));
+    let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
     let holes = template::holes(&read).filter(|hole| is_fact(&hole.path));
     holes.map(|hole| of_path(&hole.path)).max().unwrap_or(Changes::Never)
 }
@@ -180,7 +180,7 @@ fn weight(hook: &ComposedHook, by: Tokenizer) -> u64 {
 fn of_path(path: &Path) -> Changes {
     match path.segments.first() {
         Some(Segment::Name(root)) if CONSTANT.contains(&root.as_str()) => Changes::Never,
-        Some(Segment::Name(root)) if OF_THREAD.contains(&root.as_str()) => Changes::PerThread,
+        Some(Segment::Name(root)) if THREAD_CONSTANT_FACTS.contains(&root.as_str()) => Changes::PerThread,
         Some(Segment::Name(_) | Segment::Number(_)) | None => Changes::PerTurn,
     }
 }

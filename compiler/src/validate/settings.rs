@@ -67,7 +67,7 @@ pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnos
 
 /// Reports a file that only describes, if the project or the user overrides it: the override has no effect.
 fn describes(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
-    let layers = items.config_of_each(id);
+    let layers = items.config_layers(id);
     // Without a file in the standard library, this file is the description itself.
     if !layers.iter().any(|(space, _)| *space == Space::System) {
         return;

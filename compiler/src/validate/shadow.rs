@@ -19,7 +19,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     if knowledge.is_empty() && directives.is_empty() {
         return;
     }
-    let used = depended_on(items);
+    let used = stdlib_dependencies(items);
     for id in knowledge.iter().filter(|id| used.contains(&(ItemKind::Knowledge, (*id).clone()))) {
         let (Some(over), Some(under)) = (items.knowledge(id), items.system_knowledge(id)) else { continue };
         let span = over.name.as_ref().map_or(Span::new(over.file.source, 0, 0), |name| name.span);
@@ -54,7 +54,7 @@ fn both(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
 
 /// Returns the items that the standard library's directives extend and inject, those directives themselves, and the
 /// items that its hooks fetch.
-fn depended_on(items: &Items<'_>) -> BTreeSet<(ItemKind, ItemId)> {
+fn stdlib_dependencies(items: &Items<'_>) -> BTreeSet<(ItemKind, ItemId)> {
     let mut used = BTreeSet::new();
     for entry in items.list(ItemKind::Directive).iter().filter(|e| e.space == Space::System) {
         let Some(directive) = items.system_directive(&entry.id) else { continue };

@@ -20,7 +20,7 @@ use crate::hook::{HookAction, HookSource, PlanVerdict};
 use crate::item::{Directive, Items, Permissions};
 use crate::lower::Audit;
 use crate::resolve::{Inputs, Launch};
-use crate::semantics::capability::could_start;
+use crate::semantics::capability::may_spawn;
 use crate::semantics::limits::{Limits, resolve};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -48,7 +48,7 @@ pub enum Starter {
 
 /// The spawns that a body names.
 #[derive(Debug, Clone, Default)]
-pub struct BodyStarts {
+pub struct BodySpawns {
     pub named: Vec<Start>,
     /// Set if the body also spawns directives whose ids are not literal.
     pub open: bool,
@@ -77,7 +77,7 @@ type Nodes = BTreeMap<ItemId, Vec<Rc<Link>>>;
 
 impl Spawns {
     /// Records the spawns of a directive on one route.
-    pub fn add(&mut self, composed: &Composed, body: &BodyStarts, audit: Option<&Audit>) {
+    pub fn add(&mut self, composed: &Composed, body: &BodySpawns, audit: Option<&Audit>) {
         let hooks = composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()).filter_map(|hook| {
             let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
                 hook.decl.action.as_ref().map(|a| &a.node)
@@ -172,7 +172,7 @@ impl Link {
 /// inherits the parent's.
 pub fn may_start(composed: &Composed) -> bool {
     let Some(permissions) = &composed.permissions else { return true };
-    permissions.value.grants.iter().any(|grant| could_start(&grant.pattern.0))
+    permissions.value.grants.iter().any(|grant| may_spawn(&grant.pattern.0))
 }
 
 #[cfg(test)]

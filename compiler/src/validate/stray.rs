@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_told_with_what_was_meant() {
+    fn mistyped_paths_get_a_suggestion() {
         for (path, meant) in [
             (".ai/directive/", ".ai/directives/"),
             (".ai/tool/", ".ai/tools/"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_lie_there_is_left_alone() {
+    fn allowed_files_are_not_reported() {
         for path in [
             ".ai/state/",
             ".ai/data/",

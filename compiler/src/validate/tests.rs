@@ -47,7 +47,7 @@ fn with_hooks(yaml: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_sound_project_has_nothing_to_say() {
+fn valid_project_has_no_diagnostics() {
     let world =
         directive(project(), "leaf", "extends=\"base\"", "<inputs><input name=\"a\"/></inputs>", "Do {input:a}.");
     let report = report(&world);
@@ -56,7 +56,7 @@ fn a_sound_project_has_nothing_to_say() {
 }
 
 #[test]
-fn inputs_have_to_be_declared_and_used() {
+fn undeclared_and_unused_inputs_are_reported() {
     assert_eq!(leaf("", "Do {input:a}."), ["interface::unknown-input"]);
     assert_eq!(leaf("<inputs><input name=\"a\"/></inputs>", "Do it."), ["interface::unused-input"]);
     let hook = "<hooks><hook id=\"h\" event=\"tool_call\"><when>call.name == \"rye_fetch\"</when><block reason=\"{input:a}\"/></hook></hooks>";
@@ -65,7 +65,7 @@ fn inputs_have_to_be_declared_and_used() {
 }
 
 #[test]
-fn an_input_of_a_base_is_used_where_a_leaf_uses_it() {
+fn base_input_used_by_a_leaf_counts_as_used() {
     let world = directive(project(), "root", "", "<inputs><input name=\"a\"/></inputs>", "");
     assert_eq!(codes(&world), ["interface::unused-input"]);
     let world = directive(world, "user", "extends=\"root\"", "", "Do {input:a}.");
@@ -73,14 +73,14 @@ fn an_input_of_a_base_is_used_where_a_leaf_uses_it() {
 }
 
 #[test]
-fn an_input_is_used_by_a_hook_of_the_project() {
+fn input_used_by_a_project_hook_counts_as_used() {
     let world = directive(project(), "leaf", "", "<inputs><input name=\"a\"/></inputs>", "");
     let yaml = "hooks: [{id: h, event: thread_started, condition: 'inputs.a == \"x\"', action: {primary: fetch, item_type: knowledge, item_id: lib/identity}}]";
     assert_eq!(codes(&hooks(world, yaml)), Vec::<&str>::new());
 }
 
 #[test]
-fn calls_of_directives_have_to_fit() {
+fn directive_call_with_wrong_inputs_is_reported() {
     let inputs = "<inputs><input name=\"n\" type=\"integer\" required=\"true\"/><input name=\"o\"/></inputs>";
     // The hook also fires at the end of the directive it runs, so `depth` has to bound it.
     let inside = format!("<limits depth=\"1\"/>{inputs}");
@@ -97,7 +97,7 @@ fn calls_of_directives_have_to_fit() {
 }
 
 #[test]
-fn context_is_checked() {
+fn invalid_context_is_reported() {
     let context = |inside: &str| leaf(&format!("<context>{inside}</context>"), "x");
     assert_eq!(context("<before>lib/identity</before>"), Vec::<&str>::new());
     assert_eq!(context("<before>lib/identty</before>"), ["context::unknown-item"]);
@@ -108,7 +108,7 @@ fn context_is_checked() {
 }
 
 #[test]
-fn a_suppression_may_serve_a_descendant() {
+fn suppression_used_by_a_descendant_is_not_reported() {
     let world = directive(project(), "root", "", "<context><suppress>lib/identity</suppress></context>", "");
     assert_eq!(codes(&world), ["context::suppresses-nothing"]);
     let world = directive(world, "leaf", "extends=\"root\"", "<context><system>lib/identity</system></context>", "");
@@ -116,7 +116,7 @@ fn a_suppression_may_serve_a_descendant() {
 }
 
 #[test]
-fn hooks_name_facts_and_items_that_exist() {
+fn hook_with_unknown_fact_or_item_is_reported() {
     let fetch = |id: &str| format!("action: {{primary: fetch, item_type: knowledge, item_id: {id}}}");
     let good = fetch("lib/identity");
     assert_eq!(with_hooks(&format!("hooks: [{{id: h, event: thread_started, {good}}}]")), Vec::<&str>::new());
@@ -137,7 +137,7 @@ fn hooks_name_facts_and_items_that_exist() {
 }
 
 #[test]
-fn a_directives_own_hook_is_bound_by_its_grants() {
+fn directive_hook_beyond_its_grants_is_reported() {
     let inside = |tool: &str| {
         format!(
             "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"tool\" item_id=\"{tool}\"/></hook></hooks>"
@@ -148,7 +148,7 @@ fn a_directives_own_hook_is_bound_by_its_grants() {
 }
 
 #[test]
-fn knowledge_that_a_hook_fetches_is_a_template_of_its_facts() {
+fn fetched_knowledge_placeholders_are_checked() {
     let world = |text: &str| project().project(".ai/knowledge/env.md", text);
     let yaml = "hooks: [{id: h, event: thread_started, action: {primary: fetch, item_type: knowledge, item_id: env}}]";
     assert_eq!(
@@ -159,7 +159,7 @@ fn knowledge_that_a_hook_fetches_is_a_template_of_its_facts() {
 }
 
 #[test]
-fn a_directives_own_hook_knows_the_types_of_its_inputs() {
+fn directive_hook_condition_is_typed_by_inputs() {
     let inside = |condition: &str| {
         format!(
             "<hooks><hook id=\"h\" event=\"thread_started\"><when>{condition}</when>\
@@ -172,7 +172,7 @@ fn a_directives_own_hook_knows_the_types_of_its_inputs() {
 }
 
 #[test]
-fn hooks_that_never_or_always_fire_are_told() {
+fn constant_hook_conditions_are_reported() {
     let route = |condition: &str| {
         let yaml = format!(
             "hooks: [{{id: h, event: resolve_extends, condition: '{condition}', action: {{set_extends: base}}}}]"
@@ -188,14 +188,14 @@ fn hooks_that_never_or_always_fire_are_told() {
 }
 
 #[test]
-fn a_route_behind_one_that_always_answers_is_shadowed() {
+fn routing_hook_behind_an_unconditional_one_is_shadowed() {
     let yaml = "hooks:\n- {id: a, event: resolve_extends, action: {set_extends: base}}\n\
                 - {id: b, event: resolve_extends, condition: has_extends, action: {set_extends: base}}\n";
     assert_eq!(codes(&hooks(directive(project(), "leaf", "", "", ""), yaml)), ["hook::shadowed"]);
 }
 
 #[test]
-fn what_the_model_writes_stays_out_of_commands() {
+fn untrusted_text_in_a_command_parameter_is_reported() {
     let action = |text: &str| {
         format!(
             "hooks: [{{id: h, event: tool_call, action: {{primary: execute, item_type: tool, item_id: rye/bash/bash, params: {{command: '{text}'}}}}}}]"
@@ -206,7 +206,7 @@ fn what_the_model_writes_stays_out_of_commands() {
 }
 
 #[test]
-fn settings_have_a_closed_vocabulary() {
+fn unknown_settings_are_reported() {
     const PROVIDER: &str = "wire: scripted\ntiers: {general: large}\ndefault_tier: general\nmodels: []\n";
     let with = |at: &str, text: &str| {
         let world = project().with(Space::System, ".ai/config/agent/providers/own.yaml", PROVIDER);
@@ -236,7 +236,7 @@ fn settings_have_a_closed_vocabulary() {
 }
 
 #[test]
-fn what_check_refuses_in_settings_no_plan_passes_over() {
+fn plan_rejects_settings_that_check_rejects() {
     let world = project().project(".ai/config/agent/coordination.yaml", "wait_thread: {default_timeout: 1}\n");
     let request = crate::compile::Request::new(rye_grammar::ItemId::parse("base").unwrap());
     let found = crate::compile::compile(&world, &request).diagnostics;
@@ -244,7 +244,7 @@ fn what_check_refuses_in_settings_no_plan_passes_over() {
 }
 
 #[test]
-fn where_every_file_has_to_be_signed_an_unsigned_one_is_not_read() {
+fn unsigned_file_is_refused_if_signing_is_required() {
     let with = |space: Space, policy: &str| {
         let text = format!("signing: {{require: {policy}}}\n");
         codes(&project().with(space, ".ai/config/agent/agent.yaml", text)).into_iter().collect::<BTreeSet<_>>()
@@ -257,7 +257,7 @@ fn where_every_file_has_to_be_signed_an_unsigned_one_is_not_read() {
 }
 
 #[test]
-fn a_group_where_a_pattern_belongs_suggests_what_it_holds() {
+fn group_in_place_of_a_pattern_suggests_its_patterns() {
     const GROUPS: &str = "description: Files.\ngroups: {read: {description: Look., patterns: [rye.execute.tool.rye.file-system.read]}}\n";
     let world = project().with(Space::System, ".ai/config/agent/capabilities/fs.yaml", GROUPS);
     let inside = "<permissions><execute><tool>fs.read</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
@@ -279,7 +279,7 @@ fn an_open_id_needs_a_grant() {
 }
 
 #[test]
-fn grants_reach_something_and_no_more_than_the_base() {
+fn grants_without_match_or_beyond_the_base_are_reported() {
     let grant = |inside: &str| leaf(&format!("<permissions>{inside}</permissions>"), "x");
     let ack = "<acknowledge risk=\"elevated\">needed</acknowledge>";
     assert_eq!(grant("<execute><tool>rye.file-system.read</tool></execute>"), Vec::<&str>::new());
@@ -290,7 +290,7 @@ fn grants_reach_something_and_no_more_than_the_base() {
 }
 
 #[test]
-fn risk_is_acknowledged_where_it_is_granted() {
+fn unacknowledged_risk_is_reported_at_its_grant() {
     let grants =
         |text: &str| codes(&directive(project(), "root", "", &format!("<permissions>{text}</permissions>"), ""));
     let bash = "<execute><tool>rye.bash.bash</tool></execute>";
@@ -300,7 +300,7 @@ fn risk_is_acknowledged_where_it_is_granted() {
 }
 
 #[test]
-fn a_pattern_suggests_what_was_meant() {
+fn mistyped_pattern_gets_a_suggestion() {
     let world = directive(
         project(),
         "x",
@@ -314,7 +314,7 @@ fn a_pattern_suggests_what_was_meant() {
 }
 
 #[test]
-fn limits_are_checked_in_every_file() {
+fn invalid_limits_are_reported_in_every_file() {
     let limits = |text: &str| leaf(&format!("<limits {text}/>"), "x");
     assert_eq!(limits("turns=\"3\" spend=\"0.1\" depth=\"0\""), Vec::<&str>::new());
     assert_eq!(limits("turn=\"3\""), ["limit::unknown"]);
@@ -328,7 +328,7 @@ fn limits_are_checked_in_every_file() {
 }
 
 #[test]
-fn chains_are_checked_once_for_everybody() {
+fn chain_errors_are_reported_once() {
     let world = directive(project(), "a", "extends=\"b\"", "", "");
     let world = directive(world, "b", "extends=\"a\"", "", "");
     let world = directive(world, "c", "extends=\"b\"", "", "");
@@ -337,7 +337,7 @@ fn chains_are_checked_once_for_everybody() {
 }
 
 #[test]
-fn a_broken_parent_is_told_once() {
+fn invalid_parent_is_reported_once() {
     let world = project().project(".ai/directives/broken.md", "no fence here");
     let world = directive(world, "x", "extends=\"broken\"", "", "");
     assert_eq!(codes(&directive(world, "y", "extends=\"broken\"", "", "")), ["syntax::fence"]);
@@ -359,13 +359,13 @@ fn every_route_is_checked() {
 }
 
 #[test]
-fn continuation_has_to_exist() {
+fn unknown_continuation_is_reported() {
     let inside = "<metadata><continuation_directive>nobody</continuation_directive></metadata>";
     assert_eq!(leaf(inside, "x"), ["item::unknown"]);
 }
 
 #[test]
-fn files_nobody_names_are_read_too() {
+fn unreferenced_files_are_checked_too() {
     let world = project()
         .project(".ai/knowledge/k.md", "---\nnmae: x\n---\nbody")
         .project(".ai/tools/t.yaml", "description: x\nkind: nothing\n")
@@ -375,7 +375,7 @@ fn files_nobody_names_are_read_too() {
 }
 
 #[test]
-fn a_selection_shows_its_own_files_and_chains() {
+fn selection_reports_its_files_and_chains() {
     let world = directive(project(), "a/bad", "", "<limits turn=\"1\"/>", "");
     let world = directive(world, "b/leaf", "extends=\"a/bad\"", "<limits trns=\"1\"/>", "");
     let count = |paths: &[&str]| {
@@ -397,7 +397,7 @@ fn diagnostics_are_sorted_by_place() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_whoever_else_was_granted_the_same() {
+fn dropped_tools_are_reported_for_every_written_grant() {
     let all = "<permissions><execute><tool>*</tool></execute></permissions>";
     let directive = |name: &str, extends: &str, permissions: &str| {
         format!(

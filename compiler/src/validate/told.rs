@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
-use super::spawn::{BodyStarts, Start, Starter};
+use super::spawn::{BodySpawns, Start, Starter};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
 use crate::item::{Directive, Items, Read};
@@ -34,8 +34,8 @@ pub struct Told {
 
 impl Told {
     /// Checks the leaf's own body. Returns the directives that the body spawns.
-    pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) -> BodyStarts {
-        let mut starts = BodyStarts::default();
+    pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) -> BodySpawns {
+        let mut starts = BodySpawns::default();
         let Some(leaf) = composed.leaf() else { return starts };
         let body = leaf.body.node.as_str();
         for (at, _) in body.match_indices("rye_") {
@@ -67,7 +67,7 @@ impl Told {
     }
 
     fn by_name(&mut self, items: &Items<'_>, composed: &Composed, name: &str, span: Span, found: &mut Diagnostics) {
-        if name == crate::primary::DIRECTIVE_RETURN || !items.is_listed(ItemKind::Tool) {
+        if name == crate::primary::DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
             return;
         }
         items.depends(|| Read::List(ItemKind::Tool));
@@ -96,7 +96,7 @@ struct Call {
     by_tool: bool,
 }
 
-impl BodyStarts {
+impl BodySpawns {
     fn note(&mut self, items: &Items<'_>, call: &Call, span: Span) {
         if call.kind != ItemType::Directive || call.primary != Primary::Execute {
             return;
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_parenthesis_ends_somewhere() {
+    fn unclosed_parenthesis_is_bounded() {
         let long = format!("({}", "é".repeat(10_000));
         assert_eq!(parenthesised(&long).chars().count(), REACH);
         assert_eq!(parenthesised("(a(b)c)d"), "(a(b)c");

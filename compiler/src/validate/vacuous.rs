@@ -12,7 +12,7 @@ use crate::world::ItemKind;
 const ATTEMPTS: u64 = 16;
 
 /// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
-const LEAST_CALL: u64 = 20;
+const MIN_CALL_TOKENS: u64 = 20;
 
 /// Reports unreachable limits that the leaf itself declares. `may_start` is set if the directive may spawn others.
 pub fn check(composed: &Composed, audit: &Audit, may_start: bool, found: &mut Diagnostics) {
@@ -61,7 +61,7 @@ fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
             // A turn starts only if the remaining spend covers its worst case; here that case without its prompt.
             let last = prices.worst_case(0, model.output(limits.output).min(LEAST_OUTPUT));
             let left = Nanos(limits.spend.0.saturating_sub(last.0).max(0));
-            let most = prices.turns_within(left, audit.opening, audit.opening, LEAST_CALL)?;
+            let most = prices.max_turns_within(left, audit.opening, audit.opening, MIN_CALL_TOKENS)?;
             // Token counts are estimates; a text can have half as many more characters per token.
             (most.saturating_add(most / 2) < limits.turns).then(|| {
                 let what = format!("of {} turns at most {most} are affordable", limits.turns);

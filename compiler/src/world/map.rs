@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_every_space_highest_first() {
+    fn candidates_cover_all_spaces_highest_first() {
         let world = MapWorld::new().with(Space::System, ".ai/knowledge/a/b.md", "system").with(
             Space::Project,
             ".ai/knowledge/a/b.yaml",
@@ -163,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn two_extensions_for_one_id_are_an_error() {
+    fn two_extensions_of_one_id_are_ambiguous() {
         let world = MapWorld::new().project(".ai/knowledge/x.md", "").project(".ai/knowledge/x.yaml", "");
         assert!(matches!(world.candidates(ItemKind::Knowledge, &id("x")), Err(WorldError::Ambiguous { .. })));
     }
 
     #[test]
-    fn what_is_no_item_is_left_out() {
+    fn files_that_are_no_items_are_left_out() {
         let world = MapWorld::new().project(".ai/knowledge/a.b.md", "").project("src/main.rs", "");
         assert!(world.list(ItemKind::Knowledge).unwrap().is_empty());
         let strays = world.strays().unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_over_another_world() {
+    fn map_overrides_its_fallback_world() {
         let below = MapWorld::new().with(Space::System, ".ai/tools/t.yaml", "a").project(".ai/tools/u.yaml", "b");
         let world = MapWorld::over(&below).project(".ai/tools/u.yaml", "c");
         assert_eq!(world.candidates(ItemKind::Tool, &id("u")).unwrap()[0].bytes.as_ref(), b"c");

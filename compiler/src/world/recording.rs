@@ -76,7 +76,7 @@ mod tests {
     use crate::world::MapWorld;
 
     #[test]
-    fn reads_and_misses_are_remembered_once() {
+    fn reads_and_misses_are_recorded_once() {
         let map = MapWorld::new().project(".ai/directives/a.md", "x").with(Space::System, ".ai/directives/a.md", "y");
         let world = Recording::new(&map);
         let id = |t: &str| ItemId::parse(t).unwrap();

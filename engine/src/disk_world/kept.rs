@@ -11,7 +11,7 @@ use rye_grammar::tool_header::ScriptReader;
 use super::{Changed, DiskWorld};
 
 /// A [`DiskWorld`] with a cache.
-pub struct KeptWorld {
+pub struct CachedWorld {
     disk: DiskWorld,
     files: RefCell<HashMap<ItemKind, HashMap<ItemId, Answer<Located>>>>,
     lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
@@ -23,7 +23,7 @@ pub struct KeptWorld {
 
 type Answer<T> = Result<Vec<T>, WorldError>;
 
-impl KeptWorld {
+impl CachedWorld {
     pub fn new(disk: DiskWorld) -> Self {
         let (files, lists) = (RefCell::default(), RefCell::default());
         Self { disk, files, lists, state: State::default(), nothing: Touched::default(), before: None }
@@ -37,7 +37,7 @@ impl KeptWorld {
     /// Drops cached entries that may have changed. Returns false if a new world is needed: the change affects the
     /// settings that decide which files are read.
     #[must_use]
-    pub fn look_again(&mut self, changed: &[Changed]) -> bool {
+    pub fn invalidate(&mut self, changed: &[Changed]) -> bool {
         let before = std::mem::take(&mut self.state);
         let mut touched = Some(Touched::default());
         for change in changed {
@@ -91,7 +91,7 @@ fn holds(path: &str, kind: ItemKind) -> bool {
     path.starts_with(kind.folder()) || kind.folder().starts_with(&path)
 }
 
-impl World for KeptWorld {
+impl World for CachedWorld {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
         if let Some(kept) = self.files.borrow().get(&kind).and_then(|of_kind| of_kind.get(id)) {
             return kept.clone();

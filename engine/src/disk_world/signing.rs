@@ -7,7 +7,7 @@ use rye_compiler::world::{ItemKind, Space, WorldError};
 use rye_grammar::{ItemId, SourceId, yaml};
 
 use super::{DiskWorld, Listing};
-use crate::keys::{SignatureFault, Standing};
+use crate::keys::{SignatureError, Standing};
 
 /// The settings file that holds `signing.require`.
 const SETTINGS: &str = ".ai/config/agent/agent.yaml";
@@ -24,22 +24,22 @@ pub enum Require {
 
 /// A file of the project or the user space, with its signature status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileStanding {
+pub struct FileSignature {
     pub space: Space,
     pub kind: ItemKind,
     pub id: ItemId,
     /// Path relative to the space's root.
     pub path: Arc<str>,
-    pub standing: Result<Standing, SignatureFault>,
+    pub standing: Result<Standing, SignatureError>,
 }
 
 impl DiskWorld {
     /// Returns the effective policy.
     pub fn require(&self) -> Result<Require, WorldError> {
-        self.require.get_or_init(|| self.read_require()).clone()
+        self.require.get_or_init(|| self.read_signature_policy()).clone()
     }
 
-    fn read_require(&self) -> Result<Require, WorldError> {
+    fn read_signature_policy(&self) -> Result<Require, WorldError> {
         let mut user = Require::Shared;
         let mut project = Require::None;
         for (space, dir) in &self.spaces {
@@ -55,14 +55,14 @@ impl DiskWorld {
 
     /// Returns the signature status of every file of a kind in the project and the user space, by space and path.
     /// Refuses no file.
-    pub fn standings(&self, kind: ItemKind) -> Result<Vec<FileStanding>, WorldError> {
+    pub fn standings(&self, kind: ItemKind) -> Result<Vec<FileSignature>, WorldError> {
         let mut found = Vec::new();
         for (space, dir) in &self.spaces {
             let listing = Listing::read(*space, dir, kind)?;
             for (id, path) in listing.entries() {
                 let Some(bytes) = self.read(*space, dir, path)? else { continue };
                 let standing = self.trust.standing(&bytes);
-                found.push(FileStanding { space: *space, kind, id: id.clone(), path: path.clone(), standing });
+                found.push(FileSignature { space: *space, kind, id: id.clone(), path: path.clone(), standing });
             }
         }
         Ok(found)
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_must_be_signed_an_unsigned_file_is_not_read() {
+    fn unsigned_file_is_refused_under_require_all() {
         let base = tempfile::tempdir().unwrap();
         let (project, user) = (base.path().join("project"), base.path().join("user"));
         write(&user, SETTINGS, "signing: { require: all }\n");

@@ -22,7 +22,7 @@ fn write(root: &Path, path: &str, text: &str) {
 }
 
 #[test]
-fn the_project_comes_first_and_the_system_last() {
+fn candidates_are_ordered_by_space_precedence() {
     let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(project.path(), ".ai/knowledge/shared.md", "project");
     write(user.path(), ".ai/knowledge/shared.yaml", "user");
@@ -39,7 +39,7 @@ fn the_project_comes_first_and_the_system_last() {
 }
 
 #[test]
-fn two_files_for_one_id_are_refused() {
+fn two_files_of_one_id_are_refused() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/tools/a/b.yaml", "");
     write(project.path(), ".ai/tools/a/b.sh", "");
@@ -48,7 +48,7 @@ fn two_files_for_one_id_are_refused() {
 }
 
 #[test]
-fn links_that_leave_are_refused_and_links_that_stay_are_followed() {
+fn links_leaving_the_space_are_refused() {
     let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(outside.path().join("secret.md"), "secret").unwrap();
     write(project.path(), ".ai/knowledge/real.md", "here");
@@ -90,7 +90,7 @@ fn an_item_that_leads_to_a_key_is_refused() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_without_waiting() {
+fn special_file_is_refused_without_blocking() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/knowledge/x.md", "");
     let pipe = project.path().join(".ai/knowledge/pipe.md");
@@ -105,7 +105,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 }
 
 #[test]
-fn a_file_that_is_too_large_is_refused_before_it_is_read() {
+fn oversized_file_is_refused_unread() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/knowledge/huge.md", "");
     // A sparse file, which takes no space on disk.
@@ -119,7 +119,7 @@ fn a_file_that_is_too_large_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn a_signed_file_that_does_not_verify_is_not_read() {
+fn invalid_signature_refuses_the_file() {
     let project = tempfile::tempdir().unwrap();
     let key = "0".repeat(16);
     let line = format!("<!-- rye:signed:2026-02-14T00:27:54Z:{}:{}:{key} -->\n", "a".repeat(64), "A".repeat(86));
@@ -129,7 +129,7 @@ fn a_signed_file_that_does_not_verify_is_not_read() {
 }
 
 #[test]
-fn a_missing_user_space_is_empty_and_a_missing_project_is_an_error() {
+fn missing_user_space_is_empty_but_missing_project_fails() {
     let project = tempfile::tempdir().unwrap();
     let gone = project.path().join("gone");
     assert_eq!(world(project.path(), Some(&gone)).list(ItemKind::Knowledge).unwrap().len(), 2);
@@ -138,7 +138,7 @@ fn a_missing_user_space_is_empty_and_a_missing_project_is_an_error() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_holds_nothing_and_one_that_is_still_tells_dangling_links() {
+fn dangling_link_is_reported_and_missing_folder_is_empty() {
     let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(project.path(), ".ai/knowledge/a/real.md", "here");
     symlink("nowhere.md", project.path().join(".ai/knowledge/a/lost.md")).unwrap();
@@ -154,18 +154,18 @@ fn a_folder_that_is_not_there_holds_nothing_and_one_that_is_still_tells_dangling
 }
 
 #[test]
-fn a_kept_world_reads_again_what_the_watcher_tells_of() {
+fn cached_world_rereads_reported_changes() {
     let project = tempfile::tempdir().unwrap();
     let root = project.path();
     write(root, ".ai/knowledge/a.md", "one");
     write(root, ".ai/knowledge/folder/b.md", "b");
     let mut watcher = Watcher::new(vec![(Space::Project, root.to_owned())]).unwrap();
-    let mut kept = KeptWorld::new(world(root, None));
-    let text = |kept: &KeptWorld, item: &str| {
+    let mut kept = CachedWorld::new(world(root, None));
+    let text = |kept: &CachedWorld, item: &str| {
         let found = kept.candidates(ItemKind::Knowledge, &id(item)).unwrap();
         found.first().map(|l| String::from_utf8_lossy(&l.bytes).into_owned())
     };
-    let count = |kept: &KeptWorld| kept.list(ItemKind::Knowledge).unwrap().len();
+    let count = |kept: &CachedWorld| kept.list(ItemKind::Knowledge).unwrap().len();
     assert_eq!(
         (text(&kept, "a").as_deref(), text(&kept, "folder/b").as_deref(), count(&kept)),
         (Some("one"), Some("b"), 4)
@@ -177,48 +177,48 @@ fn a_kept_world_reads_again_what_the_watcher_tells_of() {
     assert_eq!(text(&kept, "a").as_deref(), Some("one"));
     let changed = watcher.changed().unwrap();
     assert_eq!(changed, [Changed::File { space: Space::Project, path: ".ai/knowledge/a.md".into(), listed: false }]);
-    assert!(kept.look_again(&changed));
+    assert!(kept.invalidate(&changed));
     assert_eq!(text(&kept, "a").as_deref(), Some("two"));
 
     // Replaced by another file, as most editors save.
     write(root, ".ai/knowledge/a.md~", "three");
     fs::rename(root.join(".ai/knowledge/a.md~"), root.join(".ai/knowledge/a.md")).unwrap();
-    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.changed().unwrap()));
     assert_eq!((text(&kept, "a").as_deref(), count(&kept)), (Some("three"), 4));
 
     // A folder is created, moved and removed.
     write(root, ".ai/tools/t.yaml", "kind: command");
-    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.changed().unwrap()));
     assert_eq!(kept.list(ItemKind::Tool).unwrap().len(), 1);
     write(root, ".ai/tools/t.yaml", "kind: builtin");
-    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.changed().unwrap()));
     assert_eq!(kept.candidates(ItemKind::Tool, &id("t")).unwrap().first().unwrap().bytes.as_ref(), b"kind: builtin");
     fs::rename(root.join(".ai/knowledge/folder"), root.join(".ai/knowledge/other")).unwrap();
-    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.changed().unwrap()));
     assert_eq!((text(&kept, "folder/b"), text(&kept, "other/b").as_deref()), (None, Some("b")));
     // A folder moved out of the space is no longer watched.
     fs::rename(root.join(".ai/knowledge/other"), root.join("other")).unwrap();
-    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.changed().unwrap()));
     assert_eq!((text(&kept, "other/b"), count(&kept)), (None, 3));
     write(root, "other/b.md", "elsewhere");
     assert_eq!(watcher.changed().unwrap(), []);
 
     // Changes of the settings that decide which files are read need a new world.
     write(root, ".ai/config/agent/agent.yaml", "signing: { require: all }");
-    assert!(!kept.look_again(&watcher.changed().unwrap()));
+    assert!(!kept.invalidate(&watcher.changed().unwrap()));
     write(root, ".ai/config/agent/agent.yaml", "signing: { require: none }");
-    assert!(!kept.look_again(&watcher.changed().unwrap()));
+    assert!(!kept.invalidate(&watcher.changed().unwrap()));
 }
 
 #[test]
-fn links_are_noticed() {
+fn cached_world_detects_links() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/knowledge/real.md", "here");
-    let kept = KeptWorld::new(world(project.path(), None));
+    let kept = CachedWorld::new(world(project.path(), None));
     kept.list(ItemKind::Knowledge).unwrap();
     assert!(!kept.has_links());
     symlink("real.md", project.path().join(".ai/knowledge/same.md")).unwrap();
-    let kept = KeptWorld::new(world(project.path(), None));
+    let kept = CachedWorld::new(world(project.path(), None));
     kept.list(ItemKind::Knowledge).unwrap();
     assert!(kept.has_links());
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rye_compiler::world::{ItemKind, Space};
 
 /// Maximum number of watched folders.
-const MOST_FOLDERS: usize = 20_000;
+const MAX_WATCHED_FOLDERS: usize = 20_000;
 /// Maximum depth of watched folders.
 const MAX_DEPTH: usize = 40;
 
@@ -132,7 +132,7 @@ impl Watcher {
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if self.folders.len() > MOST_FOLDERS || depth > MAX_DEPTH {
+            if self.folders.len() > MAX_WATCHED_FOLDERS || depth > MAX_DEPTH {
                 return Err(io::Error::other("there are too many folders to watch"));
             }
             for entry in root.join(&folder).read_dir()?.flatten() {

@@ -103,7 +103,7 @@ impl Embedded {
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
         };
         let filled;
-        let request = if image::has_references(request) {
+        let request = if image::has_unfilled_images(request) {
             filled = match self.filled(request.clone()).await {
                 Ok(request) => request,
                 Err(error) => return Fact::ModelFailed(Box::new(error)),

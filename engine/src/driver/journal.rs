@@ -70,7 +70,7 @@ impl Journal {
     }
 
     /// Returns the time of the buffered events. Decisions made before they are written get the same time.
-    pub fn same_moment(&self) -> Option<i64> {
+    pub fn pending_time(&self) -> Option<i64> {
         self.pending.last().map(|event| event.ts)
     }
 

@@ -29,7 +29,7 @@ pub struct Outlet {
 
 /// The receiving end of the live stream. Dropping it does not affect the threads.
 #[derive(Debug)]
-pub struct LiveEvents {
+pub struct EventStream {
     receiver: mpsc::UnboundedReceiver<Live>,
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
@@ -39,11 +39,11 @@ pub struct LiveEvents {
 const BACKLOG: usize = 1024;
 
 /// Creates a live stream.
-pub fn channel() -> (Outlet, LiveEvents) {
+pub fn channel() -> (Outlet, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let outlet = Outlet { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
-    (outlet, LiveEvents { receiver, waiting, dropped })
+    (outlet, EventStream { receiver, waiting, dropped })
 }
 
 impl Outlet {
@@ -63,7 +63,7 @@ impl Outlet {
     }
 }
 
-impl LiveEvents {
+impl EventStream {
     /// Moves the stream into the returned value; this value yields nothing more.
     #[must_use]
     pub fn take(&mut self) -> Self {

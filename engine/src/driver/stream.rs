@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_one_kind_become_one_line() {
+    fn adjacent_pieces_of_one_kind_become_one_line() {
         let shared = shared();
         for text in ["a", "b"] {
             shared.gather(&Delta::Text(text.into()));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_in_time_is_dropped_and_counted() {
+    fn pieces_beyond_the_buffer_are_dropped_and_counted() {
         let shared = shared();
         let long = "x".repeat(100_000);
         for _ in 0..8 {

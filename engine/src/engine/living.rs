@@ -112,7 +112,7 @@ impl Inner {
     }
 
     /// Lists every running thread, whose inbox may hold messages. If there is none, marks the watcher as stopped.
-    fn all_running(&self) -> Vec<(ThreadId, Sender)> {
+    fn list_running(&self) -> Vec<(ThreadId, Sender)> {
         let mut live = self.live();
         live.watched = !live.threads.is_empty();
         live.threads.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
@@ -134,7 +134,7 @@ async fn watch_inboxes(engine: Weak<Inner>) {
     loop {
         tokio::time::sleep(WATCH).await;
         let Some(engine) = engine.upgrade() else { return };
-        let running = engine.all_running();
+        let running = engine.list_running();
         if running.is_empty() {
             return;
         }

@@ -205,7 +205,7 @@ pub struct HookPointRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<Considered>,
-    pub answer: HookAnswer,
+    pub answer: HookOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -233,7 +233,7 @@ pub enum HookVerdict {
 /// The combined answer of a point's hooks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum HookAnswer {
+pub enum HookOutcome {
     /// Nothing changes.
     #[default]
     None,

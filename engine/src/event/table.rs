@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_what_is_written() {
+    fn event_table_matches_serialized_events() {
         let samples = samples();
         assert_eq!(samples.len(), TABLE.len());
         for (row, sample) in TABLE.iter().zip(samples) {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_library_says_how_critical_each_is() {
+    fn event_criticality_matches_the_standard_library() {
         let file = include_str!("../../../stdlib/.ai/config/agent/events.yaml");
         let parsed = rye_grammar::yaml::parse(rye_grammar::SourceId(0), file);
         assert!(parsed.errors.is_empty());
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_holds_the_same_table() {
+    fn docs_page_contains_the_event_table() {
         let page = include_str!("../../../docs/explanation/engine.md");
         let word = |value: Value| value.as_str().unwrap().to_owned();
         for row in &TABLE {

@@ -8,7 +8,7 @@ use rye_compiler::semantics::value::embed;
 use serde_json::{Value, json};
 
 use super::{Fired, ReadyHook, Turn};
-use crate::event::{ContextOperation, HookAnswer};
+use crate::event::{ContextOperation, HookOutcome};
 use crate::message::Message;
 use crate::thread::Status;
 
@@ -115,10 +115,10 @@ pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: F
 }
 
 fn collect(turn: &mut Turn, id: &str, text: Option<String>) {
-    if !matches!(turn.answer, HookAnswer::Collected { .. }) {
-        turn.answer = HookAnswer::Collected { fired: Vec::new(), texts: std::collections::BTreeMap::new() };
+    if !matches!(turn.answer, HookOutcome::Collected { .. }) {
+        turn.answer = HookOutcome::Collected { fired: Vec::new(), texts: std::collections::BTreeMap::new() };
     }
-    if let HookAnswer::Collected { fired, texts } = &mut turn.answer {
+    if let HookOutcome::Collected { fired, texts } = &mut turn.answer {
         fired.push(id.to_owned());
         if let Some(text) = text {
             texts.insert(id.to_owned(), text);
@@ -134,9 +134,9 @@ fn act(turn: &mut Turn, action: HookAction) {
         | HookAction::Sign { .. } => return,
         HookAction::Transform { text } => {
             turn.facts.insert("text".into(), text.clone().into());
-            HookAnswer::Transformed { text }
+            HookOutcome::Transformed { text }
         }
-        HookAction::Handled => HookAnswer::Handled,
+        HookAction::Handled => HookOutcome::Handled,
         HookAction::Message { content, custom_type, display } => {
             prepared(turn, Some(Message::Custom { custom_type, content, display }), None)
         }
@@ -165,21 +165,21 @@ fn act(turn: &mut Turn, action: HookAction) {
             Ok(messages) => context(turn, ContextOperation::Replace { messages }),
             Err(_) => return,
         },
-        HookAction::Block { reason } => HookAnswer::Block { reason },
+        HookAction::Block { reason } => HookOutcome::Block { reason },
         HookAction::Modify { content, is_error, details } => modify(turn, content, is_error, details),
-        HookAction::Retry { delay_ms } => HookAnswer::Retry { delay_ms: delay_ms.unwrap_or(0) },
-        HookAction::Continue => HookAnswer::Continue,
+        HookAction::Retry { delay_ms } => HookOutcome::Retry { delay_ms: delay_ms.unwrap_or(0) },
+        HookAction::Continue => HookOutcome::Continue,
         HookAction::Terminate { status, error } => {
-            HookAnswer::Terminate { status: status.as_deref().map(end_status), error }
+            HookOutcome::Terminate { status: status.as_deref().map(end_status), error }
         }
-        HookAction::Escalate => HookAnswer::Escalate,
+        HookAction::Escalate => HookOutcome::Escalate,
         HookAction::Raise { limit, value } => match raised(&limit, &value) {
-            Ok(value) => HookAnswer::Raise { limit, value },
+            Ok(value) => HookOutcome::Raise { limit, value },
             Err(_) => return,
         },
-        HookAction::Handoff => HookAnswer::Handoff,
-        HookAction::Compact => HookAnswer::Compact,
-        HookAction::FollowUp { content } => HookAnswer::FollowUp { content },
+        HookAction::Handoff => HookOutcome::Handoff,
+        HookAction::Compact => HookOutcome::Compact,
+        HookAction::FollowUp { content } => HookOutcome::FollowUp { content },
     };
 }
 
@@ -192,25 +192,25 @@ fn end_status(word: &str) -> Status {
     }
 }
 
-fn prepared(turn: &mut Turn, message: Option<Message>, with: Option<String>) -> HookAnswer {
+fn prepared(turn: &mut Turn, message: Option<Message>, with: Option<String>) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
     let (mut messages, system) =
-        if let HookAnswer::Prepared { messages, system } = earlier { (messages, system) } else { (Vec::new(), None) };
+        if let HookOutcome::Prepared { messages, system } = earlier { (messages, system) } else { (Vec::new(), None) };
     messages.extend(message);
-    HookAnswer::Prepared { messages, system: with.or(system) }
+    HookOutcome::Prepared { messages, system: with.or(system) }
 }
 
-fn context(turn: &mut Turn, operation: ContextOperation) -> HookAnswer {
+fn context(turn: &mut Turn, operation: ContextOperation) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
-    let mut operations = if let HookAnswer::Context { operations } = earlier { operations } else { Vec::new() };
+    let mut operations = if let HookOutcome::Context { operations } = earlier { operations } else { Vec::new() };
     operations.push(operation);
-    HookAnswer::Context { operations }
+    HookOutcome::Context { operations }
 }
 
 /// Merges a change into those of earlier hooks in the chain.
-fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, details: Option<Value>) -> HookAnswer {
+fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, details: Option<Value>) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
-    let (old_content, old_error, old_details) = if let HookAnswer::Modify { content, is_error, details } = earlier {
+    let (old_content, old_error, old_details) = if let HookOutcome::Modify { content, is_error, details } = earlier {
         (content, is_error, details)
     } else {
         (None, None, None)
@@ -225,5 +225,5 @@ fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, detai
             }
         }
     }
-    HookAnswer::Modify { content: merged.0, is_error: merged.1, details: merged.2 }
+    HookOutcome::Modify { content: merged.0, is_error: merged.1, details: merged.2 }
 }

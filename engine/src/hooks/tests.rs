@@ -34,7 +34,7 @@ fn consider(
     point: HookPoint,
     facts: Value,
     says: Value,
-) -> (Vec<HookVerdict>, HookAnswer, Vec<HookAction>) {
+) -> (Vec<HookVerdict>, HookOutcome, Vec<HookAction>) {
     let table = HookTable::compile(plan, json!({"who": "${cost.spend}"}).as_object().unwrap()).unwrap();
     let facts = facts.as_object().unwrap().clone();
     let bounds = HookBounds { limits: plan.limits, spawned: 0, keep_back: 0, unsettled: Vec::new() };
@@ -51,7 +51,7 @@ fn execute(params: Value) -> HookAction {
 }
 
 #[test]
-fn control_takes_the_first_answer_and_infrastructure_never_answers() {
+fn control_point_uses_first_answer_and_ignores_infrastructure_hooks() {
     let mut plan = plan();
     let point = HookPoint::AfterStep;
     with_hook(&mut plan, point, HookAction::Terminate { status: None, error: Some("infra".into()) });
@@ -64,20 +64,20 @@ fn control_takes_the_first_answer_and_infrastructure_never_answers() {
     plan.hooks.push(infra);
     let (verdicts, answer, _) = consider(&plan, point, json!({"cost": {"turns": 2}}), json!(null));
     assert_eq!(verdicts, [HookVerdict::False, HookVerdict::Fired, HookVerdict::Fired]);
-    assert_eq!(answer, HookAnswer::Terminate { status: None, error: None });
+    assert_eq!(answer, HookOutcome::Terminate { status: None, error: None });
     let (verdicts, answer, _) = consider(&plan, point, json!({"cost": {"turns": 3}}), json!(null));
     assert_eq!(verdicts, [HookVerdict::Fired, HookVerdict::Passed, HookVerdict::Fired]);
-    assert_eq!(answer, HookAnswer::Continue);
+    assert_eq!(answer, HookOutcome::Continue);
 }
 
 #[test]
-fn an_executed_answer_may_be_an_action_of_the_point_and_no_other() {
+fn execute_hook_may_answer_only_with_actions_of_its_point() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::ToolCall, execute(json!({"spent": "${cost.spend}", "who": "{input:who}"})));
     let facts = json!({"cost": {"spend": 0.5}});
     let block = json!("{\"action\":\"block\",\"reason\":\"no\"}\n");
     let (_, answer, asked) = consider(&plan, HookPoint::ToolCall, facts.clone(), block);
-    assert_eq!(answer, HookAnswer::Block { reason: "no".into() });
+    assert_eq!(answer, HookOutcome::Block { reason: "no".into() });
     // Input values are never parsed as templates.
     assert_eq!(asked, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
     for other in [
@@ -85,28 +85,28 @@ fn an_executed_answer_may_be_an_action_of_the_point_and_no_other() {
         json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}}),
         json!("text"),
     ] {
-        assert_eq!(consider(&plan, HookPoint::ToolCall, facts.clone(), other).1, HookAnswer::None);
+        assert_eq!(consider(&plan, HookPoint::ToolCall, facts.clone(), other).1, HookOutcome::None);
     }
 }
 
 #[test]
-fn a_failure_is_noted_and_fails_only_where_asked() {
+fn failed_hook_fails_the_point_only_with_on_failure_fail() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::AfterStep, execute(json!({})));
     let (verdicts, answer, _) = consider(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
-    assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Failed].as_slice(), HookAnswer::None));
+    assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Failed].as_slice(), HookOutcome::None));
     plan.hooks[0].on_failure = OnFailure::Fail;
     let (_, answer, _) = consider(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
-    assert_eq!(answer, HookAnswer::Failed { hook: "hook_0".into(), error: "broken".into() });
+    assert_eq!(answer, HookOutcome::Failed { hook: "hook_0".into(), error: "broken".into() });
 }
 
 #[test]
-fn chains_feed_each_hook_what_the_one_before_left() {
+fn chained_hooks_see_earlier_changes() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "<${text}>".into() });
     with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "[${text}]".into() });
     let (_, answer, _) = consider(&plan, HookPoint::Input, json!({"text": "a"}), json!(null));
-    assert_eq!(answer, HookAnswer::Transformed { text: "[<a>]".into() });
+    assert_eq!(answer, HookOutcome::Transformed { text: "[<a>]".into() });
     with_hook(
         &mut plan,
         HookPoint::ToolResult,
@@ -118,7 +118,7 @@ fn chains_feed_each_hook_what_the_one_before_left() {
         HookAction::Modify { content: Some(json!("${result.content}?")), is_error: Some(true), details: None },
     );
     let (_, answer, _) = consider(&plan, HookPoint::ToolResult, json!({"result": {"content": "x"}}), json!(null));
-    assert_eq!(answer, HookAnswer::Modify { content: Some(json!("x!?")), is_error: Some(true), details: None });
+    assert_eq!(answer, HookOutcome::Modify { content: Some(json!("x!?")), is_error: Some(true), details: None });
 }
 
 #[test]
@@ -126,27 +126,27 @@ fn collecting_points_gather_texts_and_money_is_read_as_dollars() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::ThreadStarted, execute(json!({})));
     let (_, answer, _) = consider(&plan, HookPoint::ThreadStarted, json!({}), json!({"a": 1}));
-    let HookAnswer::Collected { fired, texts } = answer else { panic!("collected") };
+    let HookOutcome::Collected { fired, texts } = answer else { panic!("collected") };
     assert_eq!((fired[0].as_str(), texts["hook_0"].as_str()), ("hook_0", "{\"a\":1}"));
     with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "spend".into(), value: json!(0.25) });
     let (_, answer, _) = consider(&plan, HookPoint::Limit, json!({}), json!(null));
-    assert_eq!(answer, HookAnswer::Raise { limit: "spend".into(), value: 250_000_000 });
+    assert_eq!(answer, HookOutcome::Raise { limit: "spend".into(), value: 250_000_000 });
 }
 
 #[test]
-fn a_limit_is_raised_to_what_xml_writes_too_and_what_cannot_be_is_a_failure() {
+fn raise_accepts_text_values_and_fails_on_invalid_ones() {
     let raise = |value: Value| HookAction::Raise { limit: "turns".into(), value };
     for (action, answer) in [
-        (raise(json!("20")), HookAnswer::Raise { limit: "turns".into(), value: 20 }),
-        (raise(json!("${current_max}")), HookAnswer::Raise { limit: "turns".into(), value: 4 }),
-        (raise(json!(-1)), HookAnswer::None),
-        (raise(json!("many")), HookAnswer::None),
+        (raise(json!("20")), HookOutcome::Raise { limit: "turns".into(), value: 20 }),
+        (raise(json!("${current_max}")), HookOutcome::Raise { limit: "turns".into(), value: 4 }),
+        (raise(json!(-1)), HookOutcome::None),
+        (raise(json!("many")), HookOutcome::None),
     ] {
         let mut plan = plan();
         with_hook(&mut plan, HookPoint::Limit, action);
         let (considered, given, _) = consider(&plan, HookPoint::Limit, json!({"current_max": 4}), json!(null));
         assert_eq!(given, answer);
-        assert_eq!(considered.contains(&HookVerdict::Failed), answer == HookAnswer::None, "{considered:?}");
+        assert_eq!(considered.contains(&HookVerdict::Failed), answer == HookOutcome::None, "{considered:?}");
     }
     let mut plan = plan();
     with_hook(
@@ -155,6 +155,6 @@ fn a_limit_is_raised_to_what_xml_writes_too_and_what_cannot_be_is_a_failure() {
         HookAction::Replace { messages: json!([{"role": "user", "content": "x"}]) },
     );
     let (considered, answer, _) = consider(&plan, HookPoint::Context, json!({}), json!(null));
-    assert_eq!(answer, HookAnswer::None);
+    assert_eq!(answer, HookOutcome::None);
     assert!(considered.contains(&HookVerdict::Failed), "{considered:?}");
 }

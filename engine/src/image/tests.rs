@@ -47,7 +47,7 @@ fn looked(contents: Vec<u8>) -> (String, u32, u32) {
 }
 
 #[test]
-fn an_image_is_what_its_bytes_say() {
+fn media_type_and_size_come_from_the_bytes() {
     let extended = webp("VP8X", &[0, 0, 0, 0, 0x7f, 2, 0, 0xdf, 1, 0]);
     let lossless = webp("VP8L", &[0x2f, 0x7f, 0xc2, 0x77, 0]);
     let lossy = webp("VP8 ", &[0, 0, 0, 0x9d, 0x01, 0x2a, 0x80, 2, 0xe0, 1]);
@@ -61,21 +61,21 @@ fn an_image_is_what_its_bytes_say() {
 }
 
 #[test]
-fn what_is_none_is_refused_and_never_read_past_its_end() {
-    assert_eq!(Picture::read(Vec::new()), Err(ImageFault::Unknown));
-    assert_eq!(Picture::read(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()), Err(ImageFault::Unknown));
-    assert_eq!(Picture::read(b"%PDF-1.7".to_vec()), Err(ImageFault::Unknown));
+fn invalid_images_are_refused_without_overread() {
+    assert_eq!(Picture::read(Vec::new()), Err(ImageError::Unknown));
+    assert_eq!(Picture::read(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()), Err(ImageError::Unknown));
+    assert_eq!(Picture::read(b"%PDF-1.7".to_vec()), Err(ImageError::Unknown));
     let huge = usize::try_from(MAX_BYTES).unwrap() + 1;
-    assert_eq!(Picture::read(vec![0; huge]), Err(ImageFault::TooLarge));
-    assert_eq!(Picture::read(png(0, 5)), Err(ImageFault::Side { width: 0, height: 5 }));
-    assert_eq!(Picture::read(png(5, 8_001)), Err(ImageFault::Side { width: 5, height: 8_001 }));
+    assert_eq!(Picture::read(vec![0; huge]), Err(ImageError::DrawingTooLarge));
+    assert_eq!(Picture::read(png(0, 5)), Err(ImageError::Side { width: 0, height: 5 }));
+    assert_eq!(Picture::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
     // Truncated at every byte: either an error, or the same result.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
         let told = Picture::read(whole.clone()).unwrap();
         for end in 0..whole.len() {
             let cut = Picture::read(whole.get(..end).unwrap().to_vec());
             assert!(
-                cut.is_err_and(|fault| matches!(fault, ImageFault::Unknown | ImageFault::Broken { .. }))
+                cut.is_err_and(|fault| matches!(fault, ImageError::Unknown | ImageError::Broken { .. }))
                     || end >= whole.len() - 5,
                 "{end} of {}",
                 told.image().media_type
@@ -94,33 +94,36 @@ fn model(change: impl Fn(&mut PlannedModel)) -> PlannedModel {
 }
 
 #[test]
-fn a_model_says_what_it_takes() {
+fn images_a_model_does_not_accept_are_refused() {
     let image = |bytes: Vec<u8>| Picture::read(bytes).unwrap().image;
     let (still, moving) = (image(png(6, 4)), image(gif(6, 4)));
     let blind = |model: &mut PlannedModel| model.images = false;
     assert_eq!(accept(&model(blind), &[]), Ok(()));
-    assert!(matches!(accept(&model(blind), std::slice::from_ref(&still)), Err(NotAccepted::NoImages { .. })));
+    assert!(matches!(accept(&model(blind), std::slice::from_ref(&still)), Err(ImageNotAccepted::NoImages { .. })));
     let gemini = model(|model| model.wire = "gemini".to_owned());
     assert_eq!(accept(&gemini, std::slice::from_ref(&still)), Ok(()));
-    assert!(matches!(accept(&gemini, std::slice::from_ref(&moving)), Err(NotAccepted::MediaType { .. })));
+    assert!(matches!(accept(&gemini, std::slice::from_ref(&moving)), Err(ImageNotAccepted::MediaType { .. })));
     let any = model(|_| {});
-    assert_eq!(accept(&any, &vec![still.clone(); MAX_COUNT]), Ok(()));
-    assert_eq!(accept(&any, &vec![still.clone(); MAX_COUNT + 1]), Err(NotAccepted::TooMany { count: MAX_COUNT + 1 }));
+    assert_eq!(accept(&any, &vec![still.clone(); MAX_IMAGES_PER_MESSAGE]), Ok(()));
+    assert_eq!(
+        accept(&any, &vec![still.clone(); MAX_IMAGES_PER_MESSAGE + 1]),
+        Err(ImageNotAccepted::TooMany { count: MAX_IMAGES_PER_MESSAGE + 1 })
+    );
     let large = Image { bytes: MAX_BYTES, ..still.clone() };
-    assert_eq!(accept(&any, &vec![large; 3]), Err(NotAccepted::TooLarge));
+    assert_eq!(accept(&any, &vec![large; 3]), Err(ImageNotAccepted::DrawingTooLarge));
     // The fallback must accept the images too.
     let backed = model(|one| one.fallback = Some(Box::new(model(blind))));
-    assert!(matches!(accept(&backed, &[still]), Err(NotAccepted::NoImages { .. })));
+    assert!(matches!(accept(&backed, &[still]), Err(ImageNotAccepted::NoImages { .. })));
 }
 
 #[test]
-fn an_image_weighs_what_its_pixels_do() {
+fn image_tokens_follow_its_pixels() {
     let tokens = |width, height| Picture::read(png(width, height)).unwrap().image.tokens();
     assert_eq!((tokens(1, 1), tokens(750, 200), tokens(8_000, 8_000)), (85, 200, 1_600));
 }
 
 #[test]
-fn bytes_are_in_no_event_and_in_what_is_sent() {
+fn image_bytes_are_only_in_sent_requests() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".ai/state/objects")).unwrap();
     let objects = Objects::new(std::sync::Arc::new(RealDisk::open(folder.path()).unwrap()));
@@ -131,9 +134,9 @@ fn bytes_are_in_no_event_and_in_what_is_sent() {
     assert!(text.contains("\"type\":\"image\",\"media_type\":\"image/png\",\"sha256\":") && !text.contains("data"));
     assert_eq!(serde_json::from_str::<crate::message::Message>(&text).unwrap(), message);
     let mut request = Request { turns: message.convert().into_iter().collect(), ..small() };
-    assert!(has_references(&request));
+    assert!(has_unfilled_images(&request));
     fill(&mut request, &objects).unwrap();
-    assert!(!has_references(&request));
+    assert!(!has_unfilled_images(&request));
     for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
         let body = crate::provider::body(&ProviderSettings::bare("test", wire), &request).unwrap();
         published::judge(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));

@@ -13,7 +13,7 @@ use ed25519_dalek::{SigningKey, VerifyingKey};
 use super::{Identity, TrustStore, pem};
 
 /// Maximum size in bytes of a key file.
-const MAX_KEY_FILE: u64 = 16 * 1024;
+const MAX_KEY_FILE_BYTES: u64 = 16 * 1024;
 const PRIVATE: &str = "private.pem";
 const PUBLIC: &str = "public.pem";
 const TRUSTED: &str = "trusted";
@@ -175,7 +175,10 @@ fn read(path: &Path) -> Result<Option<(File, String)>, KeyError> {
         Err(source) => return Err(fail(path)(source)),
     };
     let mut text = String::new();
-    (&file).take(MAX_KEY_FILE).read_to_string(&mut text).map_err(|_| KeyError::NotAKey { path: path.to_owned() })?;
+    (&file)
+        .take(MAX_KEY_FILE_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|_| KeyError::NotAKey { path: path.to_owned() })?;
     Ok(Some((file, text)))
 }
 

@@ -20,7 +20,7 @@ fn trusting(who: &Identity) -> TrustStore {
 }
 
 #[test]
-fn a_signed_file_verifies_and_is_signed_again_without_growing() {
+fn signed_file_verifies_and_re_signing_keeps_its_size() {
     let me = identity(1);
     for (comment, start) in
         [(Comment::Markup, "<!-- rye:signed:"), (Comment::Hash, "# rye:signed:"), (Comment::Slashes, "// rye:signed:")]
@@ -35,7 +35,7 @@ fn a_signed_file_verifies_and_is_signed_again_without_growing() {
 }
 
 #[test]
-fn any_changed_byte_is_noticed() {
+fn any_changed_byte_fails_verification() {
     let me = identity(1);
     let trust = trusting(&me);
     let signed = me.sign_file(b"# Title\n", Comment::Markup, NOW);
@@ -48,25 +48,25 @@ fn any_changed_byte_is_noticed() {
         assert!(!matches!(trust.standing(&changed), Ok(Standing::Signed { .. })), "byte {at}");
     }
     let longer = [signed.as_slice(), b"x"].concat();
-    assert_eq!(trust.standing(&longer), Err(SignatureFault::Altered));
+    assert_eq!(trust.standing(&longer), Err(SignatureError::Altered));
 }
 
 #[test]
-fn keys_that_are_not_trusted_and_lines_that_are_not_whole() {
+fn untrusted_keys_and_malformed_lines_are_refused() {
     let (me, other) = (identity(1), identity(2));
     let signed = other.sign_file(b"x", Comment::Hash, NOW);
-    let unknown = SignatureFault::UnknownKey { key_id: other.key_id().into() };
+    let unknown = SignatureError::UnknownKey { key_id: other.key_id().into() };
     assert_eq!(trusting(&me).standing(&signed), Err(unknown));
     let borrowed = String::from_utf8(signed).unwrap().replace(other.key_id(), me.key_id());
-    assert_eq!(trusting(&me).standing(borrowed.as_bytes()), Err(SignatureFault::Forged { key_id: me.key_id().into() }));
-    assert_eq!(trusting(&me).standing(b"# rye:signed:oops\nx"), Err(SignatureFault::Malformed));
+    assert_eq!(trusting(&me).standing(borrowed.as_bytes()), Err(SignatureError::Forged { key_id: me.key_id().into() }));
+    assert_eq!(trusting(&me).standing(b"# rye:signed:oops\nx"), Err(SignatureError::Malformed));
     assert_eq!(trusting(&me).standing(b"# Title\nrye:signed:a:b:c:d"), Ok(Standing::Unsigned));
     assert_eq!(trusting(&me).standing(b"\xff\xfe\nx"), Ok(Standing::Unsigned));
     assert_eq!(trusting(&me).standing(b""), Ok(Standing::Unsigned));
 }
 
 #[test]
-fn a_weak_key_is_not_trusted() {
+fn weak_key_is_refused() {
     let mut identity_point = [0_u8; 32];
     if let Some(first) = identity_point.first_mut() {
         *first = 1;
@@ -76,7 +76,7 @@ fn a_weak_key_is_not_trusted() {
 }
 
 #[test]
-fn keys_are_made_once_for_the_owner_alone() {
+fn generated_key_is_private_and_reused() {
     let home = tempfile::tempdir().unwrap();
     let keys = Keys::of_user_space(home.path());
     assert!(keys.load().unwrap().is_none());

@@ -10,7 +10,7 @@ use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, Classification, CognitionOut,
-    Compacted, EventBody, HookAnswer, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered, Reserved,
+    Compacted, EventBody, HookOutcome, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered, Reserved,
     ResultKind, Settled, ToolCallResult,
 };
 use crate::message::{Message, text_of};
@@ -118,7 +118,7 @@ fn hook_children(state: &State, children: Vec<HookChild>) -> Vec<EventBody> {
 
 /// Bounds the retries by `error` hooks to the maximum of the retry table; beyond it the failure is final.
 fn bound_retries(plan: &Plan, state: &State, run: &mut HookPointRun) {
-    let retries = matches!(run.answer, HookAnswer::Retry { .. });
+    let retries = matches!(run.answer, HookOutcome::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
     let Some(failed) = &state.failed else { return };
     let failures = state.failures.saturating_sub(state.forgiven);
@@ -126,7 +126,7 @@ fn bound_retries(plan: &Plan, state: &State, run: &mut HookPointRun) {
     if state.hook_retries < most {
         return;
     }
-    run.answer = HookAnswer::None;
+    run.answer = HookOutcome::None;
     if let Some(hook) = run.considered.iter_mut().rfind(|hook| hook.verdict == HookVerdict::Fired) {
         hook.because = Some(format!("its retry is not made: {most} more attempts of this turn failed too"));
     }

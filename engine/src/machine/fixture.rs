@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use super::signal::Answer;
 use super::{Effect, Fact, Signal, Spawned, State, absorb, apply, next};
-use crate::event::{Approval, Event, EventBody, HookAnswer, Letter, Opened, Origin, ResultKind};
+use crate::event::{Approval, Event, EventBody, HookOutcome, Letter, Opened, Origin, ResultKind};
 use crate::message::{Block, ToolCall};
 use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::thread::{Cost, Status};
@@ -231,7 +231,7 @@ pub(crate) struct Play {
     pub now: i64,
     pub replies: VecDeque<Result<Reply, CallError>>,
     /// Answers of hooks, by point, in order; `None` when the list is empty.
-    pub hooks: BTreeMap<HookPoint, VecDeque<HookAnswer>>,
+    pub hooks: BTreeMap<HookPoint, VecDeque<HookOutcome>>,
     pub requests: Vec<Request>,
     pub dispatched: Vec<Vec<String>>,
     pub sleeps: Vec<i64>,

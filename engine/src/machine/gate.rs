@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::{Asked, Grant, Node, PaletteTool, Plan, Primary as Action};
-use rye_compiler::primary::{DIRECTIVE_RETURN, ExecuteRequest, FetchRequest, ItemType, SignRequest};
+use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
 use rye_compiler::semantics::capability::{self, CapabilitySet, Primary, Request};
 use rye_compiler::semantics::risk::{Policy, RiskTable};
 use rye_compiler::world::{ItemKind, Space};
@@ -147,7 +147,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         return refused(format!("there is no tool `{}`; {known}", call.call.name));
     };
     if tool.primary == Action::Return {
-        if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN {
+        if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN_TOOL {
             return Ruling::Return;
         }
         return refused("this directive declares no outputs to return".into());
@@ -315,7 +315,7 @@ enum Together {
 fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(Together::Tools);
-    if tool.item_id.as_ref().is_some_and(|id| is_system(plan, id, THREAD_DIRECTIVE)) {
+    if tool.item_id.as_ref().is_some_and(|id| is_system_tool(plan, id, THREAD_DIRECTIVE)) {
         return Some(Together::Children);
     }
     match tool.primary {
@@ -328,7 +328,7 @@ fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
                 ItemType::Directive => Some(Together::Children),
                 ItemType::Tool if request.is_async => Some(Together::Children),
                 ItemType::Knowledge => Some(Together::Tools),
-                ItemType::Tool if is_system(plan, &request.item_id, THREAD_DIRECTIVE) => Some(Together::Children),
+                ItemType::Tool if is_system_tool(plan, &request.item_id, THREAD_DIRECTIVE) => Some(Together::Children),
                 ItemType::Tool => {
                     let item = plan.palette.iter().find(|t| t.item_id.as_ref() == Some(&request.item_id));
                     tools(item.is_some_and(|t| t.parallel))
@@ -358,7 +358,7 @@ enum Wanted {
 }
 
 static STATE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(STATE_TOOL).ok());
-static STARTER_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(THREAD_DIRECTIVE).ok());
+static THREAD_DIRECTIVE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(THREAD_DIRECTIVE).ok());
 
 fn tool_request(item_id: Option<&ItemId>) -> Request<'_> {
     Request { primary: Primary::Execute, item_type: capability::ItemType::Tool, item_id, space: None }
@@ -367,7 +367,7 @@ fn tool_request(item_id: Option<&ItemId>) -> Request<'_> {
 impl Wanted {
     /// Returns the tool that needs a grant in addition to the started directive.
     fn tool(&self) -> Option<&'static ItemId> {
-        STARTER_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
+        THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
     }
 
     fn request(&self) -> Request<'_> {
@@ -391,7 +391,7 @@ impl Wanted {
 
 fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String> {
     match (tool.primary, &tool.item_id) {
-        (_, Some(item_id)) => read_tool(plan, item_id.clone(), input.clone()),
+        (_, Some(item_id)) => parse_tool_call(plan, item_id.clone(), input.clone()),
         (Action::Execute, None) => {
             let request = ExecuteRequest::read(input).map_err(|e| e.0)?;
             let detached = request.is_async;
@@ -400,8 +400,8 @@ fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String
                     Err("rye_execute: `async` is for directives and tools; knowledge is read at once, leave it out"
                         .into())
                 }
-                ItemType::Tool if detached => start_tool(plan, request.item_id, request.parameters),
-                ItemType::Tool => read_tool(plan, request.item_id, Value::Object(request.parameters)),
+                ItemType::Tool if detached => parse_async_tool_call(plan, request.item_id, request.parameters),
+                ItemType::Tool => parse_tool_call(plan, request.item_id, Value::Object(request.parameters)),
                 ItemType::Knowledge => Ok(Wanted::Knowledge { item_id: request.item_id }),
                 ItemType::Directive => {
                     let (directive, inputs) = (request.item_id, request.parameters);
@@ -418,23 +418,23 @@ fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String
 }
 
 /// Parses a tool call. The engine itself runs two tools of the standard library.
-fn read_tool(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, String> {
-    if is_system(plan, &item_id, THREAD_DIRECTIVE) {
+fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, String> {
+    if is_system_tool(plan, &item_id, THREAD_DIRECTIVE) {
         return start::read(&parameters).map(|start| Wanted::Start { start, by_tool: true });
     }
-    if is_system(plan, &item_id, STATE_TOOL) {
+    if is_system_tool(plan, &item_id, STATE_TOOL) {
         return keep::read(&parameters).map(Wanted::Keep);
     }
     Ok(Wanted::Tool { item_id, parameters })
 }
 
 /// Parses a tool call whose caller does not wait for the result.
-fn start_tool(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<Wanted, String> {
-    if is_system(plan, &directive, THREAD_DIRECTIVE) {
+fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<Wanted, String> {
+    if is_system_tool(plan, &directive, THREAD_DIRECTIVE) {
         let start = start::read(&Value::Object(inputs))?;
         return Ok(Wanted::Start { start: ChildStart { detached: true, ..start }, by_tool: true });
     }
-    if is_system(plan, &directive, STATE_TOOL) {
+    if is_system_tool(plan, &directive, STATE_TOOL) {
         return Err(format!("rye_execute: `{STATE_TOOL}` answers at once; leave `async` out"));
     }
     let (model, limit_overrides) = (None, Map::new());
@@ -443,7 +443,7 @@ fn start_tool(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Res
 }
 
 /// Returns true if `id` is this tool of the standard library and no file of the project or the user shadows it.
-pub(crate) fn is_system(plan: &Plan, id: &ItemId, tool: &str) -> bool {
+pub(crate) fn is_system_tool(plan: &Plan, id: &ItemId, tool: &str) -> bool {
     id.as_str() == tool && resolved(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
 }
 

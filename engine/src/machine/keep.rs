@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_got() {
+    fn set_value_is_returned_by_get() {
         let mut store = BTreeMap::new();
         let set = read(&json!({"operation": "set", "key": "a", "value": [1]})).unwrap();
         let (said, written) = answer(&store, set).unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_parameters_are_rejected() {
         for bad in [
             json!({}),
             json!({"operation": "drop"}),

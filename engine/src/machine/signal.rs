@@ -3,7 +3,7 @@
 use rye_compiler::hook::HookPoint;
 use serde_json::Value;
 
-use crate::event::{Approval, Considered, Continues, HookAnswer, Letter, LimitHit, Opened, StateSet};
+use crate::event::{Approval, Considered, Continues, HookOutcome, Letter, LimitHit, Opened, StateSet};
 use crate::provider::{CallError, Reply};
 use crate::thread::{Cost, Status};
 
@@ -53,7 +53,7 @@ pub enum Fact {
         considered: Vec<Considered>,
         /// Child threads of directives that the hooks ran; all have ended.
         children: Vec<HookChild>,
-        answer: Box<HookAnswer>,
+        answer: Box<HookOutcome>,
         /// Values that hooks wrote into the thread's store.
         kept: Vec<StateSet>,
     },

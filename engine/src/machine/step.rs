@@ -10,7 +10,7 @@ use super::facts;
 use super::gate::left_ms;
 use super::state::{Phase, State};
 use super::walk::{Decision, Walk};
-use crate::event::{ApprovalAsked, CognitionIn, EventBody, HookAnswer, ResultKind, Settled, Source, ToolCallResult};
+use crate::event::{ApprovalAsked, CognitionIn, EventBody, HookOutcome, ResultKind, Settled, Source, ToolCallResult};
 use crate::message::Message;
 use crate::provider::Usage;
 
@@ -19,7 +19,7 @@ mod end;
 mod model;
 
 pub(super) use calls::answer_event;
-pub(super) use end::{end_with_it, finish};
+pub(super) use end::{children_to_cancel, finish};
 pub(super) use model::settlement;
 
 /// Evaluates a step.
@@ -45,7 +45,7 @@ pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
 
 /// Returns the current outcome of a recorded step: a reply without calls does not end the turns if a message is
 /// waiting.
-pub(super) fn outcome_now(state: &State, node: Node, outcome: Outcome) -> Outcome {
+pub(super) fn current_outcome(state: &State, node: Node, outcome: Outcome) -> Outcome {
     if (node, outcome) == (Node::Model, Outcome::Text) && state.waiting_message().is_some() {
         return Outcome::Queued;
     }
@@ -100,7 +100,7 @@ pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
 pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
 
 /// Returns true if the thread must end and may start nothing more.
-pub(super) fn must_leave(state: &State) -> bool {
+pub(super) fn is_ending(state: &State) -> bool {
     state.mail.killed || state.mail.cancelled || state.stop.is_some()
 }
 
@@ -226,24 +226,24 @@ fn ask(walk: &Walk<'_>, asked: Asked) -> Decision {
 }
 
 /// Converts the answer of a point's hooks to the outcome of the step.
-pub(super) fn outcome_of(answer: &HookAnswer) -> Outcome {
+pub(super) fn outcome_of(answer: &HookOutcome) -> Outcome {
     match answer {
-        HookAnswer::None
-        | HookAnswer::Collected { .. }
-        | HookAnswer::Transformed { .. }
-        | HookAnswer::Prepared { .. }
-        | HookAnswer::Context { .. }
-        | HookAnswer::Block { .. }
-        | HookAnswer::Modify { .. }
-        | HookAnswer::Failed { .. } => Outcome::Pass,
-        HookAnswer::Handled => Outcome::Handled,
-        HookAnswer::Retry { .. } => Outcome::Retry,
-        HookAnswer::Continue => Outcome::Continue,
-        HookAnswer::Terminate { .. } => Outcome::Terminate,
-        HookAnswer::Escalate => Outcome::Escalate,
-        HookAnswer::Raise { .. } => Outcome::Raise,
-        HookAnswer::Handoff => Outcome::Handoff,
-        HookAnswer::Compact => Outcome::Compact,
-        HookAnswer::FollowUp { .. } => Outcome::FollowUp,
+        HookOutcome::None
+        | HookOutcome::Collected { .. }
+        | HookOutcome::Transformed { .. }
+        | HookOutcome::Prepared { .. }
+        | HookOutcome::Context { .. }
+        | HookOutcome::Block { .. }
+        | HookOutcome::Modify { .. }
+        | HookOutcome::Failed { .. } => Outcome::Pass,
+        HookOutcome::Handled => Outcome::Handled,
+        HookOutcome::Retry { .. } => Outcome::Retry,
+        HookOutcome::Continue => Outcome::Continue,
+        HookOutcome::Terminate { .. } => Outcome::Terminate,
+        HookOutcome::Escalate => Outcome::Escalate,
+        HookOutcome::Raise { .. } => Outcome::Raise,
+        HookOutcome::Handoff => Outcome::Handoff,
+        HookOutcome::Compact => Outcome::Compact,
+        HookOutcome::FollowUp { .. } => Outcome::FollowUp,
     }
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::fixture::{Play, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
 use super::{Effect, Fact, HookChild, Signal, State, absorb, apply, next};
-use crate::event::{Approval, ContextOperation, Event, EventBody, HookAnswer, Letter, ResultKind};
+use crate::event::{Approval, ContextOperation, Event, EventBody, HookOutcome, Letter, ResultKind};
 use crate::message::{Block, Turn};
 use crate::provider::{Reply, StopReason};
 use crate::thread::{Cost, Status};
@@ -71,7 +71,7 @@ fn calls_run_in_source_order_and_parallel_ones_together() {
 }
 
 #[test]
-fn what_is_checked_is_what_is_dispatched() {
+fn gate_checks_exactly_the_dispatched_call() {
     let mut plan = plan();
     plan.capabilities.grants = vec![grant("rye.execute.tool.a.read")];
     let list = [
@@ -103,7 +103,7 @@ mod asked;
 mod cuts;
 
 #[test]
-fn a_call_that_the_output_limit_cut_is_not_run_and_the_model_is_told() {
+fn truncated_call_is_not_run_and_the_model_gets_an_error() {
     let list = [call("a_read", json!({})), call("a_write", json!({}))];
     let cut = calls(&list).map(|reply| Reply { stop: StopReason::Length, ..reply });
     let mut play = Play::new(plan(), vec![cut, text("done")]);
@@ -116,7 +116,7 @@ fn a_call_that_the_output_limit_cut_is_not_run_and_the_model_is_told() {
 }
 
 #[test]
-fn a_refusal_is_an_end_of_its_own_and_runs_nothing() {
+fn refused_reply_ends_the_thread_and_runs_no_calls() {
     let said = Block::Text { text: "I will not.".into() };
     let Ok(called) = calls(&[call("a_write", json!({}))]) else { panic!("a reply") };
     let content = [vec![said], called.content].concat();
@@ -131,7 +131,7 @@ fn a_refusal_is_an_end_of_its_own_and_runs_nothing() {
 }
 
 #[test]
-fn a_chain_of_sets_is_a_conjunction() {
+fn every_thread_of_the_spawn_chain_must_grant_a_call() {
     let mut play = Play::new(plan(), vec![calls(&[call("a_write", json!({}))]), text("done")]);
     let mut launch = play.opened();
     launch.grants.push(vec![grant("rye.execute.tool.a.read")]);
@@ -142,7 +142,7 @@ fn a_chain_of_sets_is_a_conjunction() {
 }
 
 #[test]
-fn outputs_are_values_even_when_they_are_false() {
+fn falsy_outputs_count_as_present() {
     let mut plan = plan();
     with_outputs(
         &mut plan,
@@ -210,7 +210,7 @@ fn limits_stop_with_the_partial_result() {
 }
 
 #[test]
-fn a_call_asks_for_what_is_affordable_and_no_less_than_makes_sense() {
+fn attempt_requests_affordable_output_above_the_minimum() {
     let mut some = plan();
     // 1,500 output tokens cost 3,000,000; the first request holds fewer than 100 tokens of input.
     some.limits.spend = 3_100_000;
@@ -227,19 +227,19 @@ fn a_call_asks_for_what_is_affordable_and_no_less_than_makes_sense() {
 }
 
 #[test]
-fn a_raise_lifts_the_limit_and_the_run_goes_on() {
+fn raised_limit_lets_the_run_continue() {
     let mut plan = plan();
     plan.limits.turns = 1;
     with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "turns".into(), value: json!(2) });
     let mut play = Play::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
-    let raise = HookAnswer::Raise { limit: "turns".into(), value: 2 };
+    let raise = HookOutcome::Raise { limit: "turns".into(), value: 2 };
     play.hooks.insert(HookPoint::Limit, [raise.clone(), raise].into());
     play.run();
     assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
 }
 
 #[test]
-fn retryable_failures_are_tried_again_and_others_not() {
+fn only_retryable_failures_are_retried() {
     let mut play = Play::new(plan(), vec![status(429, &[("retry-after", "2")]), status(529, &[]), text("done")]);
     play.run();
     assert_eq!(play.ended().status, Status::Completed);
@@ -255,7 +255,7 @@ fn retryable_failures_are_tried_again_and_others_not() {
 }
 
 #[test]
-fn a_fallback_answers_where_the_model_cannot_be_had() {
+fn fallback_model_answers_if_the_model_is_unavailable() {
     let mut plan = plan();
     let mut other = plan.model.clone();
     // Twice the price of the model.
@@ -294,11 +294,11 @@ fn a_fallback_answers_where_the_model_cannot_be_had() {
 }
 
 #[test]
-fn a_retry_that_a_hook_asks_for_is_bounded_by_the_attempts() {
+fn hook_retries_are_bounded_by_the_retry_table() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::Error, HookAction::Retry { delay_ms: None });
     let forever = |code: u16| (0..100).map(|_| status(code, &[])).collect::<Vec<_>>();
-    let retry = || std::iter::repeat_n(HookAnswer::Retry { delay_ms: 0 }, 100).collect();
+    let retry = || std::iter::repeat_n(HookOutcome::Retry { delay_ms: 0 }, 100).collect();
     for (code, asked) in [(503, 4 + 3), (401, 1 + 3)] {
         let mut play = Play::new(plan.clone(), forever(code));
         play.hooks.insert(HookPoint::Error, retry());
@@ -308,7 +308,7 @@ fn a_retry_that_a_hook_asks_for_is_bounded_by_the_attempts() {
             EventBody::HookPoint(run) => Some(run.answer.clone()),
             _ => None,
         });
-        assert_eq!(last, Some(HookAnswer::None), "the record says that the last retry was not made");
+        assert_eq!(last, Some(HookOutcome::None), "the record says that the last retry was not made");
     }
     // A successful turn resets the attempts of the next one.
     let replies = [vec![status(401, &[]), calls(&[call("a_read", json!({}))])], vec![status(401, &[]), text("done")]];
@@ -339,7 +339,7 @@ fn a_limit_wins_over_a_full_context() {
 }
 
 #[test]
-fn what_hooks_run_is_paid_once() {
+fn repeated_hook_children_are_charged_once() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::AfterStep, HookAction::Continue);
     let mut play = Play::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
@@ -444,10 +444,10 @@ fn hooks_block_modify_and_end() {
     with_hook(&mut plan, HookPoint::AfterStep, HookAction::Continue);
     let list = [call("a_read", json!({})), call("a_look", json!({}))];
     let mut play = Play::new(plan, vec![calls(&list), text("done")]);
-    play.hooks.insert(HookPoint::ToolCall, [HookAnswer::Block { reason: "no".into() }].into());
-    let modified = HookAnswer::Modify { content: Some(json!("changed")), is_error: None, details: None };
-    play.hooks.insert(HookPoint::ToolResult, [HookAnswer::None, modified].into());
-    let stop = HookAnswer::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
+    play.hooks.insert(HookPoint::ToolCall, [HookOutcome::Block { reason: "no".into() }].into());
+    let modified = HookOutcome::Modify { content: Some(json!("changed")), is_error: None, details: None };
+    play.hooks.insert(HookPoint::ToolResult, [HookOutcome::None, modified].into());
+    let stop = HookOutcome::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
     play.hooks.insert(HookPoint::AfterStep, [stop].into());
     play.run();
     assert_eq!(play.results()[0], (ResultKind::Blocked, "no".into()));
@@ -463,8 +463,8 @@ fn context_hooks_change_one_call_only() {
     with_hook(&mut plan, HookPoint::Context, HookAction::KeepLast { n: 1 });
     let mut play =
         Play::new(plan, vec![calls(&[call("a_read", json!({}))]), calls(&[call("a_look", json!({}))]), text("done")]);
-    let keep = HookAnswer::Context { operations: vec![ContextOperation::KeepLast { n: 1 }] };
-    play.hooks.insert(HookPoint::Context, [HookAnswer::None, keep, HookAnswer::None].into());
+    let keep = HookOutcome::Context { operations: vec![ContextOperation::KeepLast { n: 1 }] };
+    play.hooks.insert(HookPoint::Context, [HookOutcome::None, keep, HookOutcome::None].into());
     play.run();
     let sizes: Vec<usize> = play.requests.iter().map(|r| r.turns.len()).collect();
     // The call of the kept result is kept too.
@@ -472,7 +472,7 @@ fn context_hooks_change_one_call_only() {
 }
 
 #[test]
-fn a_person_decides_where_the_table_of_risks_says_so() {
+fn risky_call_waits_for_approval() {
     let attended = |says: Approval| {
         let mut plan = plan();
         let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
@@ -527,7 +527,7 @@ fn rewired_edges_are_followed() {
 }
 
 #[test]
-fn an_unsound_graph_ends_the_thread() {
+fn missing_edge_ends_the_thread() {
     let mut plan = plan();
     plan.graph.0.get_mut(&Node::Limits).unwrap().remove(&Outcome::Within);
     let mut play = Play::new(plan, vec![text("never")]);
@@ -542,7 +542,7 @@ fn an_unsound_graph_ends_the_thread() {
 
 /// Every prefix of a run folds to a state that continues to the same end.
 #[test]
-fn recovery_from_every_prefix() {
+fn recovery_from_every_prefix_reaches_the_same_end() {
     let replies = || {
         vec![
             calls(&[call("a_read", json!({})), call("a_look", json!({}))]),
@@ -584,7 +584,7 @@ fn recovery_from_every_prefix() {
 }
 
 #[test]
-fn owned_time_leaves_out_the_time_between_owners() {
+fn owned_time_excludes_time_between_owners() {
     let mut play = Play::new(plan(), vec![text("done")]);
     play.start();
     play.step();

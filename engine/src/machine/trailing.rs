@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_never_parted_from_its_result() {
+    fn trailing_messages_keep_calls_with_their_results() {
         let talk = [Message::user("first"), call(), result(100), Message::user("second"), call(), result(100)];
         for tokens in 0..400 {
             for list in [

@@ -53,7 +53,7 @@ pub(super) fn next(plan: &Plan, state: &State) -> Effect {
 /// by time alone.
 pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     if let Some(ended) = &state.ended {
-        let (settle, cancel) = (state.unsettled.clone(), step::end_with_it(plan, state, ended.status));
+        let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));
         let leaves = (ended.status == Status::Continued).then(|| state.left());
         let done = Effect::Done { settle, ended: ended.clone(), cancel, leaves };
         return Standing { decision: Decision::Do(done) };
@@ -64,7 +64,7 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     let (from, start) = match state.position {
         Position::At(node) => ((node, Outcome::Ready), Some(node)),
         Position::After(node, outcome) => {
-            let outcome = step::outcome_now(state, node, outcome);
+            let outcome = step::current_outcome(state, node, outcome);
             ((node, outcome), plan.graph.next(node, outcome))
         }
     };
@@ -72,7 +72,7 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     if let Some(written) = step::interrupted(state) {
         return Standing { decision: Decision::Write(written) };
     }
-    if step::must_leave(state) {
+    if step::is_ending(state) {
         return leave(walk);
     }
     if let Some(seen) = state.observations.front() {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_files_are_complete() {
+    fn standard_provider_files_are_complete() {
         let decimal = |text: &str| Nanos::parse(text).is_ok_and(|price| price > Nanos(0));
         for definition in standard() {
             let ids: BTreeSet<&str> = definition.models.iter().map(|model| model.id.as_str()).collect();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_standard_providers_are_themselves() {
+    fn other_standard_providers_load() {
         let all = standard();
         let settings = |n: usize| all[n].settings(&Environment::fixed([]), Path::new("p"));
         assert_eq!(settings(1).max_tokens_field, MaxTokensField::MaxCompletionTokens);
@@ -287,7 +287,7 @@ mod tests {
 
     /// Checks every provider file in the providers reference.
     #[test]
-    fn the_examples_of_the_page_are_provider_files() {
+    fn documented_examples_are_valid_provider_files() {
         let page =
             std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/providers.md"))
                 .unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_may_be_numbers_and_nonsense_is_refused() {
+    fn prices_accept_numbers_and_reject_invalid_text() {
         let model = |prices: Value| {
             serde_json::json!({
                 "id": "x", "wire": "openai-chat",

@@ -53,7 +53,7 @@ impl Environment {
             .iter()
             .chain(&self.file)
             .map(|(name, value)| (name, value.trim()))
-            .filter(|(name, value)| is_secret(name) && value.len() >= LEAST_SECRET)
+            .filter(|(name, value)| is_secret(name) && value.len() >= MIN_SECRET_BYTES)
             .collect();
         // Longest first, since a value may contain another.
         secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
@@ -78,7 +78,7 @@ impl Environment {
 }
 
 /// Minimum length in bytes of a masked value; shorter values would give false positives.
-const LEAST_SECRET: usize = 8;
+const MIN_SECRET_BYTES: usize = 8;
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_space_supplies_what_the_process_has_not() {
+    fn user_dotenv_supplies_unset_variables() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".env"), "RYE_TEST_ONLY_HERE=k\nRYE_TEST_EMPTY=\n").unwrap();
         let environment = Environment::read(Some(folder.path())).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sounds_like_a_secret_is_taken_out_of_every_text() {
+    fn secret_values_are_redacted_everywhere() {
         let pairs =
             [("A_KEY", "secret-one"), ("B_TOKEN", "secret-one-two"), ("C_KEY", "short"), ("HOME", "/home/someone")];
         let environment = Environment::fixed(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_no_error_and_an_unreadable_one_is() {
+    fn missing_dotenv_is_fine_and_unreadable_fails() {
         let folder = tempfile::tempdir().unwrap();
         assert!(Environment::read(Some(folder.path())).is_ok());
         std::fs::create_dir(folder.path().join(".env")).unwrap();

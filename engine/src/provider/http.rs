@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
-use rye_compiler::diagnostics::leaves_line;
+use rye_compiler::diagnostics::breaks_line;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -17,9 +17,9 @@ use super::wire::length;
 use super::{CallError, CutStream, FailedStage};
 
 /// Maximum bytes read of an error's body.
-const MAX_ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Maximum characters kept of a provider's message.
-const MAX_MESSAGE: usize = 2_000;
+const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum characters kept of a header's value, an error's type or its code.
 const MAX_NAME: usize = 256;
 /// Timeout for establishing a connection, TLS included.
@@ -142,7 +142,7 @@ impl Endpoint {
             Some(key) => printable(&key.redact(text), limit),
             None => printable(text, limit),
         };
-        error.message = clean(&error.message, MAX_MESSAGE);
+        error.message = clean(&error.message, MAX_MESSAGE_CHARS);
         error.error_type = error.error_type.map(|text| clean(&text, MAX_NAME));
         error.code = error.code.map(|text| clean(&text, MAX_NAME));
         error.headers.iter_mut().for_each(|(_, value)| *value = clean(value, MAX_NAME));
@@ -166,7 +166,7 @@ impl Endpoint {
     fn status_error(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> CallError {
         let text = String::from_utf8_lossy(body);
         let value = serde_json::from_str::<Value>(&text).unwrap_or(Value::Null);
-        let told = ToldError::read(&value);
+        let told = ProviderErrorBody::read(&value);
         let mut message = format!("{} answered {status}", self.host());
         let detail = told.message.unwrap_or_else(|| if is_markup(&text) { String::new() } else { text.into_owned() });
         if !detail.trim().is_empty() {
@@ -174,7 +174,7 @@ impl Endpoint {
         }
         let mut kept = retry_headers(headers);
         if kept.iter().all(|(name, _)| name != "retry-after" && name != "retry-after-ms") {
-            kept.extend(told_delay(&value).map(|seconds| ("retry-after".to_owned(), seconds)));
+            kept.extend(requested_delay(&value).map(|seconds| ("retry-after".to_owned(), seconds)));
         }
         CallError {
             status: Some(status),
@@ -190,7 +190,7 @@ impl Endpoint {
     fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
         let value = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
         if value.get("error").is_some() {
-            let told = ToldError::read(&value);
+            let told = ProviderErrorBody::read(&value);
             return CallError { headers: retry_headers(headers), ..told.into_stream_error() };
         }
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("something");
@@ -237,9 +237,9 @@ impl Stream {
     async fn read_bounded(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {
-            let room = MAX_ERROR_BODY.saturating_sub(body.len());
+            let room = MAX_ERROR_BODY_BYTES.saturating_sub(body.len());
             body.extend(chunk.iter().take(room));
-            if body.len() >= MAX_ERROR_BODY {
+            if body.len() >= MAX_ERROR_BODY_BYTES {
                 break;
             }
         }
@@ -249,13 +249,13 @@ impl Stream {
 
 /// An error body of a provider, in any of the usual forms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ToldError {
+pub struct ProviderErrorBody {
     pub kind: Option<String>,
     pub code: Option<String>,
     pub message: Option<String>,
 }
 
-impl ToldError {
+impl ProviderErrorBody {
     /// Reads `{"error": {type, code, message}}`, `{"error": "text"}`, `{"message": "text"}`, `{"error": {status,
     /// message}}` and similar forms, also inside a list.
     pub fn read(value: &Value) -> Self {
@@ -391,7 +391,7 @@ fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// Returns the delay that an error's details request, in seconds: `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
-fn told_delay(value: &Value) -> Option<String> {
+fn requested_delay(value: &Value) -> Option<String> {
     let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;
     delay.parse::<f64>().is_ok_and(|seconds| seconds.is_finite() && seconds >= 0.0).then(|| delay.to_owned())
@@ -403,7 +403,7 @@ fn is_markup(text: &str) -> bool {
 
 /// Truncates `text` to `limit` characters and replaces control characters by spaces.
 fn printable(text: &str, limit: usize) -> String {
-    let clean = |c: char| if leaves_line(c) { ' ' } else { c };
+    let clean = |c: char| if breaks_line(c) { ' ' } else { c };
     let mut shown: String = text.trim().chars().take(limit).map(clean).collect();
     if text.trim().chars().nth(limit).is_some() {
         shown.push('…');
@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_url_is_right_with_and_without_its_version() {
+    fn base_url_works_with_and_without_version() {
         let joined = |base, path| join(base, path).map(String::from);
         let table = [
             ("https://a.example", "/v1/messages", "https://a.example/v1/messages"),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_a_name_or_an_address() {
+    fn loopback_is_recognized_by_name_and_address() {
         let loopback = |url| is_loopback(&Url::parse(url).unwrap());
         for url in
             ["http://localhost:1", "http://LOCALHOST", "http://127.0.0.1", "http://127.9.9.9:80", "http://[::1]:1"]
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_for_the_world_is_built_or_refused_in_words() {
+    fn remote_client_is_built_or_fails_with_setup_error() {
         match client_for(&Url::parse("https://api.example.com").unwrap()) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.stage, FailedStage::Setup), // a machine without certificates
@@ -463,9 +463,9 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_every_form() {
-        let read = |text: &str| ToldError::read(&serde_json::from_str(text).unwrap());
-        let told = |kind: Option<&str>, code: Option<&str>, message: Option<&str>| ToldError {
+    fn error_bodies_are_read_in_every_form() {
+        let read = |text: &str| ProviderErrorBody::read(&serde_json::from_str(text).unwrap());
+        let told = |kind: Option<&str>, code: Option<&str>, message: Option<&str>| ProviderErrorBody {
             kind: kind.map(str::to_owned),
             code: code.map(str::to_owned),
             message: message.map(str::to_owned),
@@ -481,9 +481,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_stands_in_the_body_counts() {
+    fn retry_delay_in_the_body_is_used() {
         let told = |delay: &str| {
-            told_delay(&serde_json::json!({"error": {"details": [{"reason": "x"}, {"retryDelay": delay}]}}))
+            requested_delay(&serde_json::json!({"error": {"details": [{"reason": "x"}, {"retryDelay": delay}]}}))
         };
         assert_eq!(told("7.5s").as_deref(), Some("7.5"));
         for nonsense in ["", "s", "-1s", "NaNs", "infs", "7"] {
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_printable_and_short() {
+    fn displayed_text_is_printable_and_short() {
         assert_eq!(printable(" a\u{1b}[31m\nb ", 20), "a [31m b");
         assert_eq!(printable("abcdef", 3), "abc…");
     }

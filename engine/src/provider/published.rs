@@ -62,7 +62,7 @@ fn same(calls: &[&str], results: &[&str], place: usize) -> Judgement {
     if fits { Ok(()) } else { Err(format!("calls {calls:?} are answered by {results:?} behind message {place}")) }
 }
 
-fn all_different(ids: &[&str]) -> Judgement {
+fn check_unique(ids: &[&str]) -> Judgement {
     let mut seen = BTreeSet::new();
     match ids.iter().find(|id| !seen.insert(**id)) {
         Some(twice) => Err(format!("`{twice}` is the id of two calls")),
@@ -89,7 +89,7 @@ pub fn anthropic(body: &Value) -> Judgement {
         same(&calls, &ids(content, "tool_result", "tool_use_id"), n)?;
         all.extend(ids(content, "tool_use", "id"));
     }
-    all_different(&all)?;
+    check_unique(&all)?;
     if messages.len().is_multiple_of(2) {
         return Err("the last message is the assistant's".to_owned());
     }
@@ -120,7 +120,7 @@ pub fn openai_chat(body: &Value) -> Judgement {
         all.extend(calls);
         n += 1 + results.len();
     }
-    all_different(&all)
+    check_unique(&all)
 }
 
 /// Validates a body of the Responses API, without server state.
@@ -128,7 +128,7 @@ pub fn openai_responses(body: &Value) -> Judgement {
     typed!("openai-responses", body)?;
     let input = list(body, "input");
     let (calls, results) = (ids(input, "function_call", "call_id"), ids(input, "function_call_output", "call_id"));
-    all_different(&calls)?;
+    check_unique(&calls)?;
     same(&calls, &results, input.len())?;
     for (n, item) in input.iter().enumerate() {
         let kind = text(item, "type");

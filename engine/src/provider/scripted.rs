@@ -17,8 +17,8 @@ use tokio::time::sleep;
 
 pub use recorded::Recorded;
 pub use script::{
-    Arguments, Expect, Fault, FaultError, FaultKind, Script, ScriptError, ScriptedCall, ScriptedReply, ScriptedUsage,
-    Step,
+    Arguments, Expect, Fault, Script, ScriptError, ScriptedCall, ScriptedErrorBody, ScriptedFailure, ScriptedReply,
+    ScriptedUsage, Step,
 };
 
 use super::settings::ProviderSettings;
@@ -85,7 +85,7 @@ impl Provider for Scripted {
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(async move {
-            let turn = turn_of(request);
+            let turn = reply_count(request);
             let directive = &request.cue.directive;
             let Some(step) = self.script.step_for(&request.cue, turn) else {
                 let message = format!(
@@ -113,7 +113,7 @@ impl Provider for Scripted {
 }
 
 /// Returns the number of replies that the thread has before this call.
-fn turn_of(request: &Request) -> u32 {
+fn reply_count(request: &Request) -> u32 {
     let counted = || {
         let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();
         u32::try_from(replies).unwrap_or(u32::MAX)

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_shows_itself_to_nobody() {
+    fn api_key_is_never_printed() {
         let secret = Secret::new("sk-very-secret\n");
         assert_eq!(secret.expose(), "sk-very-secret");
         for shown in [format!("{secret:?}"), format!("{secret}"), format!("{:#?}", Some(&secret))] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn header_names_decide_the_style() {
+    fn header_name_selects_bearer_or_named() {
         assert_eq!(KeyHeader::from("Authorization".to_owned()), KeyHeader::Bearer);
         assert_eq!(KeyHeader::from("X-Api-Key".to_owned()), KeyHeader::Named("x-api-key".to_owned()));
     }

@@ -19,7 +19,7 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     #[error("an event of the stream is larger than {limit} bytes")]
-    TooLarge { limit: usize },
+    DrawingTooLarge { limit: usize },
     #[error("the stream ended in the middle of an event")]
     Truncated,
 }
@@ -130,7 +130,7 @@ impl Parser {
 
     fn check_size(&self, more: usize) -> Result<(), SseError> {
         let size = self.line.len() + self.name.len() + self.data.len() + more;
-        if size > self.limit { Err(SseError::TooLarge { limit: self.limit }) } else { Ok(()) }
+        if size > self.limit { Err(SseError::DrawingTooLarge { limit: self.limit }) } else { Ok(()) }
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_fields_as_the_standard_says() {
+    fn fields_are_parsed_as_specified() {
         let table: &[(&str, &[Event])] = &[
             ("data: a\n\n", &[event("", "a")]),
             ("data:a\n\n", &[event("", "a")]),
@@ -196,16 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn an_event_above_the_limit_is_refused_however_it_comes() {
+    fn oversized_event_is_refused_in_any_chunking() {
         let fill = [b'x'; 40];
         let mut one_line = Parser::new(64);
         one_line.push(b"data: ").unwrap();
         one_line.push(&fill).unwrap();
-        assert_eq!(one_line.push(&fill), Err(SseError::TooLarge { limit: 64 }));
+        assert_eq!(one_line.push(&fill), Err(SseError::DrawingTooLarge { limit: 64 }));
 
         let mut lines = Parser::new(64);
         lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()).unwrap();
-        assert_eq!(lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()), Err(SseError::TooLarge { limit: 64 }));
+        assert_eq!(
+            lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()),
+            Err(SseError::DrawingTooLarge { limit: 64 })
+        );
 
         let mut comments = Parser::new(64);
         for _ in 0..100 {

@@ -40,7 +40,7 @@ pub async fn call(
         }
         other @ (Delta::Thinking(_) | Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. }) => live(other),
     };
-    let reply = provider.call(&as_text(request), &show).await?;
+    let reply = provider.call(&request_as_text(request), &show).await?;
     let rest = shown.lock().unwrap_or_else(PoisonError::into_inner).rest();
     if !rest.is_empty() {
         live(Delta::Text(rest));
@@ -56,7 +56,7 @@ pub async fn call(
 }
 
 /// Returns the request with tools, calls and results as text. Deterministic.
-pub fn as_text(request: &Request) -> Request {
+pub fn request_as_text(request: &Request) -> Request {
     let mut turns: Vec<Turn> = Vec::with_capacity(request.turns.len());
     for turn in &request.turns {
         match turn {

@@ -9,7 +9,7 @@ use super::sse::{Event, Parser, SseError};
 use super::{CallError, CutStream, Delta, FailedStage, Reply, Sampling, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
-const MAX_STREAM: usize = 64 * 1024 * 1024;
+const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait Decode: Send {
@@ -65,13 +65,13 @@ async fn attempt<D: Decode>(
             Err(error) => break Some(error),
         };
         received += chunk.len();
-        if received > MAX_STREAM {
-            let message = format!("the stream is longer than {MAX_STREAM} bytes");
+        if received > MAX_STREAM_BYTES {
+            let message = format!("the stream is longer than {MAX_STREAM_BYTES} bytes");
             break Some(CallError::new(FailedStage::Protocol, message));
         }
         let events = match parser.push(&chunk) {
             Ok(events) => events,
-            Err(error @ (SseError::TooLarge { .. } | SseError::Truncated)) => {
+            Err(error @ (SseError::DrawingTooLarge { .. } | SseError::Truncated)) => {
                 break Some(CallError::new(FailedStage::Protocol, error.to_string()));
             }
         };

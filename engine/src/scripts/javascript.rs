@@ -17,7 +17,7 @@ use super::{Literals, complaint, entry, number};
 const MAX_ERRORS: usize = 1;
 
 /// Maximum estimated nesting: more than any script has, less than the stack holds. The parser recurses without a limit.
-const MAX_LEVELS: usize = 15_000;
+const MAX_ESTIMATED_DEPTH: usize = 15_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -99,7 +99,7 @@ pub(super) fn is_too_deep(text: &str) -> bool {
                 }
             }
         }
-        if brackets > MAX_LEVELS || run > MAX_LEVELS || statements > MAX_LEVELS {
+        if brackets > MAX_ESTIMATED_DEPTH || run > MAX_ESTIMATED_DEPTH || statements > MAX_ESTIMATED_DEPTH {
             return true;
         }
     }

@@ -57,7 +57,7 @@ fn python_constants_and_entry() {
 }
 
 #[test]
-fn python_that_is_not_constant_is_named() {
+fn non_constant_python_is_reported_by_name() {
     for (text, at) in [
         ("__version__ = f'{x}'\n", "f'{x}'"),
         ("__version__ = open('/etc/passwd').read()\n", "open('/etc/passwd').read()"),
@@ -107,7 +107,7 @@ fn javascript_and_typescript_constants() {
 }
 
 #[test]
-fn javascript_that_is_not_constant_is_named() {
+fn non_constant_javascript_is_reported_by_name() {
     for (text, at) in [
         ("export const __version__ = `${1}`;", "`${1}`"),
         ("export let __version__ = '1';", "__version__"),
@@ -129,7 +129,7 @@ fn javascript_that_is_not_constant_is_named() {
 }
 
 #[test]
-fn nesting_without_end_ends_no_process() {
+fn extreme_nesting_does_not_overflow_the_stack() {
     let deep = |open: &str, n: usize| open.repeat(n / open.len());
     let (python, javascript) = (
         ["[", "(", "-", "not ", "lambda:", "[x for x in "],

@@ -48,7 +48,7 @@ impl Inner {
         outlet: &Arc<Outlet>,
     ) -> Result<(RunResult, Cost), DriveError> {
         let result = self.result_of_chain(thread, outlet).await?;
-        self.with_cost(thread, result).await
+        self.add_chain_cost(thread, result).await
     }
 
     /// Builds the result of a child that cannot be recovered, for the thread that waits for it. The child has not
@@ -77,8 +77,8 @@ impl Inner {
                 }
                 let (threads, id) = (self.threads(), thread.clone());
                 return match blocking(move || Ok(threads.transcript(&id)?)).await {
-                    Err(DriveError::Store(StoreError::UnknownThread { .. })) => Ok(Self::never_began(thread)),
-                    events => Ok(result_of(thread, &events?).unwrap_or_else(|| Self::never_began(thread))),
+                    Err(DriveError::Store(StoreError::UnknownThread { .. })) => Ok(Self::never_started_result(thread)),
+                    events => Ok(result_of(thread, &events?).unwrap_or_else(|| Self::never_started_result(thread))),
                 };
             }
             // The recovery runs as a task of its own: if the waiting caller is dropped, no thread stays leased but
@@ -87,7 +87,7 @@ impl Inner {
             let taken = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
             match taken.map_err(|lost| DriveError::Lost(lost.to_string()))? {
                 Ok(Some(running)) => return Ok(running.result().await),
-                Ok(None) => return Ok(Self::never_began(thread)),
+                Ok(None) => return Ok(Self::never_started_result(thread)),
                 // Another process owns the thread: wait for its end.
                 Err(DriveError::Store(StoreError::Owned { .. })) => {
                     let threads = Arc::new(self.threads());
@@ -101,7 +101,7 @@ impl Inner {
     }
 
     /// Adds up the cost in the registry rows of the child and of the threads that continue it.
-    async fn with_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
+    async fn add_chain_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
         let first = first.clone();
         let cost = self.read(move |registry| {
             let (mut cost, mut next) = (Cost::default(), Some(first));

@@ -62,7 +62,7 @@ impl ParentThread {
 }
 
 impl Inner {
-    pub(crate) async fn start_below(
+    pub(crate) async fn start_child_of(
         self: &Arc<Self>,
         compilation: &Compilation,
         parent: ParentThread,
@@ -93,7 +93,7 @@ impl Inner {
         image::accept(&beginning.plan.model, &beginning.images())?;
         self.admit_compiled(compilation).await?;
         let named = compilation.named_spend;
-        let (id, running) = self.begin_below(&parent, beginning, named, None).await?;
+        let (id, running) = self.start_reserved_child(&parent, beginning, named, None).await?;
         Ok(Handle::new(id, events, running))
     }
 
@@ -108,7 +108,7 @@ impl Inner {
 
     /// Starts a thread below another: writes its row and reserves `named` or the rest of the parent's money. `linked`
     /// is the thread that it continues, whose row gets the link. On failure nothing remains.
-    pub(super) async fn begin_below(
+    pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,
         mut beginning: Beginning,

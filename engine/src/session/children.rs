@@ -34,7 +34,7 @@ use crate::tool::ToolOutcome;
 mod money;
 
 /// The first spawn number of hooks, above every number of a call's child.
-pub(crate) const OF_HOOKS: u64 = 1 << 62;
+pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 62;
 
 /// A requested child.
 pub(super) struct Wanted {
@@ -166,7 +166,7 @@ impl Inner {
         child: AwaitedChild,
     ) -> Result<Fact, DriveError> {
         let thread = ThreadId::parse(&child.thread_id).map_err(|e| DriveError::Plan(e.reason))?;
-        let (result, cost) = self.child_came_to(&thread, &parent.outlet).await?;
+        let (result, cost) = self.child_result(&thread, &parent.outlet).await?;
         let status = result.status;
         let outcome = ToolOutcome {
             is_error: !result.success,
@@ -179,13 +179,13 @@ impl Inner {
 
     /// Returns the result of a child. If the child's own transcript is at fault, the result is an error and the parent
     /// continues.
-    async fn child_came_to(
+    async fn child_result(
         self: &Arc<Self>,
         child: &ThreadId,
         outlet: &Arc<Outlet>,
     ) -> Result<(RunResult, Cost), DriveError> {
         match self.result_of_child(child, outlet).await {
-            Err(error) if error.is_of_the_record() => Ok((Self::stuck(child, &error), Cost::default())),
+            Err(error) if error.is_transcript_fault() => Ok((Self::stuck(child, &error), Cost::default())),
             ended => ended,
         }
     }
@@ -201,7 +201,7 @@ impl Inner {
         let subject = run.subject.as_deref().unwrap_or_default();
         let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
         let head = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let spawn = (head >> 2) | OF_HOOKS;
+        let spawn = (head >> 2) | FIRST_HOOK_SPAWN;
         let grants: Vec<Grant> = hook
             .grants
             .iter()
@@ -217,7 +217,7 @@ impl Inner {
             None => return Err("the child was not made".into()),
         };
         let _living = parent.living(&made.thread);
-        let ended = self.child_came_to(&made.thread, &parent.outlet).await;
+        let ended = self.child_result(&made.thread, &parent.outlet).await;
         let (result, cost) = ended.map_err(|error| error.to_string())?;
         let (thread_id, spend, status) = (made.thread.to_string(), made.spend, result.status);
         let child = Some(HookChild { spawn, thread_id, spend, status, cost });
@@ -275,7 +275,7 @@ impl Inner {
                 }
             }
         }
-        let children = self.name_all(planned).await?;
+        let children = self.allocate_ids(planned).await?;
         let set_aside = self.set_aside(parent, &children, terms).await?;
         let mut begun: JoinSet<Result<(u64, Made), DriveError>> = JoinSet::new();
         for (child, answer) in children.into_iter().zip(set_aside) {
@@ -376,7 +376,7 @@ impl Inner {
 
     /// Returns the plan of a detached tool run. Its reservation is 0: the run itself needs no model.
     fn plan_of_call(&self, parent: &Embedded, call: &ToolCall) -> Result<Planned, String> {
-        let plan = parent.plan.of_call();
+        let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
         let plan = self.plans.share(&plan_id, || plan);
         Ok(Planned { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
@@ -410,7 +410,7 @@ impl Inner {
                 let checked = (engine.compile)(world, request);
                 let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
-                match engine.admit_all(&compiled.plan.directive, compiled.executes.clone()) {
+                match engine.check_requirements(&compiled.plan.directive, compiled.executes.clone()) {
                     Ok(()) => Ok(compiled),
                     Err(DriveError::Refused { reason }) => Err(reason),
                     Err(untrusted) => Err(format!("{untrusted}; the user can look at it with `rye trust --list`")),
@@ -426,7 +426,7 @@ impl Inner {
     }
 
     /// Allocates an id for each child that has none yet.
-    async fn name_all(
+    async fn allocate_ids(
         self: &Arc<Self>,
         planned: Vec<(u64, Planned, Option<ThreadId>)>,
     ) -> Result<Vec<Named>, DriveError> {
@@ -448,7 +448,7 @@ impl Inner {
 
     /// Starts a child that has no transcript although its parent may wait for it, from its row, its plan and its
     /// parent's transcript. `None` if it was no child of a call.
-    pub(super) async fn child_again(
+    pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,
         outlet: Arc<Outlet>,
@@ -456,7 +456,7 @@ impl Inner {
         let ThreadRow { id, parent: Some(parent), spawn: Some(spawn), plan_id: Some(plan_id), .. } = row else {
             return Ok(None);
         };
-        if spawn >= OF_HOOKS {
+        if spawn >= FIRST_HOOK_SPAWN {
             return Ok(None);
         }
         let (engine, child, of, above) = (Arc::clone(self), id.clone(), plan_id.clone(), parent.clone());
@@ -487,7 +487,7 @@ impl Inner {
     }
 
     /// Builds the result of a thread that never began.
-    pub(super) fn never_began(thread: &ThreadId) -> RunResult {
+    pub(super) fn never_started_result(thread: &ThreadId) -> RunResult {
         RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") }
     }
 }

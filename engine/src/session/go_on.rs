@@ -10,7 +10,7 @@ use super::{Above, Beginning, Rows, blocking, stored_plan};
 use crate::driver::{DriveError, Outlet, live};
 use crate::engine::{EngineError, Handle, Inner, Running, Said};
 use crate::event::{Continues, Event, EventBody, Head, Letter, Opened, Origin};
-use crate::image::{self, NotAccepted};
+use crate::image::{self, ImageNotAccepted};
 use crate::machine::State;
 use crate::machine::trailing::{ceiling, trailing};
 use crate::session::below::ParentThread;
@@ -45,7 +45,7 @@ struct Before {
 impl Inner {
     /// Starts the continuation of a thread whose context was full. Its row and its account exist since that thread
     /// ended.
-    pub(super) async fn go_on_after(
+    pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: Arc<Outlet>,
@@ -116,17 +116,17 @@ impl Inner {
         }
         if !row.status.is_over() || row.status == Status::Suspended {
             if !said.images.is_empty() {
-                return Err(NotAccepted::Unfinished { thread: thread.to_string() }.into());
+                return Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into());
             }
             let steer = (!said.text.is_empty()).then_some(Letter::Steer { text: said.text });
             return self.recover_root(thread, steer.into_iter().collect()).await;
         }
-        self.go_on_from(thread, Place::End, said, None).await
+        self.continue_from(thread, Place::End, said, None).await
     }
 
     /// Starts a new thread that continues another one from a position: as a root, or as a child of `parent` and within
     /// its bounds.
-    pub(crate) async fn go_on_from(
+    pub(crate) async fn continue_from(
         self: &Arc<Self>,
         thread: &ThreadId,
         place: Place,
@@ -164,7 +164,7 @@ impl Inner {
             self.check_parent(&parent).await?;
             beginning.grants.extend(parent.launch.grants.iter().cloned());
             beginning.limits = parent.bound(beginning.limits)?;
-            let (id, running) = self.begin_below(&parent, beginning, None, linked).await?;
+            let (id, running) = self.start_reserved_child(&parent, beginning, None, linked).await?;
             return Ok(Handle::new(id, live, running));
         }
         let id = self.allocate(&beginning.plan).await?;

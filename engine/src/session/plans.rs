@@ -29,7 +29,7 @@ pub(crate) struct Plans {
 
 impl Inner {
     /// Stores copies of the source files of a plan that still have the hash in its manifest.
-    pub(super) fn keep_sources(&self, plan: &Plan) -> Result<(), DriveError> {
+    pub(super) fn store_sources(&self, plan: &Plan) -> Result<(), DriveError> {
         let missing = sources::missing(&*self.disk, plan)?;
         if missing.is_empty() {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LONGEST_CHAIN, Place, blocking, stored_plan};
+use super::{MAX_CHAIN_THREADS, Place, blocking, stored_plan};
 use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Event, Head, Letter, Origin};
@@ -26,7 +26,7 @@ impl Inner {
         let thread = &row.id;
         if row.status == Status::Continued && letters.is_empty() {
             // The registry was rebuilt and lacks the continuation.
-            return Box::pin(self.go_on_from(thread, Place::Handoff, crate::engine::Said::default(), None)).await;
+            return Box::pin(self.continue_from(thread, Place::Handoff, crate::engine::Said::default(), None)).await;
         }
         if row.status.is_over() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
@@ -44,7 +44,7 @@ impl Inner {
         match (self.recover(thread, Arc::new(outlet), letters).await, last_word) {
             (Ok(Some(running)), _) => Ok(Handle::new(thread.clone(), events, running)),
             (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
-            (Err(error), Some(status)) if error.is_of_the_record() => {
+            (Err(error), Some(status)) if error.is_transcript_fault() => {
                 self.close(thread, status, &error).await?;
                 Err(EngineError::Closed { thread: thread.to_string(), why: error.to_string() })
             }
@@ -55,7 +55,7 @@ impl Inner {
     /// Returns the row of a thread, or of the last thread that continues it because its context was full.
     async fn last_row(&self, thread: &ThreadId) -> Result<ThreadRow, DriveError> {
         let mut next = thread.clone();
-        for _ in 0..LONGEST_CHAIN {
+        for _ in 0..MAX_CHAIN_THREADS {
             let of = next.clone();
             let row = self.read(move |registry| registry.thread(&of)).await?;
             let Some(row) = row else { return Err(StoreError::UnknownThread { thread: next.to_string() }.into()) };
@@ -82,7 +82,7 @@ impl Inner {
             return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
         };
         let was = self.claim(thread).await?;
-        let taken = Box::pin(self.take_claimed(thread, outlet, letters)).await;
+        let taken = Box::pin(self.recover_leased(thread, outlet, letters)).await;
         if taken.is_err() {
             self.give_up(thread, Some(was)).await;
         }
@@ -90,7 +90,7 @@ impl Inner {
     }
 
     /// Recovers a thread whose lease this process holds.
-    async fn take_claimed(
+    async fn recover_leased(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: Arc<Outlet>,
@@ -128,7 +128,7 @@ impl Inner {
             folded.take(Signal { at, fact: Fact::Mail { id, letter } });
         }
         let children = super::attend::unattended(&folded.state);
-        let running = self.set_going(folded, Arc::clone(&outlet), None)?;
+        let running = self.spawn_task(folded, Arc::clone(&outlet), None)?;
         for (spawn, child) in children {
             self.attend(thread, spawn, &child, &outlet);
         }
@@ -150,7 +150,7 @@ impl Inner {
         self.check_launch(thread, &events, &plan, standing)?;
         self.vouch(&plan)?;
         let mut state = State::new();
-        state.talk.messages = self.history(&events, LONGEST_CHAIN)?;
+        state.talk.messages = self.history(&events, MAX_CHAIN_THREADS)?;
         for event in &events {
             apply(&mut state, event);
         }
@@ -218,7 +218,7 @@ impl Inner {
                     row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
                 if handed { Some(Box::pin(self.hand_over(&before, thread, outlet)).await?) } else { None }
             }
-            Some(row) => Box::pin(self.child_again(row, outlet)).await?,
+            Some(row) => Box::pin(self.restart_child(row, outlet)).await?,
             None => None,
         };
         let Some(running) = running else {

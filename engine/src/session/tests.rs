@@ -294,7 +294,7 @@ async fn events_are_seen_as_they_are_recorded() {
 }
 
 #[tokio::test]
-async fn a_large_event_lies_in_objects_and_reads_back_whole() {
+async fn large_event_is_stored_as_object_and_read_back() {
     let long = "x".repeat(300_000);
     let said = long.clone();
     let lab = Lab::new(move |_| Ok(say(&said)));
@@ -331,7 +331,7 @@ async fn cancel_finishes_the_step_and_kill_does_not() {
 }
 
 #[tokio::test]
-async fn a_letter_in_the_inbox_is_taken_once_and_goes() {
+async fn inbox_message_is_delivered_once_and_removed() {
     let mut lab = Lab::new(|request| {
         Ok(if request.cue.turn == Some(0) { calls(&[("rye_execute", json!({}))]) } else { say("done") })
     });
@@ -424,7 +424,7 @@ mod hooked {
     }
 
     #[tokio::test]
-    async fn a_block_is_the_result_and_an_executed_tool_runs() {
+    async fn blocking_hook_sets_the_result_and_executed_tool_runs() {
         let lab = Lab::new(|request| {
             let read = |path: &str| ("rye_file_system_read", json!({"path": path}));
             Ok(if request.cue.turn == Some(0) { calls(&[read("a.txt"), read("b.txt")]) } else { say("done") })

@@ -5,8 +5,8 @@
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 
-use super::children::OF_HOOKS;
-use super::{LONGEST_CHAIN, stored_plan};
+use super::children::FIRST_HOOK_SPAWN;
+use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::driver::{DriveError, journal};
 use crate::engine::Inner;
 use crate::event::{Continues, Event, Head, Opened, Origin};
@@ -163,7 +163,7 @@ impl Inner {
     /// parent.
     fn check_lineage(&self, thread: &ThreadId, launched: Launched, standing: Standing) -> Result<(), DriveError> {
         let (mut thread, mut now) = (thread.clone(), launched);
-        for _ in 0..LONGEST_CHAIN {
+        for _ in 0..MAX_CHAIN_THREADS {
             check_own(&thread, &now)?;
             let parent = now.opened.parent.as_ref().map(|link| self.launched(&link.thread_id)).transpose()?;
             let before = now.continues.as_ref().map(|continues| self.launched(&continues.thread)).transpose()?;
@@ -336,12 +336,12 @@ fn check_child(thread: &ThreadId, now: &Launched, parent: &Launched, continues: 
     if continues {
         return Ok(());
     }
-    if opened.call.is_some() && parent.plan.of_call().id().ok().as_deref() != Some(now.plan_id.as_str()) {
+    if opened.call.is_some() && parent.plan.for_call().id().ok().as_deref() != Some(now.plan_id.as_str()) {
         return Err(claims(thread, "its plan is not that of a call of its parent"));
     }
     let declares = now.plan.capabilities.declared && opened.call.is_none();
     let (own, inherited) = opened.grants.split_at_checked(usize::from(declares)).unwrap_or_default();
-    let hooks = opened.parent.as_ref().is_some_and(|link| link.spawn >= OF_HOOKS);
+    let hooks = opened.parent.as_ref().is_some_and(|link| link.spawn >= FIRST_HOOK_SPAWN);
     let by_hook = |grant: &Grant| {
         hooks && parent.plan.hooks.iter().any(|hook| hook.is_live() && hook.grants.contains(&grant.pattern))
     };

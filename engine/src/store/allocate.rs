@@ -40,7 +40,7 @@ impl ThreadIds {
     /// Creates a folder and returns its id and the parent folder that the caller must sync.
     fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
-        for number in self.first_guess(directive, seconds)..ATTEMPTS {
+        for number in self.next_number(directive, seconds)..ATTEMPTS {
             let id = ThreadId::numbered(directive, seconds, number)
                 .map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
             let folder = layout::thread_folder(&id);
@@ -92,7 +92,7 @@ impl ThreadIds {
         self.disk.remove_dir(&folder).map_err(StoreError::io("remove", &folder))
     }
 
-    fn first_guess(&self, directive: &ItemId, seconds: u64) -> u64 {
+    fn next_number(&self, directive: &ItemId, seconds: u64) -> u64 {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some((of, at, number)) if of == directive && *at == seconds => number + 1,

@@ -125,7 +125,7 @@ fn measure() -> (u64, u64) {
 }
 
 #[test]
-fn nothing_promised_is_lost_wherever_the_power_fails() {
+fn power_failure_at_any_operation_loses_nothing_acknowledged() {
     let (operations, _) = measure();
     for at in 0..=operations {
         for survival in survivals() {
@@ -146,7 +146,7 @@ fn nothing_promised_is_lost_wherever_the_power_fails() {
 }
 
 #[test]
-fn nothing_promised_is_lost_when_recovery_fails_too() {
+fn power_failure_during_recovery_loses_nothing_acknowledged() {
     let (operations, _) = measure();
     for at in (0..operations).step_by(3) {
         for again in 0..12 {
@@ -182,7 +182,7 @@ fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, sur
 }
 
 #[test]
-fn nothing_promised_is_lost_when_a_kill_came_before() {
+fn kill_then_power_failure_loses_nothing_acknowledged() {
     let (operations, _) = measure();
     for at in 0..=operations {
         for survival in survivals() {
@@ -194,7 +194,7 @@ fn nothing_promised_is_lost_when_a_kill_came_before() {
 }
 
 #[test]
-fn no_sync_can_be_left_out() {
+fn every_skipped_sync_loses_something() {
     let (operations, syncs) = measure();
     assert!(syncs > 15, "{syncs} syncs");
     let skipping = |skipped: u64| {
@@ -260,7 +260,7 @@ fn spend(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError
 }
 
 #[test]
-fn what_is_committed_is_there_and_booked_once() {
+fn registry_commits_survive_and_apply_once() {
     let thread = ThreadId::parse("hello-1").unwrap();
     let simulated = Arc::new(SimulatedDisk::new());
     let disk = Arc::clone(&simulated) as Arc<dyn Disk>;

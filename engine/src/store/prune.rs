@@ -28,7 +28,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
         let directive = records.first().and_then(|first| first.body.get("directive")).and_then(Value::as_str);
         exports.extend(directive.and_then(|id| ItemId::parse(id).ok()).map(|id| layout::export(&id, thread)));
         for record in &records {
-            objects_of(&**disk, record, &mut named);
+            collect_objects(&**disk, record, &mut named);
         }
     }
     Registry::open(Arc::clone(disk))?.remove(threads)?;
@@ -62,7 +62,7 @@ fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreErr
         // An unreadable transcript may reference any object and may become readable later.
         let Ok(reading) = transcript::read(disk, &thread, 0) else { return Ok(0) };
         for record in &reading.records {
-            objects_of(disk, record, &mut kept);
+            collect_objects(disk, record, &mut kept);
         }
         named.retain(|object| !kept.contains(object));
     }
@@ -83,7 +83,7 @@ fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreErr
 
 /// Collects the objects that a line references: a plan with its source files, a large result, the images of the first
 /// message, the parts of an event that did not fit into a line.
-fn objects_of(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet<String>) {
+fn collect_objects(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
     let plan = record.body.get("plan_id").and_then(Value::as_str).filter(is_object);
     if let Some(plan) = plan.filter(|plan| !named.contains(*plan)) {

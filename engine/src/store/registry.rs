@@ -258,7 +258,7 @@ impl Registry {
     }
 
     /// Variant of `write` that never waits; `None` if another writer is active or due, or if no transaction can begin.
-    fn write_now<T>(
+    fn try_write<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Option<Result<T, StoreError>> {

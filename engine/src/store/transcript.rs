@@ -40,7 +40,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use line::{Hash, LINE_LIMIT, LineSigner, Seal};
+pub use line::{Hash, LineSigner, MAX_LINE_BYTES, Seal};
 pub use live::Live;
 pub use scan::{Reading, Torn, read, read_after, read_head};
 

@@ -25,7 +25,7 @@ use crate::provider::BoxFuture;
 
 pub use bash::Bash;
 pub use git::Git;
-pub use web_fetch::{WebFetch, page_text};
+pub use web_fetch::{WebFetchTool, page_text};
 
 /// The file tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum FileTool {
 }
 
 /// Maximum size of a result in bytes; below the guard's maximum, so that a page is not truncated.
-const MAX_ANSWER: usize = 28 * 1024;
+const MAX_RESULT_BYTES: usize = 28 * 1024;
 
 /// A failed call, with a message for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -105,14 +105,14 @@ impl Project {
     pub fn locate(&self, path: &str) -> Result<Place, Refused> {
         let quoted = || printable(OsStr::new(path));
         if path.is_empty() {
-            return Err(Refused::BadPath { path: String::new(), reason: "it is empty" });
+            return Err(Refused::InvalidPath { path: String::new(), reason: "it is empty" });
         }
         if path.len() > MAX_PATH {
             let short: String = path.chars().take(80).collect();
-            return Err(Refused::BadPath { path: printable(OsStr::new(&short)), reason: "it is too long" });
+            return Err(Refused::InvalidPath { path: printable(OsStr::new(&short)), reason: "it is too long" });
         }
         if path.contains('\0') {
-            return Err(Refused::BadPath { path: quoted(), reason: "it holds a zero byte" });
+            return Err(Refused::InvalidPath { path: quoted(), reason: "it holds a zero byte" });
         }
         let wants_folder = path.ends_with('/') || path.ends_with("/.");
         let relative = self.relative(Path::new(path)).ok_or_else(|| Refused::Outside { path: quoted() })?;
@@ -144,7 +144,7 @@ impl Project {
             if kind == FileType::Symlink {
                 links += 1;
                 if links > MAX_LINKS {
-                    return Err(Refused::BadPath { path: quoted(), reason: "its links go in a circle" });
+                    return Err(Refused::InvalidPath { path: quoted(), reason: "its links go in a circle" });
                 }
                 let target = rustix::fs::readlinkat(here, &name, Vec::new()).map_err(|e| Refused::io(&quoted(), e))?;
                 let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
@@ -156,7 +156,7 @@ impl Project {
                     queue.push_front(segment);
                 }
             } else if kind == FileType::Directory {
-                self.no_alias(&at, &stat)?;
+                self.reject_alias(&at, &stat)?;
                 let dir = open_folder_at(here, &name).map_err(|e| Refused::io(&quoted(), e))?;
                 stack.push((dir, name));
             } else if !queue.is_empty() || wants_folder {
@@ -217,7 +217,7 @@ impl Project {
     }
 
     /// Checks that tools may write a place.
-    fn may_write(&self, path: &Relative) -> Result<(), Refused> {
+    fn check_writable(&self, path: &Relative) -> Result<(), Refused> {
         match law::zone(&path.0) {
             Zone::Ordinary => Ok(()),
             Zone::ReadOnly => Err(Refused::ReadOnly { path: path.clone() }),
@@ -250,7 +250,7 @@ impl Project {
     }
 
     /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust under another name.
-    fn no_alias(&self, at: &Relative, stat: &Stat) -> Result<(), Refused> {
+    fn reject_alias(&self, at: &Relative, stat: &Stat) -> Result<(), Refused> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         let alias = self.known.iter().any(|(known, real)| *known == inode && *real != name);

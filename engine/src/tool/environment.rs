@@ -18,7 +18,7 @@ pub fn provider_keys(items: &Items<'_>) -> BTreeSet<String> {
     let files = list.iter().filter(|entry| entry.id.as_str().starts_with("agent/providers/"));
     let mut names = BTreeSet::new();
     for file in files {
-        let layers = items.config_of_each(&file.id);
+        let layers = items.config_layers(&file.id);
         let variables = layers.iter().filter_map(|(_, node)| node.get("key_env")?.as_str());
         names.extend(variables.map(str::to_owned));
     }

@@ -12,7 +12,7 @@ use crate::store::{ObjectId, Objects, StoreError};
 /// Default of `tool_result.max_bytes`.
 pub const DEFAULT_MAX_BYTES: usize = 32 * 1024;
 /// Maximum bytes of `details` that are kept.
-const MAX_DETAILS: usize = 8 * 1024;
+const MAX_DETAILS_BYTES: usize = 8 * 1024;
 /// Minimum size in bytes of a repeated result that is replaced by a reference; shorter ones are cheaper to repeat.
 const WORTH_A_REFERENCE: usize = 512;
 
@@ -167,7 +167,7 @@ fn ceil(text: &str, at: usize) -> usize {
 
 fn bounded_details(details: &Value) -> Value {
     let size = details.to_string().len();
-    if size <= MAX_DETAILS {
+    if size <= MAX_DETAILS_BYTES {
         let mut details = details.clone();
         mask_value(&mut details);
         return details;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn small_results_pass_as_they_are() {
+    fn small_result_is_unchanged() {
         for (content, text) in [
             (json!("plain"), "plain"),
             (json!({"a": [1, 2]}), "{\"a\":[1,2]}"),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapping_is_taken_off() {
+    fn envelope_and_signature_are_removed() {
         let envelope = json!({"status": "success", "type": "tool", "item_id": "a/b", "metadata": {"version": "1"}, "data": {"x": 1}});
         assert_eq!(run(envelope, 100).0.content, "{\"x\":1}");
         let signed = json!("<!-- rye:signed:2026-02-14T00:27:54Z:aa:bb:cc -->\n# Title\n");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_fall_between_characters_of_one_endless_line() {
+    fn long_line_is_cut_between_characters() {
         let whole = "€".repeat(10_000);
         for max in 64..90 {
             assert!(run(json!(whole), max).0.object.is_some());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_result_refers_to_the_first() {
+    fn repeated_result_refers_to_the_first() {
         let memory = Memory::default();
         let outcome = ToolOutcome::ok("x".repeat(600));
         let first = guard(&outcome, 1000, &BTreeMap::new(), &memory).unwrap();

@@ -15,7 +15,7 @@ use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
 
 /// Maximum bytes of a response that are kept.
-const MAX_BODY: usize = 2 << 20;
+const MAX_BODY_BYTES: usize = 2 << 20;
 
 /// An HTTP tool, ready to run.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Tool for HttpTool {
                 Err(message) => return ToolOutcome::error(message),
             };
             let timeout = self.timeout.min(invocation.timeout);
-            let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_BODY };
+            let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_BODY_BYTES };
             match web.send(request).await {
                 Ok(answer) => outcome(&answer),
                 Err(message) => ToolOutcome::error(message),
@@ -73,7 +73,7 @@ impl HttpTool {
                 .map(String::into_bytes),
             Some(HttpBody::Json(template)) => {
                 headers.entry("content-type").or_insert(HeaderValue::from_static("application/json"));
-                let value = json_body(template, given)?.unwrap_or(Value::Null);
+                let value = fill_json_body(template, given)?.unwrap_or(Value::Null);
                 Some(value.to_string().into_bytes())
             }
         };
@@ -84,7 +84,7 @@ impl HttpTool {
 
 /// Fills in a JSON template: a string that is a single placeholder becomes the parameter's value; a string whose
 /// parameter is missing is dropped from its list or mapping.
-fn json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String> {
+fn fill_json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String> {
     Ok(match template {
         Value::String(text) => {
             let lone = tool_spec::holes(text).map_err(|e| e.to_string())?;
@@ -99,14 +99,14 @@ fn json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String
         Value::Array(items) => {
             let mut out = Vec::with_capacity(items.len());
             for item in items {
-                out.extend(json_body(item, given)?);
+                out.extend(fill_json_body(item, given)?);
             }
             Some(Value::Array(out))
         }
         Value::Object(map) => {
             let mut out = Map::new();
             for (key, value) in map {
-                if let Some(value) = json_body(value, given)? {
+                if let Some(value) = fill_json_body(value, given)? {
                     out.insert(key.clone(), value);
                 }
             }

@@ -25,7 +25,7 @@ use super::stop::{Halt, PATIENCE};
 pub use attend::{Attended, Held, Log, Server, attend};
 pub use bounded::{Bounded, Kept};
 use group::Group;
-pub use supervise::supervise_if_asked;
+pub use supervise::supervise_if_requested;
 #[cfg(target_os = "linux")]
 pub use wall::outer::use_bubblewrap;
 pub use wall::{Offers, Wall, offers};
@@ -88,7 +88,7 @@ pub struct Finished {
     pub errors: Kept,
 }
 
-/// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_asked`]). Dropping the
+/// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_requested`]). Dropping the
 /// future ends the whole group at once. With a helper, the death of this process does so too.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use rye_compiler::tool_spec::{RESOLVED_CONFIG, ToolKind, ToolSpec};
 use rye_compiler::world::Space;
 use serde_json::Value;
 
-use super::builtin::{Bash, FileTool, Git, WebFetch};
+use super::builtin::{Bash, FileTool, Git, WebFetchTool};
 use super::command::CommandTool;
 use super::http::HttpTool;
 use super::schema::{Schema, SchemaError};
@@ -95,7 +95,7 @@ impl Registry {
         for tool in Git::ALL {
             registry.add(tool.word(), move |_| Arc::new(tool));
         }
-        registry.add("web_fetch", |spec| Arc::new(WebFetch { timeout: Duration::from_secs(spec.timeout_seconds) }));
+        registry.add("web_fetch", |spec| Arc::new(WebFetchTool { timeout: Duration::from_secs(spec.timeout_seconds) }));
         registry.add("bash", |spec| Arc::new(Bash { default_timeout: Duration::from_secs(spec.timeout_seconds) }));
         registry
     }

@@ -21,9 +21,9 @@ const JAVASCRIPT: &str = include_str!("script/run.mjs");
 /// Reads the source up to a zero byte; the rest of the input are the parameters.
 const SHELL: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
 /// Maximum size in bytes of a parameter that a shell script also gets as a variable; longer ones are only on its input.
-const MAX_VARIABLE: usize = 64 * 1024;
+const MAX_VARIABLE_BYTES: usize = 64 * 1024;
 /// Maximum bytes of the log in a failure.
-const MAX_LOG: usize = 8 * 1024;
+const MAX_LOG_BYTES: usize = 8 * 1024;
 
 /// A script, ready to run.
 #[derive(Debug, Clone)]
@@ -107,7 +107,7 @@ impl ScriptTool {
 
     fn outcome(&self, finished: &Finished, timeout: Duration) -> ToolOutcome {
         let mut details = exit_details(finished);
-        let log = tail(finished.errors.text.trim_end(), MAX_LOG);
+        let log = tail(finished.errors.text.trim_end(), MAX_LOG_BYTES);
         if finished.exit != Exit::Code(0) {
             let parts = [finished.output.text.trim_end(), log, &end_line(finished, timeout)];
             let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
@@ -128,17 +128,17 @@ impl ScriptTool {
         let content = match serde_json::from_str::<Value>(answer) {
             Ok(value) => value,
             Err(_) if self.entry == ScriptEntry::Execute => {
-                return ToolOutcome::error(format!("the tool answered no JSON: {}", tail(answer, MAX_LOG)));
+                return ToolOutcome::error(format!("the tool answered no JSON: {}", tail(answer, MAX_LOG_BYTES)));
             }
             Err(_) if answer.is_empty() => Value::String(log.to_owned()),
             Err(_) => Value::String(finished.output.text.clone()),
         };
-        ToolOutcome { is_error: says_failure(&content), content, details }
+        ToolOutcome { is_error: reports_failure(&content), content, details }
     }
 }
 
 /// Returns true for `{"success": false}` and `{"status": "error"}`, with which tools report a failure.
-pub(super) fn says_failure(content: &Value) -> bool {
+pub(super) fn reports_failure(content: &Value) -> bool {
     content.get("success") == Some(&Value::Bool(false))
         || content.get("status").and_then(Value::as_str) == Some("error")
 }
@@ -149,7 +149,7 @@ fn shell_variables(parameters: &Value) -> Vec<(OsString, OsString)> {
     for (name, value) in parameters.as_object().into_iter().flatten() {
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let text = if let Value::String(s) = value { s.clone() } else { value.to_string() };
-        if is_name && !value.is_null() && text.len() <= MAX_VARIABLE && !text.contains('\0') {
+        if is_name && !value.is_null() && text.len() <= MAX_VARIABLE_BYTES && !text.contains('\0') {
             variables.insert(format!("RYE_PARAM_{name}"), text);
         }
     }

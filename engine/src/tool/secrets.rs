@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_begins_with_what_is_looked_for() {
+    fn every_key_format_starts_with_a_known_prefix() {
         let hirs = SHAPES.map(|(word, shape)| (word, regex_syntax::parse(shape).expect(word)));
         for (word, hir) in hirs {
             let beginnings = regex_syntax::hir::literal::Extractor::new().extract(&hir);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn known_shapes_are_masked_wherever_they_stand() {
+    fn known_key_formats_are_masked() {
         // Assembled here, so that this file contains no key.
         let long = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
         for (key, word) in [
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_own_secrets_are_masked_by_value() {
+    fn process_secrets_are_masked_by_value() {
         let variables = [
             ("MY_API_KEY", "correct horse battery"),
             ("TOKEN", "short"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_value_is_masked_in_the_usual_encodings_wherever_it_begins() {
+    fn known_value_is_masked_in_every_encoding() {
         let value = "p\u{e4}ss \"word\"/+0123";
         let own = Own::new(vec![("MY_SECRET".to_owned(), value.to_owned())]);
         let hex = hex(value.as_bytes());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learnt_is_masked_from_then_on_in_keys_too() {
+    fn added_secrets_are_masked_in_keys_too() {
         let learnt = "learnt-in-a-test-and-nowhere-else";
         assert_eq!(mask(learnt), learnt);
         let variables = [("LEARNT_TOKEN", learnt), ("LEARNT_PATH", "nothing-that-is-a-secret-at-all")];

@@ -172,15 +172,15 @@ fn client(granted: Granted) -> Result<Client, String> {
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")));
     let builder = match granted {
         Granted::ByName => builder,
-        Granted::ByPattern => builder.dns_resolver(Arc::new(PublicOnly)),
+        Granted::ByPattern => builder.dns_resolver(Arc::new(PublicResolver)),
     };
     builder.build().map_err(|e| format!("no connection can be made: {e}"))
 }
 
 /// A resolver that refuses names with a non-public address. The connection uses exactly the addresses it returns.
-struct PublicOnly;
+struct PublicResolver;
 
-impl Resolve for PublicOnly {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let host = name.as_str().to_owned();

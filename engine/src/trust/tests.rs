@@ -4,14 +4,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use rye_compiler::trust::ExecutesKind;
+use rye_compiler::trust::TrustRequirementKind;
 use rye_compiler::world::ItemKind;
 
 use super::*;
 
 fn executes(id: &str, sha256: &str, programs: &[&str]) -> Executes {
     Executes {
-        kind: ExecutesKind::Tool,
+        kind: TrustRequirementKind::Tool,
         name: id.into(),
         what: "starts".into(),
         subjects: vec![Subject { kind: ItemKind::Tool, id: id.into(), sha256: sha256.into() }],
@@ -147,7 +147,7 @@ fn former_texts_of_a_directive_stay_trusted_until_trust_is_revoked() {
     let place = Place::new();
     let with = |sha256: &str| {
         let subjects = vec![Subject { kind: ItemKind::Directive, id: "d".into(), sha256: sha256.into() }];
-        Executes { kind: ExecutesKind::Grants, subjects, ..executes("d", sha256, &[]) }
+        Executes { kind: TrustRequirementKind::Grants, subjects, ..executes("d", sha256, &[]) }
     };
     place.trust().allow(&[with("11")]).unwrap();
     place.trust().allow(&[with("12")]).unwrap();

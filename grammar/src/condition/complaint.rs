@@ -115,7 +115,7 @@ pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
             }),
         );
     }
-    let Some(c) = rest.chars().next() else { return ends_early(place, before) };
+    let Some(c) = rest.chars().next() else { return unexpected_end(place, before) };
 
     if matches!(c, '"' | '\'') && operand_expected(before) {
         return condition(
@@ -144,7 +144,7 @@ pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
     condition(span, message, label, hint(before, rest, token))
 }
 
-fn ends_early(place: Place<'_>, before: &str) -> SyntaxError {
+fn unexpected_end(place: Place<'_>, before: &str) -> SyntaxError {
     let end = before.len();
     if let Some((at, open)) = last_open(before)
         && !operand_expected(before)

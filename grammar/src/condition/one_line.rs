@@ -19,7 +19,7 @@ use crate::text::{brackets, control_character};
 /// Maximum length of a condition in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 /// Maximum number of parser calls per text, far above the need of the longest condition.
-const CALL_LIMIT: usize = 20_000_000;
+const MAX_PARSER_CALLS: usize = 20_000_000;
 
 #[derive(pest_derive::Parser)]
 #[grammar = "../reference.pest"]
@@ -27,7 +27,7 @@ const CALL_LIMIT: usize = 20_000_000;
 struct ConditionParser;
 
 static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
-    pest::set_call_limit(NonZeroUsize::new(CALL_LIMIT));
+    pest::set_call_limit(NonZeroUsize::new(MAX_PARSER_CALLS));
     let left = |rule| Op::infix(rule, Assoc::Left);
     let comparisons = [Rule::ne, Rule::lt, Rule::lte, Rule::gt, Rule::gte, Rule::within, Rule::contains, Rule::matches];
     PrattParser::new()
@@ -73,7 +73,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
     if let Some((range, c)) = control_character(text) {
         return Err(complaint::control(place, range, c));
     }
-    if let Some(at) = too_deep_at(text) {
+    if let Some(at) = find_too_deep(text) {
         return Err(complaint::too_deep(place.span(at, at + 1)));
     }
     let table = &*PRATT;
@@ -88,7 +88,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
 }
 
 /// Returns the offset of the first bracket nested deeper than [`MAX_DEPTH`].
-fn too_deep_at(text: &str) -> Option<usize> {
+fn find_too_deep(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, bracket) in brackets(text) {
         if matches!(bracket, '(' | '[' | '{') {
@@ -226,7 +226,7 @@ impl Builder<'_> {
         if op.as_rule() == Rule::not {
             return built(right.depth + 1, Shape::Not, ExprKind::Not(Box::new(right.expr)), span);
         }
-        refuse_not(&right)?;
+        reject_not_operand(&right)?;
         if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
             return match negated(number) {
                 Some(value) => Ok(Built { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
@@ -253,7 +253,7 @@ impl Builder<'_> {
             Rule::contains => CompareOp::Contains,
             Rule::matches => CompareOp::Matches,
             other => {
-                refuse_not(&right)?;
+                reject_not_operand(&right)?;
                 let op = match other {
                     Rule::add => ArithmeticOp::Add,
                     Rule::subtract => ArithmeticOp::Subtract,
@@ -265,7 +265,7 @@ impl Builder<'_> {
                 return built(depth, Shape::Value, kind, span);
             }
         };
-        refuse_not(&right)?;
+        reject_not_operand(&right)?;
         if left.shape == Shape::Comparison || right.shape == Shape::Comparison {
             return Err(complaint::chained(self.place.of(op), op.as_str()));
         }
@@ -291,7 +291,7 @@ fn join(left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, Sy
 }
 
 /// Rejects `a == !b`: `!` binds looser than `==`, so it cannot be its operand.
-fn refuse_not(right: &Built) -> Result<(), SyntaxError> {
+fn reject_not_operand(right: &Built) -> Result<(), SyntaxError> {
     if right.shape == Shape::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
 }
 

@@ -24,18 +24,18 @@ pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, Syn
 
 /// The invalid part of a path, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadPath {
+pub(crate) struct InvalidPath {
     pub start: usize,
     pub end: usize,
     pub label: String,
 }
 
-pub(crate) fn segments(text: &str) -> Result<Path, BadPath> {
+pub(crate) fn segments(text: &str) -> Result<Path, InvalidPath> {
     let mut segments = Vec::new();
     let mut start = 0;
     for part in text.split('.') {
         let end = start + part.len();
-        segments.push(segment(part).map_err(|(at, len, label)| BadPath {
+        segments.push(segment(part).map_err(|(at, len, label)| InvalidPath {
             start: start + at,
             end: start + at + len,
             label,

@@ -15,7 +15,7 @@ use crate::text::{name_char, shorten};
 /// Maximum number of malformed placeholders reported per text; the rest of the text is not scanned.
 const MOST_ERRORS: usize = 32;
 /// Maximum length of a placeholder in bytes.
-const MAX_HOLE: usize = 16 * 1024;
+const MAX_PLACEHOLDER_BYTES: usize = 16 * 1024;
 
 #[derive(pest_derive::Parser)]
 #[grammar = "../reference.pest"]
@@ -50,9 +50,9 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
             continue;
         }
         let Some(hole) = well_formed(source, text, base, next.start) else {
-            let stopped = TemplateParser::parse(Rule::hole, hole_window(text, next.start)).err();
+            let stopped = TemplateParser::parse(Rule::hole, placeholder_window(text, next.start)).err();
             let stopped = stopped.map_or(2, |error| error_at(&error.location));
-            errors.push(bad_hole(source, base, text, next.start, stopped));
+            errors.push(placeholder_error(source, base, text, next.start, stopped));
             parts.text("${");
             at = next.start + 2;
             if errors.len() == MOST_ERRORS {
@@ -118,7 +118,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
             continue;
         }
         pending.push_str(slice(text, at, open));
-        if let Some(hole) = plain_input(source, text, base, open) {
+        if let Some(hole) = parse_simple_input(source, text, base, open) {
             at = open + hole.span.len();
             if !pending.is_empty() {
                 parts.push(InputsPart::Text(std::mem::take(&mut pending)));
@@ -132,7 +132,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
             Err(error) => (None, error_at(&error.location)),
         };
         let Some(hole) = hole else {
-            errors.push(bad_input(source, base, text, open, stopped));
+            errors.push(input_error(source, base, text, open, stopped));
             pending.push_str(OPEN);
             at = open + OPEN.len();
             if errors.len() == MOST_ERRORS {
@@ -154,7 +154,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
 }
 
 /// Parses a plain `{input:name}` without the parser.
-fn plain_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputHole> {
+fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputHole> {
     let inside = text.get(open + "{input:".len()..)?;
     let len = inside.bytes().position(|b| !(b.is_ascii_alphanumeric() || b == b'_'))?;
     let (name, rest) = inside.split_at_checked(len)?;
@@ -203,7 +203,7 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
 
 /// Returns the text that a placeholder may cover: the rest of its line, bounded. The parser copies unparsed text into
 /// its error, so it never gets more.
-fn hole_window(text: &str, open: usize) -> &str {
+fn placeholder_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();
     bounded(line)
@@ -217,7 +217,7 @@ fn input_window(text: &str, open: usize) -> &str {
 }
 
 fn bounded(text: &str) -> &str {
-    let mut end = text.len().min(MAX_HOLE);
+    let mut end = text.len().min(MAX_PLACEHOLDER_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -249,18 +249,18 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
 /// Returns the placeholder at `open`, if it is well-formed. The byte scan stops at the first invalid character, so a
 /// text full of openings takes linear time.
 fn well_formed(source: SourceId, text: &str, base: usize, open: usize) -> Option<Hole> {
-    let end = hole_end(text.as_bytes(), open)?;
+    let end = placeholder_end(text.as_bytes(), open)?;
     let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
     let hole = hole(source, base + open, &pair)?;
     (hole.raw.len() == end - open).then_some(hole)
 }
 
 /// Returns the offset of the end of a placeholder that opens at `open`.
-fn hole_end(bytes: &[u8], open: usize) -> Option<usize> {
+fn placeholder_end(bytes: &[u8], open: usize) -> Option<usize> {
     let mut in_string = false;
     let mut escaped = false;
     let mut pipes = 0;
-    for (offset, byte) in bytes.get(open + 2..)?.iter().take(MAX_HOLE).enumerate() {
+    for (offset, byte) in bytes.get(open + 2..)?.iter().take(MAX_PLACEHOLDER_BYTES).enumerate() {
         match byte {
             b'\n' => return None,
             _ if in_string => {
@@ -298,8 +298,8 @@ fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputH
 }
 
 /// Returns the error for a malformed placeholder at `open`; `at` is the parser's stop, relative to `open`.
-fn bad_hole(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
-    let line = hole_window(text, open);
+fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
+    let line = placeholder_window(text, open);
     let rest = line.get(at.min(line.len())..).unwrap_or_default();
     let closed = line.contains('}');
     let inside = line.get(2..at.max(2)).unwrap_or_default();
@@ -335,7 +335,7 @@ fn bad_hole(source: SourceId, base: usize, text: &str, open: usize, at: usize) -
     SyntaxKind::Template.error(Span::new(source, base + at, base + at + len), message, label).with_help(help)
 }
 
-fn bad_input(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
+fn input_error(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
     let window = input_window(text, open);
     let rest = window.get(at.min(window.len())..).unwrap_or_default();
     let closed = window.ends_with('}');

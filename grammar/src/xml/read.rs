@@ -7,7 +7,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::chars::{is_name_start, is_space, name_len, push_text, resolve};
-use super::tag::{self, ESCAPE_LT, bad_char, bad_reference};
+use super::tag::{self, ESCAPE_LT, bad_char, reference_error};
 use super::{Element, Node};
 use crate::Parsed;
 use crate::error::{SyntaxError, SyntaxKind};
@@ -33,7 +33,7 @@ pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option
         tree.complain(at, at + c.len_utf8(), format!("{} cannot stand in XML", name_char(c)), "remove it", None);
     }
     let mut from = range.start;
-    while let Some(next) = tree.read_from(from) {
+    while let Some(next) = tree.parse_from(from) {
         if tree.errors.len() >= MAX_ERRORS {
             break;
         }
@@ -71,7 +71,7 @@ impl<'t> Builder<'t> {
     }
 
     /// Parses up to the end, or returns the offset at which parsing must restart.
-    fn read_from(&mut self, from: usize) -> Option<usize> {
+    fn parse_from(&mut self, from: usize) -> Option<usize> {
         let rest = self.text.get(from..self.end)?;
         if rest.starts_with(BYTE_ORDER_MARK) {
             // quick-xml drops a byte order mark at the start of its input, but does not count its bytes.
@@ -160,7 +160,7 @@ impl<'t> Builder<'t> {
     }
 
     fn stray_ampersand(&mut self, start: usize) -> usize {
-        self.errors.push(bad_reference(self.span(start, start + 1), None));
+        self.errors.push(reference_error(self.span(start, start + 1), None));
         self.push_text(start, start + 1, String::push_str);
         start + 1
     }
@@ -287,7 +287,7 @@ impl<'t> Builder<'t> {
             if name_len(name) != name.len() && !name.starts_with('#') {
                 return Some(self.stray_ampersand(start));
             }
-            self.errors.push(bad_reference(self.span(start, end), Some(name)));
+            self.errors.push(reference_error(self.span(start, end), Some(name)));
             return None;
         };
         self.push_text(start, end, |into, _| into.push(c));

@@ -50,7 +50,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
                 "expected an attribute or the end of the tag",
                 help,
             );
-            resume = scan.next_tag();
+            resume = scan.next_tag_offset();
             break;
         }
         if !spaced {
@@ -64,7 +64,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
             );
         }
         let Some(attribute) = scan.attribute() else {
-            resume = scan.next_tag();
+            resume = scan.next_tag_offset();
             break;
         };
         if attributes.iter().any(|a| a.name.node == attribute.name.node) {
@@ -111,7 +111,7 @@ impl<'t> Scan<'t> {
     }
 
     /// Returns the offset of the next `<`: after an error, a tag may follow it, but no more attributes come before it.
-    fn next_tag(&self) -> Option<usize> {
+    fn next_tag_offset(&self) -> Option<usize> {
         self.rest().find('<').map(|at| self.at + at)
     }
 
@@ -198,7 +198,7 @@ impl<'t> Scan<'t> {
         let mut value = String::with_capacity(raw.len());
         let mut rest = raw;
         while let Some(at) = rest.find('&') {
-            push_spaced(&mut value, rest.get(..at).unwrap_or_default());
+            push_normalized_space(&mut value, rest.get(..at).unwrap_or_default());
             let tail = rest.get(at + 1..).unwrap_or_default();
             let offset = start + (raw.len() - tail.len());
             let reference = tail.find(';').and_then(|end| tail.get(..end));
@@ -209,17 +209,17 @@ impl<'t> Scan<'t> {
             }
             let name = reference.filter(|r| !r.is_empty() && name_len(r) == r.len());
             let end = offset + name.map_or(0, |n| n.len() + 1);
-            self.errors.push(bad_reference(self.span(offset - 1, end), name));
+            self.errors.push(reference_error(self.span(offset - 1, end), name));
             value.push('&');
             rest = tail;
         }
-        push_spaced(&mut value, rest);
+        push_normalized_space(&mut value, rest);
         value
     }
 }
 
 /// Returns the error for a `&` that starts no reference, or an unknown one.
-pub(super) fn bad_reference(span: Span, name: Option<&str>) -> SyntaxError {
+pub(super) fn reference_error(span: Span, name: Option<&str>) -> SyntaxError {
     match name {
         Some(name) => xml_error(
             span,
@@ -231,7 +231,7 @@ pub(super) fn bad_reference(span: Span, name: Option<&str>) -> SyntaxError {
     }
 }
 
-fn push_spaced(into: &mut String, raw: &str) {
+fn push_normalized_space(into: &mut String, raw: &str) {
     let from = into.len();
     push_text(into, raw);
     if into.get(from..).is_some_and(|t| t.contains(['\n', '\t'])) {

@@ -10,7 +10,7 @@ use crate::span::Span;
 use crate::text::shorten;
 
 /// The library error that reports nesting beyond the limit.
-pub(super) const TOO_DEEP: &str = "too deep";
+pub(super) const TOO_DEEP_MESSAGE: &str = "too deep";
 
 pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
     SyntaxKind::Yaml.error(span, message, label).with_help_if(help)
@@ -26,12 +26,12 @@ pub(super) fn describe(spans: &Spans<'_>, error: &Error) -> SyntaxError {
     let (start, end) = error.location().map_or((0, 0), |place| spans.range(place));
     let (message, label, help) = words(error);
     let span = spans.span(start, end);
-    let span = if span.is_empty() { one_character(spans, start) } else { span };
+    let span = if span.is_empty() { span_at(spans, start) } else { span };
     yaml_error(span, message, label, help)
 }
 
 /// Returns a span of the character at an offset, or of the last position before the end.
-fn one_character(spans: &Spans<'_>, at: usize) -> Span {
+fn span_at(spans: &Spans<'_>, at: usize) -> Span {
     let at = if at >= spans.text.trim_end().len() { spans.text.trim_end().len() } else { at };
     match spans.text.get(at..).and_then(|rest| rest.chars().next()) {
         Some(c) if !c.is_whitespace() => spans.span(at, at + c.len_utf8()),
@@ -119,7 +119,7 @@ fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>)
 fn cleaned(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let text = text.trim_end_matches('.');
-    if matches!(text, TOO_DEEP | "recursion limit exceeded") {
+    if matches!(text, TOO_DEEP_MESSAGE | "recursion limit exceeded") {
         return format!("values nest at most {MAX_DEPTH} deep");
     }
     let mut out = String::with_capacity(text.len());

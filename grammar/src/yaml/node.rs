@@ -8,7 +8,7 @@ use serde_json::Number;
 use serde_saphyr::{Location, Spanned};
 
 use super::MAX_DEPTH;
-use super::complaint::{TOO_DEEP, twice, yaml_error};
+use super::complaint::{TOO_DEEP_MESSAGE, twice, yaml_error};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
@@ -106,7 +106,7 @@ impl Level {
     fn enter<E: Error>() -> Result<Self, E> {
         let depth = DEPTH.get() + 1;
         if depth > MAX_DEPTH {
-            return Err(E::custom(TOO_DEEP));
+            return Err(E::custom(TOO_DEEP_MESSAGE));
         }
         DEPTH.set(depth);
         Ok(Self)
@@ -167,14 +167,14 @@ impl Spans<'_> {
         let start = match place.span().byte_offset() {
             Some(start) => as_usize(start),
             None if place == Location::UNKNOWN => 0,
-            None => self.line_and_column(as_usize(place.line()), as_usize(place.column())),
+            None => self.offset_of(as_usize(place.line()), as_usize(place.column())),
         };
         let start = start.min(self.text.len());
         let end = start + place.span().byte_len().map_or(0, as_usize);
         (start, end.min(self.text.len()))
     }
 
-    fn line_and_column(&self, line: usize, column: usize) -> usize {
+    fn offset_of(&self, line: usize, column: usize) -> usize {
         let mut start = 0;
         for _ in 1..line {
             match self.text.get(start..).and_then(|rest| rest.find('\n')) {

@@ -8,7 +8,7 @@ use rye_snapshots::{check, render_diagnostics, standard_library};
 use super::{Part, parts};
 
 #[test]
-fn what_is_printed_is_what_stands_there() {
+fn documented_mistakes_produce_the_documented_output() {
     let path = super::path().with_file_name("../guides/first-mistakes.md");
     let old = fs::read_to_string(&path).unwrap();
     let mut new = String::new();

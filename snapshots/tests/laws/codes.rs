@@ -22,7 +22,7 @@ fn known() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn the_list_is_what_the_topics_answer() {
+fn code_list_matches_the_codes_in_sources() {
     let mut files = sources(&root().join("compiler/src/diagnostics"), ".rs");
     files.push(root().join("grammar/src/error.rs"));
     let mut answered = BTreeSet::new();
@@ -61,7 +61,7 @@ fn every_page_has_its_title_and_four_sections() {
 }
 
 #[test]
-fn every_example_yields_exactly_its_code() {
+fn every_explain_example_produces_exactly_its_code() {
     let mut wrong = Vec::new();
     for page in pages().into_iter().filter(|p| !needs_no_source(&p.code)) {
         let world = page.world().unwrap_or_else(|| panic!("{}: the example shows no file", page.path));

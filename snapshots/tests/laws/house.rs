@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates of this workspace that each crate may depend on. Dependencies form a line, without diamonds or cycles.
-const MAY_NAME: [(&str, &[&str]); 5] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 5] = [
     ("grammar", &[]),
     ("compiler", &["rye-grammar"]),
     ("engine", &["rye-grammar", "rye-compiler"]),
@@ -12,7 +12,7 @@ const MAY_NAME: [(&str, &[&str]); 5] = [
     ("cli", &["rye-grammar", "rye-compiler", "rye-engine", "rye-stdlib"]),
 ];
 
-const LONGEST_FILE: usize = 600;
+const MAX_FILE_LINES: usize = 600;
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -58,8 +58,8 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 }
 
 #[test]
-fn arrows_between_crates_form_a_line() {
-    for (name, may) in MAY_NAME {
+fn crate_dependencies_form_a_line() {
+    for (name, may) in ALLOWED_DEPENDENCIES {
         let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
         for dependency in dependencies(&manifest) {
             assert!(
@@ -91,18 +91,18 @@ fn only_the_store_names_redb() {
 }
 
 #[test]
-fn files_are_small_and_say_what_they_are() {
+fn files_are_short_and_start_with_a_module_comment() {
     for path in rust_sources() {
         let text = fs::read_to_string(&path).unwrap();
         let lines = text.lines().count();
-        assert!(lines <= LONGEST_FILE, "{} has {lines} lines, {LONGEST_FILE} are allowed", path.display());
+        assert!(lines <= MAX_FILE_LINES, "{} has {lines} lines, {MAX_FILE_LINES} are allowed", path.display());
         assert!(text.starts_with("//!"), "{} does not open with `//!`", path.display());
         assert!(path.file_name().unwrap() != "mod.rs", "{}: modules are `foo.rs` beside `foo/`", path.display());
     }
 }
 
 #[test]
-fn nothing_unfinished_is_left_behind() {
+fn sources_contain_no_leftovers() {
     let forbidden =
         [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!("), concat!("#[ig", "nore")];
     for path in rust_sources() {

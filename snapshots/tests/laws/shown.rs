@@ -52,31 +52,31 @@ fn missing(page: &str, from: &str, least: usize) -> Vec<String> {
 }
 
 #[test]
-fn every_row_of_the_threat_table_names_what_is_there() {
+fn threat_table_names_existing_evidence() {
     let missing = missing("docs/explanation/security.md", "## Threats and their tests", 25);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
-fn every_sentence_of_the_language_names_what_shows_it() {
+fn language_table_names_existing_evidence() {
     let missing = missing("snapshots/promises/language.md", "# Promises of the language", 130);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
-fn every_line_about_the_world_names_what_shows_it() {
+fn world_table_names_existing_evidence() {
     let missing = missing("snapshots/promises/providers-and-tools.md", "# Promises about providers", 40);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
-fn every_line_about_the_compiler_names_what_shows_it() {
+fn compiler_table_names_existing_evidence() {
     let missing = missing("snapshots/promises/compiler.md", "# Promises of the compiler", 60);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
-fn every_line_about_threads_names_what_shows_it() {
+fn threads_table_names_existing_evidence() {
     let missing = missing("snapshots/promises/threads.md", "# Promises about threads", 60);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }

@@ -15,7 +15,7 @@ use serde_json::Map;
 use super::house::root;
 
 #[test]
-fn the_standard_library_is_clean_by_its_own_check() {
+fn standard_library_has_no_diagnostics() {
     let mut world = MapWorld::new();
     for (path, bytes) in rye_stdlib::files() {
         world.insert(Space::Project, &path, bytes);
@@ -25,7 +25,7 @@ fn the_standard_library_is_clean_by_its_own_check() {
 }
 
 #[test]
-fn the_examples_are_clean() {
+fn examples_have_no_unexpected_diagnostics() {
     let mut seen = 0;
     for entry in fs::read_dir(root().join("examples")).unwrap() {
         let folder = entry.unwrap().path();
@@ -64,7 +64,7 @@ fn context(extends: &str, name: &str) -> usize {
 }
 
 #[test]
-fn context_costs_at_most_what_was_promised() {
+fn context_stays_within_its_token_budget() {
     let bare = context("", "bare");
     assert!((50..=200).contains(&bare), "a bare thread is told {bare} tokens");
     for base in ["base", "base_execute_only", "base_review"] {

@@ -71,7 +71,7 @@ fn matches(text: &str, parts: &[String]) -> bool {
 }
 
 #[test]
-fn shapes_are_told_apart() {
+fn matcher_rejects_changed_texts() {
     let parts = |of: &[&str]| of.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
     assert!(matches("abc", &parts(&["abc"])) && !matches("abcd", &parts(&["abc"])));
     assert!(matches("a1b2c", &parts(&["a", "b", "c"])) && matches("abc", &parts(&["a", "b", "c"])));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-use rye_compiler::edit::{Edit, apply, fix, old_names};
+use rye_compiler::edit::{Edit, apply, fix, old_word_edits};
 use rye_compiler::validate::check;
 use rye_grammar::signature;
 
@@ -57,7 +57,7 @@ fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Re
         }
         let mut edits = edits.remove(&id).unwrap_or_default();
         if edits.is_empty() && source.path.starts_with(".ai/directives/") {
-            edits = old_names(&source.text);
+            edits = old_word_edits(&source.text);
         }
         if edits.is_empty() {
             continue;

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use rye_compiler::validate::Memory;
-use rye_engine::disk_world::{Changed, KeptWorld, Watcher};
+use rye_engine::disk_world::{CachedWorld, Changed, Watcher};
 
 use super::stamps::{Stamps, roots};
 use super::{CheckArgs, look, show};
@@ -24,14 +24,14 @@ const SETTLED: Duration = Duration::from_millis(30);
 const LOOK: Duration = Duration::from_secs(5);
 const TIMES: u32 = 200;
 /// The multiple without inotify.
-const TIMES_ALONE: u32 = 50;
+const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;
 
 /// Runs until the process is interrupted or the output is closed.
 pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> Result<Exit, Failure> {
     let mut spaces = spaces.clone();
     // Start watching before the first check, so that no change is missed.
     let mut watch = Watch::begin(&spaces);
-    let mut world = KeptWorld::new(spaces.open()?);
+    let mut world = CachedWorld::new(spaces.open()?);
     let mut memory = Memory::new();
     loop {
         let found = look(args, &spaces, &world, |world, selection| memory.check(world, selection))?;
@@ -40,13 +40,13 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> 
         report.detail(&format!("files parsed: {}, directives checked: {}", work.parsed, work.composed));
         drop(found);
         if world.has_links() {
-            watch.look_alone();
+            watch.disable_inotify();
         }
-        if !world.look_again(&watch.wait(&spaces)) {
+        if !world.invalidate(&watch.wait(&spaces)) {
             // A user space may exist now; a removed project folder may come back.
             spaces = Spaces::find(Some(&spaces.project)).unwrap_or(spaces);
             watch.renew(&spaces);
-            world = KeptWorld::new(spaces.open()?);
+            world = CachedWorld::new(spaces.open()?);
         }
     }
 }
@@ -74,7 +74,7 @@ impl Watch {
     }
 
     /// Stops using inotify: targets of links change without an event, so only scans detect them.
-    fn look_alone(&mut self) {
+    fn disable_inotify(&mut self) {
         if self.watcher.take().is_some() {
             self.next = Instant::now();
         }
@@ -94,7 +94,11 @@ impl Watch {
         let begin = Instant::now();
         let now = Stamps::of_items(spaces);
         let took = begin.elapsed();
-        self.pause = if self.watcher.is_some() { LOOK.max(took * TIMES) } else { PAUSE.max(took * TIMES_ALONE) };
+        self.pause = if self.watcher.is_some() {
+            LOOK.max(took * TIMES)
+        } else {
+            PAUSE.max(took * SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY)
+        };
         self.next = Instant::now() + self.pause;
         let is_new = self.seen != now;
         self.seen = now;

@@ -10,11 +10,11 @@ use rye_engine::driver::Live;
 use rye_engine::engine::{Engine, EngineError, Handle, Launch};
 use rye_engine::event::{EventBody, Letter};
 use rye_engine::thread_id::ThreadId;
-use rye_engine::tool::mcp::serve::{Below, LAST_STEPS, session};
+use rye_engine::tool::mcp::serve::{Below, SESSION_END_TIMEOUT, session};
 
 use crate::Failure;
 use crate::args::Format;
-use crate::call::CallArgs;
+use crate::call::RunRequestArgs;
 use crate::command::run::ask;
 use crate::command::run::compiled;
 use crate::command::run::sandbox;
@@ -36,7 +36,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
     #[command(flatten)]
-    call: CallArgs,
+    call: RunRequestArgs,
 }
 
 pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
@@ -54,7 +54,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Stdin belongs to the client, and a suspended session could answer no call.
-    let unattended = match Unattended::of_settings(&world, spaces.own) {
+    let unattended = match Unattended::from_settings(&world, spaces.own) {
         Unattended::Allow => Unattended::Allow,
         Unattended::Queue | Unattended::Deny => Unattended::Deny,
     };
@@ -80,7 +80,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
             () = watch(&engine, &mut handle, &mut below) => Err("the session's thread is over".to_owned()),
         };
         // Dropping the server has notified the thread that its client is gone.
-        tokio::time::timeout(LAST_STEPS, handle.join()).await.ok();
+        tokio::time::timeout(SESSION_END_TIMEOUT, handle.join()).await.ok();
         Ok::<_, EngineError>(spoken)
     });
     // The client may keep stdin open.

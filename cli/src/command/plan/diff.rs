@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use rye_compiler::approvals::Unattended;
-use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::plan::diff::{PlanDiff, Tree, diff, diff_trees};
 use rye_compiler::plan::render::diff::{Line, Tone, lines, markdown};
 use rye_compiler::plan::render::json::{PlanReport, render};
-use rye_compiler::wall::wants_bubblewrap;
+use rye_compiler::wall::requires_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::disk_world::DiskWorld;
 use rye_grammar::{ItemId, Sources};
@@ -66,7 +66,7 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Report) -> Re
     let is_printed = |side: &Side| matches!(side, Side::Plan(_));
     let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
     let spaces = spaces.transpose()?;
-    let others = spaces.as_ref().map(Spaces::open_others).transpose()?;
+    let others = spaces.as_ref().map(Spaces::open_without_project).transpose()?;
     let (mut found, mut worlds) = (Vec::new(), Vec::new());
     for side in [&before, &after] {
         let world = open(side, spaces.as_ref(), others.as_ref(), report)?;
@@ -178,12 +178,12 @@ fn look(
     }
     let request = args.call.request(id.clone(), world)?;
     let mut sources = Sources::default();
-    let compiled = compile_showing(world, &request, &mut sources);
+    let compiled = compile_with_sources(world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {
         refuse(id.as_str(), &compiled.diagnostics, &sources, report)?;
         return Ok(Found::Refused(Exit::Failed));
     };
-    compilation.bubblewrap = wants_bubblewrap(world);
-    compilation.unattended = Unattended::of_settings(world, spaces.is_some_and(|spaces| spaces.own));
+    compilation.bubblewrap = requires_bubblewrap(world);
+    compilation.unattended = Unattended::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
     Ok(Found::Compiled(Box::new(compilation)))
 }

@@ -71,7 +71,7 @@ pub fn run(spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
     let mut diagnostics = Diagnostics::new();
     let mut providers = Vec::new();
     for id in ids(&items) {
-        let Some(node) = items.config_named(&format!("{FOLDER}{id}")) else { continue };
+        let Some(node) = items.config_by_name(&format!("{FOLDER}{id}")) else { continue };
         let Some(read) = model::provider(&id, &node, &items.sources(), &mut diagnostics) else { continue };
         let Ok(definition) = Definition::from_value(&node.to_value()) else { continue };
         let settings = definition.settings(&environment, &spaces.project);

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use rye_compiler::approvals::{AskedGrant, Unattended, is_vouched};
+use rye_compiler::approvals::{ApprovalRequired, Unattended, is_preapproved};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Asked;
 use rye_engine::disk_world::DiskWorld;
@@ -45,13 +45,13 @@ impl From<Way> for Unattended {
 }
 
 /// Returns true if the user can be asked at this terminal.
-pub fn is_attended(format: Format) -> bool {
+pub fn has_terminal(format: Format) -> bool {
     format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Formats the warning about grants that need approval and are not acknowledged, for a run without a terminal; `None`
 /// if there are none.
-pub fn forewarning(asked: &[AskedGrant], unattended: Unattended) -> Option<String> {
+pub fn forewarning(asked: &[ApprovalRequired], unattended: Unattended) -> Option<String> {
     let grants: Vec<String> = asked
         .iter()
         .filter(|grant| !grant.vouched)
@@ -76,7 +76,7 @@ pub fn asker(
     given: impl IntoIterator<Item = Grant>,
 ) -> Option<Arc<dyn Asker>> {
     let given: BTreeSet<Grant> = given.into_iter().collect();
-    if is_attended(format) {
+    if has_terminal(format) {
         let desk = Mutex::new(Desk { given, lines: Lines::new(Arc::new(typed)) });
         return Some(Arc::new(Terminal { desk, trust: spaces.trust() }));
     }
@@ -109,12 +109,12 @@ impl Asker for Nobody {
 
 impl Nobody {
     fn allows(&self, grant: &Grant) -> bool {
-        let vouched = |world: DiskWorld| is_vouched(&Items::new(&world), &grant.capability);
-        is_given(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(vouched)
+        let vouched = |world: DiskWorld| is_preapproved(&Items::new(&world), &grant.capability);
+        is_approved(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(vouched)
     }
 }
 
-fn is_given(given: &BTreeSet<Grant>, trust: &Trust, grant: &Grant) -> bool {
+fn is_approved(given: &BTreeSet<Grant>, trust: &Trust, grant: &Grant) -> bool {
     given.contains(grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability))
 }
 
@@ -157,7 +157,7 @@ impl Asker for Terminal {
         Box::pin(async move {
             let mut desk = self.desk.lock().await;
             if let Some(grant) = &grant
-                && is_given(&desk.given, &self.trust, grant)
+                && is_approved(&desk.given, &self.trust, grant)
             {
                 return Approval::Approved;
             }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_only_what_was_given_before_passes() {
+    fn headless_approver_allows_only_earlier_approvals() {
         let (thread, other) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("a-2").unwrap());
         let bash = "rye.execute.tool.rye.bash.bash with {\"command\":\"ls\"}";
         let given = Grant::asked(&thread, bash).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_answers_the_question_before_it_and_no_earlier_one() {
+    fn typed_line_answers_the_latest_question() {
         let (typist, line) = std::sync::mpsc::channel::<String>();
         let (line, reads) = (std::sync::Mutex::new(line), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&reads);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clear_yes_is_one() {
+    fn only_an_explicit_yes_approves() {
         for (line, answer) in [
             ("y\n", Answer::Once),
             (" YES \n", Answer::Once),

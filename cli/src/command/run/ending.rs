@@ -49,7 +49,7 @@ impl From<RunResult> for RunOutput {
 }
 
 /// Returns the limit that stopped a thread, such as `turns`.
-pub fn stopped_by(result: &RunResult) -> Option<&str> {
+pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     let code = result.error.as_ref().map(|error| error.code.as_str())?;
     code.strip_suffix("_exceeded").filter(|_| LIMITS.contains(&code))
 }
@@ -66,7 +66,7 @@ pub fn exit(result: &RunResult, asked: Option<Asked>) -> Exit {
             None => Exit::Failed,
         },
         Status::Error | Status::Created | Status::Running => match &result.error {
-            Some(_) if stopped_by(result).is_some() => Exit::Limit,
+            Some(_) if stopping_limit(result).is_some() => Exit::Limit,
             Some(_) | None => Exit::Failed,
         },
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use rye_engine::image::{ImageFault, MAX_BYTES, Picture};
+use rye_engine::image::{ImageError, MAX_BYTES, Picture};
 
 use crate::Failure;
 
@@ -26,8 +26,8 @@ fn picture(file: &Path) -> Result<Picture, Failure> {
     Picture::read(contents).map_err(|fault| {
         let failure = Failure::usage(format!("the image `{shown}` cannot be sent: {fault}"));
         match fault {
-            ImageFault::TooLarge | ImageFault::Side { .. } => failure.help("make it smaller"),
-            ImageFault::Unknown | ImageFault::Broken { .. } => failure.help("PNG, JPEG, GIF and WebP are taken"),
+            ImageError::DrawingTooLarge | ImageError::Side { .. } => failure.help("make it smaller"),
+            ImageError::Unknown | ImageError::Broken { .. } => failure.help("PNG, JPEG, GIF and WebP are taken"),
         }
     })
 }

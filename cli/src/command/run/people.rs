@@ -19,7 +19,7 @@ use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
-use super::ask::is_attended;
+use super::ask::has_terminal;
 use super::screen::Show;
 use super::stdout::Stdout;
 use crate::args::Format;
@@ -150,7 +150,7 @@ impl People {
                 }
             }
             // At a terminal, the question itself is printed.
-            EventBody::ApprovalAsked(asked) if !is_attended(self.format) => {
+            EventBody::ApprovalAsked(asked) if !has_terminal(self.format) => {
                 self.say(thread, BOLD, &format!("asks: {}", asked.what));
             }
             EventBody::ApprovalGiven(_) => self.say(thread, DIM, &shown(event).line),

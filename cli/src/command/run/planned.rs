@@ -1,6 +1,6 @@
 //! `rye run --plan FILE`: repeats the call of a plan file, and runs it only if it compiles to the same plan.
 
-use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::plan::diff::diff;
 use rye_compiler::plan::render::diff::lines;
 use rye_compiler::plan::render::json::{PlanReport, ReadReport, render};
@@ -33,7 +33,7 @@ pub fn compiled(
     let known = request.inputs.is_some();
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();
-    let checked = compile_showing(&world, &request, &mut sources);
+    let checked = compile_with_sources(&world, &request, &mut sources);
     let Some(compilation) = checked.value else {
         return refused(&checked.diagnostics, &sources, report).map(Err);
     };

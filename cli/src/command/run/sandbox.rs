@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rye_compiler::wall::wants_bubblewrap;
+use rye_compiler::wall::requires_bubblewrap;
 use rye_compiler::world::World;
 use rye_engine::tool::process::use_bubblewrap;
 
@@ -21,7 +21,7 @@ pub enum Bubblewrap {
 }
 
 pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> Bubblewrap {
-    if !wants_bubblewrap(world) {
+    if !requires_bubblewrap(world) {
         return Bubblewrap::Unasked;
     }
     found(spaces).map_or(Bubblewrap::Missing, Bubblewrap::At)

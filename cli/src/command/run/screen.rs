@@ -5,7 +5,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use rye_compiler::plan::Asked;
-use rye_engine::driver::{Live, LiveEvents};
+use rye_engine::driver::{EventStream, Live};
 use rye_engine::event::EventBody;
 use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
@@ -55,7 +55,7 @@ const TOGETHER: Duration = Duration::from_millis(16);
 
 impl Screen {
     /// Starts the rendering thread. `runtime` is the runtime that executes the run.
-    pub fn start(report: &Report, events: bool, live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
+    pub fn start(report: &Report, events: bool, live: EventStream, runtime: &Handle) -> io::Result<Self> {
         let show: Box<dyn Show> = match report.format() {
             Format::Json => Box::new(Json::new(events)),
             Format::Human | Format::Plain => Box::new(People::new(report, events)),
@@ -64,11 +64,11 @@ impl Screen {
     }
 
     /// Starts a renderer without output.
-    pub fn dark(live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
+    pub fn dark(live: EventStream, runtime: &Handle) -> io::Result<Self> {
         Self::with(Box::new(Dark), live, runtime)
     }
 
-    fn with(mut show: Box<dyn Show>, live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
+    fn with(mut show: Box<dyn Show>, live: EventStream, runtime: &Handle) -> io::Result<Self> {
         let (sender, messages) = mpsc::unbounded_channel();
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
@@ -95,7 +95,7 @@ impl Screen {
     }
 }
 
-async fn print(mut live: LiveEvents, mut messages: mpsc::UnboundedReceiver<Message>, show: &mut dyn Show) -> Shown {
+async fn print(mut live: EventStream, mut messages: mpsc::UnboundedReceiver<Message>, show: &mut dyn Show) -> Shown {
     let mut shown = Shown::default();
     let (mut end, mut is_open, mut is_quiet) = (None, true, true);
     let mut moments = tokio::time::interval(MOMENT);

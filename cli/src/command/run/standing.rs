@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use rye_compiler::approvals::{Unattended, asked};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
-use rye_compiler::wall::{WallKind, of_plan};
+use rye_compiler::wall::{SandboxKind, of_plan};
 use rye_compiler::world::World;
 use rye_engine::driver::DriveError;
 use rye_engine::engine::{Engine, EngineError};
@@ -35,7 +35,7 @@ pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Resu
             if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
                 return Err(error.into());
             }
-            engine.accept_records();
+            engine.accept_unverified();
             Ok(engine.inspect(thread).await?)
         }
         inspected => Ok(inspected?),
@@ -54,7 +54,7 @@ pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<Unatt
     let items = Items::new(world);
     let walls: Vec<String> = of_plan(&items, plan)
         .iter()
-        .filter(|wall| matches!(wall.kind, WallKind::Process | WallKind::Requests | WallKind::None))
+        .filter(|wall| matches!(wall.kind, SandboxKind::Process | SandboxKind::Requests | SandboxKind::None))
         .map(|wall| format!("  {}", short(&format!("{}: {wall}", wall.name), LONGEST)))
         .collect();
     if !walls.is_empty() {

@@ -10,8 +10,8 @@ use rye_compiler::compile::Compilation;
 use rye_compiler::plan::lock::Lock;
 use rye_engine::engine::{Engine, EngineError, Handle, Launch, Said};
 use rye_engine::event::Letter;
-use rye_engine::image::{NotAccepted, Picture};
-use rye_engine::process::lead_session;
+use rye_engine::image::{ImageNotAccepted, Picture};
+use rye_engine::process::start_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
@@ -55,7 +55,7 @@ pub enum Start {
 
 impl Start {
     /// Returns the existing thread whose transcript determines the permissions.
-    fn goes_on_from(&self) -> Option<&ThreadId> {
+    fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Fresh { .. } => None,
             Self::TakeUp { thread, .. }
@@ -68,7 +68,7 @@ impl Start {
     /// Returns the number of runtime workers. An existing thread may already have children, so it gets several.
     fn workers(&self) -> usize {
         match self {
-            Self::Fresh { compilation, .. } if !compilation.plan.may_start_others() => runtime::ALONE,
+            Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::ALONE,
             Self::Fresh { .. }
             | Self::TakeUp { .. }
             | Self::GoOn { .. }
@@ -113,14 +113,14 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     // A background process cannot ask at the terminal.
     let format = if how.detached { Format::Json } else { report.format() };
     if how.detached {
-        lead_session()?;
+        start_session()?;
     }
     let unattended = match how.unattended {
         Some(unattended) => unattended,
-        None => Unattended::of_settings(&world, spaces.own),
+        None => Unattended::from_settings(&world, spaces.own),
     };
     if let Start::Fresh { compilation, .. } = &start
-        && !ask::is_attended(format)
+        && !ask::has_terminal(format)
         && !how.silent
         && let Some(text) = ask::forewarning(&compilation.asked, unattended)
     {
@@ -136,13 +136,13 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         if how.trust_record {
-            engine.accept_records();
+            engine.accept_unverified();
         }
-        if let Some(thread) = start.goes_on_from().filter(|_| !how.silent)
-            && let Some(recorded) = standing::verified(&engine, thread, ask::is_attended(format)).await?
+        if let Some(thread) = start.existing_thread().filter(|_| !how.silent)
+            && let Some(recorded) = standing::verified(&engine, thread, ask::has_terminal(format)).await?
             && !how.detached
         {
-            let alone = (!ask::is_attended(format)).then_some(unattended);
+            let alone = (!ask::has_terminal(format)).then_some(unattended);
             report.note(&printable(&standing::told(&recorded, &world, alone)));
         }
         if let Some(why) = engine.sealer().instead().filter(|_| !how.detached && !how.silent) {
@@ -183,9 +183,9 @@ async fn begin(engine: &Engine, start: Start, images: Vec<Picture>) -> Result<Ha
             engine.start(&compilation, launch).await
         }
         Start::TakeUp { thread, .. } | Start::HandOver { thread } if !images.is_empty() => {
-            Err(NotAccepted::Unfinished { thread: thread.to_string() }.into())
+            Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
-        Start::TakeUp { thread, letters } => engine.take_up(&thread, letters).await,
+        Start::TakeUp { thread, letters } => engine.recover_with(&thread, letters).await,
         Start::GoOn { thread, message } => engine.resume(&thread, Said { text: message, images }).await,
         Start::Fork { thread, turn, message } => engine.fork(&thread, turn, Said { text: message, images }).await,
         Start::HandOver { thread } => engine.hand_over(&thread).await,

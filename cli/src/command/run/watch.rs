@@ -4,7 +4,7 @@ use rye_engine::engine::{Engine, Handle};
 use rye_engine::event::Letter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ending::{exit, stopped_by};
+use super::ending::{exit, stopping_limit};
 use super::screen::Screen;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -44,7 +44,7 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
         }
     }
     let (ended, so_far) = (result.clone(), exit(&result, None));
-    let limit = stopped_by(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
+    let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let exit = tokio::select! {
         shown = screen.end(result) => {
             let exit = exit(&ended, shown.asked);

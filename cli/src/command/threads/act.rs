@@ -71,7 +71,7 @@ pub fn kill(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
         match book.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
-                if !end_living(&entry, book, spaces, report)? {
+                if !kill_running(&entry, book, spaces, report)? {
                     exit = Exit::Failed;
                 }
             }
@@ -115,7 +115,7 @@ pub fn speaks(row: &ThreadRow) -> Result<(), Failure> {
 
 /// Kills a thread that a live process runs: with a control message, then by ending the process if it runs no other
 /// trees. Returns false if the thread still runs.
-fn end_living(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> Result<bool, Failure> {
+fn kill_running(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> Result<bool, Failure> {
     let id = &entry.row.id;
     book.send(id, &Letter::Kill)?;
     if ended(id, book)? {

@@ -4,7 +4,7 @@ use clap::Args;
 use rye_compiler::plan::Asked;
 use rye_engine::store::ThreadRow;
 use rye_engine::thread::Status;
-use rye_engine::threads::open_question;
+use rye_engine::threads::pending_approval;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub fn run(_: &ApprovalsArgs, book: &Book, report: &Report) -> Result<Exit, Fail
             Err(_) if entry.row.status != Status::Suspended => continue,
             record => record?,
         };
-        let Some(question) = open_question(&record.events) else { continue };
+        let Some(question) = pending_approval(&record.events) else { continue };
         let at = record.events.iter().find(|event| event.seq == question.seq).map_or(0, |event| event.ts);
         waiting.push((at, entry, question));
     }

@@ -12,7 +12,7 @@ use rye_engine::machine::state::Question;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::{open_question, room_above};
+use rye_engine::threads::{limit_headroom, pending_approval};
 
 use super::act::speaks;
 use super::book::Book;
@@ -75,7 +75,7 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
     if row.status.is_over() && !suspended {
         return Err(Failure::usage(format!("the thread `{id}` is over: {}", row.status.word())));
     }
-    let open = open_question(&record.events);
+    let open = pending_approval(&record.events);
     let asked = open.as_ref().map(|open| open.asked);
     let grant = open.as_ref().filter(|open| open.asked == Asked::Call).and_then(|open| Grant::asked(id, &open.what));
     let alive = book.liveness(row)? == Liveness::Alive;
@@ -167,7 +167,7 @@ fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[E
     for letter in letters {
         let Letter::Raise { limit, value } = letter else { continue };
         raised.push(limit.as_str());
-        let Some((now, above)) = room_above(events, limit) else { continue };
+        let Some((now, above)) = limit_headroom(events, limit) else { continue };
         let words =
             |value: u64| if limit == "spend" { format!("${}", Nanos::from_u64(value)) } else { value.to_string() };
         if let Some(above) = above.filter(|above| value > above) {

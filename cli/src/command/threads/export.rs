@@ -21,7 +21,7 @@ use crate::space::Spaces;
 use crate::view::count;
 
 /// Maximum number of threads in a script.
-const MOST_THREADS: usize = 1_000;
+const MAX_THREADS: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -48,8 +48,8 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     let mut waiting = vec![(record.entry.row.id.clone(), None::<u64>)];
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
-        if exported > MOST_THREADS {
-            return Err(Failure::failed(format!("the thread has more than {MOST_THREADS} threads below it")));
+        if exported > MAX_THREADS {
+            return Err(Failure::failed(format!("the thread has more than {MAX_THREADS} threads below it")));
         }
         let Told { directive, said, children } = thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));

@@ -76,12 +76,12 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
     let call = Call { plan: &plan, plan_id, opened, parent };
     let (changed, recompiled, sources) = if let Some(revision) = &args.at {
         let revision = Revision::read(&spaces.project, revision)?;
-        let (changed, recompiled) = call.again(&revision.over(&spaces.open_others()?))?;
+        let (changed, recompiled) = call.again(&revision.over(&spaces.open_without_project()?))?;
         (changed, recompiled, "revision")
     } else {
         let (changed, recompiled) = call.again(&spaces.open()?)?;
         // Copies of the original files are stored with the transcript.
-        let then = if changed.is_empty() { None } else { call.as_kept(book, spaces)? };
+        let then = if changed.is_empty() { None } else { call.recompile_copies(book, spaces)? };
         match then {
             Some(recompiled) => (changed, Some(recompiled), "kept"),
             None => (changed, recompiled, "files"),
@@ -117,8 +117,8 @@ struct Call<'c> {
 impl Call<'_> {
     /// Recompiles the stored copies of the sources and returns true if the plan is the same; `None` if copies are
     /// missing.
-    fn as_kept(&self, book: &Book, spaces: &Spaces) -> Result<Option<bool>, Failure> {
-        let others = spaces.open_others()?;
+    fn recompile_copies(&self, book: &Book, spaces: &Spaces) -> Result<Option<bool>, Failure> {
+        let others = spaces.open_without_project()?;
         let mut world = MapWorld::over(&others);
         for file in kept(book.disk(), self.plan) {
             world.insert(file.space, &file.path, file.bytes);

@@ -18,29 +18,29 @@ pub struct RepairOutput {
     /// Number of threads in the registry after the repair.
     pub threads: usize,
     /// Threads whose transcripts cannot be read; they are not in the registry.
-    pub unreadable: Vec<TroubleOutput>,
+    pub unreadable: Vec<ThreadProblemOutput>,
     /// Threads with ledger operations that the ledger rejected; their accounts are not exact.
-    pub inexact: Vec<TroubleOutput>,
+    pub inexact: Vec<ThreadProblemOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct TroubleOutput {
+pub struct ThreadProblemOutput {
     pub thread_id: String,
     pub reason: String,
 }
 
 pub fn run(project: &Path, report: &Report) -> Result<Exit, Failure> {
     let repaired = Threads::repair(project)?;
-    let trouble = |thread_id: String, reason: String| TroubleOutput { thread_id, reason };
+    let trouble = |thread_id: String, reason: String| ThreadProblemOutput { thread_id, reason };
     let output = RepairOutput {
         threads: repaired.threads,
         unreadable: repaired.unreadable.iter().map(|(id, error)| trouble(id.to_string(), error.to_string())).collect(),
         inexact: repaired.refused.iter().map(|(id, why)| trouble(id.to_string(), why.to_string())).collect(),
     };
-    for TroubleOutput { thread_id, reason } in &output.unreadable {
+    for ThreadProblemOutput { thread_id, reason } in &output.unreadable {
         report.note(&format!("left out: `{thread_id}`: {reason}"));
     }
-    for TroubleOutput { thread_id, reason } in &output.inexact {
+    for ThreadProblemOutput { thread_id, reason } in &output.inexact {
         report.note(&format!("the account of `{thread_id}` is not exact: {reason}"));
     }
     match report.format() {

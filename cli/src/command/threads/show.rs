@@ -179,12 +179,12 @@ impl AccountOutput {
             reserved: account.reserved().to_json(),
             spent: account.spent().to_json(),
             remaining: account.remaining().to_json(),
-            standing: standing_word(account.standing()).to_owned(),
+            standing: account_status_name(account.standing()).to_owned(),
         }
     }
 }
 
-fn standing_word(standing: Standing) -> &'static str {
+fn account_status_name(standing: Standing) -> &'static str {
     match standing {
         Standing::Open => "open",
         Standing::Draining => "draining",
@@ -274,7 +274,7 @@ fn ledger_lines(ledger: &[Held]) -> Vec<String> {
     let line = |held: &Held| {
         let Held { thread, level, account } = held;
         let [reserved, spent, remaining] = [account.reserved(), account.spent(), account.remaining()].map(signed_money);
-        let standing = standing_word(account.standing());
+        let standing = account_status_name(account.standing());
         let indent = "  ".repeat(*level);
         format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {standing}")
     };

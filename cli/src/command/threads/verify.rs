@@ -32,11 +32,11 @@ pub struct VerifyArgs {
 /// Output of `rye threads verify --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VerifyOutput {
-    pub threads: Vec<VerifiedOutput>,
+    pub threads: Vec<ThreadVerdictOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct VerifiedOutput {
+pub struct ThreadVerdictOutput {
     pub thread_id: String,
     /// `sound`; `unproven` (unchanged, but not completely signed with a trusted key); `damaged`.
     pub verdict: &'static str,
@@ -76,7 +76,7 @@ pub fn run(args: &VerifyArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     let failed = found.iter().any(bad);
     match report.format() {
         Format::Json => {
-            report.json(&VerifyOutput { threads: found.into_iter().map(VerifiedOutput::from).collect() })?;
+            report.json(&VerifyOutput { threads: found.into_iter().map(ThreadVerdictOutput::from).collect() })?;
         }
         Format::Human | Format::Plain => found.iter().try_for_each(|one| show(one, report))?,
     }
@@ -122,7 +122,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-impl From<Verified> for VerifiedOutput {
+impl From<Verified> for ThreadVerdictOutput {
     fn from(found: Verified) -> Self {
         let Verified { thread_id, verdict, events, checkpoints, vouched, signed_by, faults, notes } = found;
         let faults = faults

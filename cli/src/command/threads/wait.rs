@@ -35,7 +35,7 @@ pub struct WaitArgs {
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 #[derive(Debug, Args)]
-pub struct LookArgs {
+pub struct ThreadIdsArgs {
     /// Ids of the threads
     #[arg(value_name = "THREAD", required = true)]
     threads: Vec<String>,
@@ -46,11 +46,11 @@ pub struct LookArgs {
 pub struct WaitOutput {
     /// True if every thread has ended.
     pub all_over: bool,
-    pub threads: Vec<WaitedOutput>,
+    pub threads: Vec<WaitOutcomeOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct WaitedOutput {
+pub struct WaitOutcomeOutput {
     /// Id of the requested thread.
     pub asked: String,
     /// `over`, `running`, `orphaned` or `unknown`.
@@ -65,11 +65,11 @@ pub fn wait(args: &WaitArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
     looked(&args.threads, timeout, book, spaces, report)
 }
 
-pub fn results(args: &LookArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn results(args: &ThreadIdsArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
     looked(&args.threads, Duration::ZERO, book, spaces, report).map(|_| Exit::Fine)
 }
 
-pub fn status(args: &LookArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn status(args: &ThreadIdsArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
     let entries: Result<Vec<Entry>, Failure> = args.threads.iter().map(|thread| book.last(thread)).collect();
     show(&entries?, report)
 }
@@ -139,10 +139,10 @@ fn standing(waited: &Waited) -> &'static str {
     }
 }
 
-fn output(asked: &str, waited: Waited) -> WaitedOutput {
+fn output(asked: &str, waited: Waited) -> WaitOutcomeOutput {
     let standing = standing(&waited).to_owned();
     let result = if let Waited::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
-    WaitedOutput { asked: asked.to_owned(), standing, result }
+    WaitOutcomeOutput { asked: asked.to_owned(), standing, result }
 }
 
 fn line(asked: &str, waited: &Waited) -> String {

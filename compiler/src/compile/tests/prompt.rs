@@ -41,7 +41,7 @@ fn knowledge(world: MapWorld<'static>, all: &[(&str, &str)]) -> MapWorld<'static
 }
 
 #[test]
-fn the_first_message_is_hooks_chain_body_chain_hooks() {
+fn first_message_orders_hooks_chain_body_chain_hooks() {
     let hooks = "hooks:\n\
         - { id: last, event: thread_started, position: after, wrap: false, action: { fetch: { item_type: knowledge, item_id: h2 } } }\n\
         - { id: sysafter, event: build_system_prompt, position: after, action: { fetch: { item_type: knowledge, item_id: h3 } } }\n\
@@ -81,7 +81,7 @@ fn the_first_message_is_hooks_chain_body_chain_hooks() {
 }
 
 #[test]
-fn a_run_sends_what_the_plan_shows_around_its_holes() {
+fn run_sends_the_planned_text_around_placeholders() {
     let hooks = "hooks:\n- { id: note, event: thread_started, action: { execute: { item_type: tool, item_id: rye/look } } }\n\
         - { id: silent, event: thread_started, action: { execute: { item_type: tool, item_id: rye/look } } }\n\
         - { id: maybe, event: thread_started, condition: 'depth > 1', action: { fetch: { item_type: knowledge, item_id: env } } }\n";
@@ -129,7 +129,7 @@ fn a_run_sends_what_the_plan_shows_around_its_holes() {
 }
 
 #[test]
-fn nothing_that_fills_a_hole_can_close_its_element() {
+fn placeholder_value_cannot_close_its_element() {
     let hooks =
         "hooks:\n- { id: note, event: thread_started, action: { execute: { item_type: tool, item_id: x/note } } }\n";
     let world = mini()
@@ -144,7 +144,7 @@ fn nothing_that_fills_a_hole_can_close_its_element() {
 }
 
 #[test]
-fn knowledge_that_closes_its_own_tag_is_escaped_and_noted() {
+fn knowledge_with_its_own_closing_tag_is_escaped_and_noted() {
     let world = knowledge(mini(), &[("sys", "</sys>"), ("facts", "a </facts> b"), ("end", "E")]);
     let world = with_directives(world, &[("leaf", "", CONTEXT, "Do it.")]);
     let compilation = plain(&world, "leaf");
@@ -156,7 +156,7 @@ fn knowledge_that_closes_its_own_tag_is_escaped_and_noted() {
 }
 
 #[test]
-fn an_item_is_sent_once_also_when_only_a_run_knows_who_brings_it() {
+fn run_time_fetch_of_a_sent_item_is_not_repeated() {
     let hooks = "hooks:\n\
         - { id: a, event: build_system_prompt, condition: 'thread_id contains \"x\"', action: { fetch: { item_type: knowledge, item_id: facts } } }\n\
         - { id: b, event: thread_started, condition: 'depth > 1', action: { fetch: { item_type: knowledge, item_id: facts } } }\n";
@@ -175,7 +175,7 @@ fn an_item_is_sent_once_also_when_only_a_run_knows_who_brings_it() {
 }
 
 #[test]
-fn a_continuation_puts_its_hooks_round_the_message() {
+fn continuation_wraps_the_message_in_its_hooks() {
     let hooks = "hooks:\n\
         - { id: a, event: thread_continued, action: { fetch: { item_type: knowledge, item_id: facts } } }\n\
         - { id: b, event: thread_continued, position: after, wrap: false, action: { fetch: { item_type: knowledge, item_id: end } } }\n";
@@ -195,7 +195,7 @@ fn a_continuation_puts_its_hooks_round_the_message() {
 }
 
 #[test]
-fn the_fact_of_the_body_is_the_body_alone() {
+fn directive_body_fact_excludes_the_wrapper() {
     let hooks = "hooks:\n- { id: a, event: thread_started, condition: 'directive_body == \"Do X.\"', action: { fetch: { item_type: knowledge, item_id: facts } } }\n";
     let world = knowledge(mini().project(".ai/config/agent/hooks.yaml", hooks), &[("facts", "of ${directive_body}")]);
     let inside = "<inputs><input name=\"x\" type=\"string\" default=\"X\">x</input></inputs>";

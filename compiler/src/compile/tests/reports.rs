@@ -13,7 +13,7 @@ use crate::plan::render::{dot, mermaid, svg, text};
 use crate::plan::why::why;
 
 #[test]
-fn the_text_says_what_a_person_asks() {
+fn plan_text_contains_the_main_facts() {
     let printed = text::render(&compiled(&deploy(), &Request::new(id("deploy_staging"))));
     for wanted in [
         "Chain  ·  `project/deploy/base`, set by the hook `route_deploy` .ai/config/agent/hooks.yaml:2",
@@ -37,7 +37,7 @@ fn the_text_says_what_a_person_asks() {
 }
 
 #[test]
-fn a_small_plan_in_full() {
+fn small_plan_renders_in_full() {
     let world = with_directives(
         mini().project(".ai/tools/p/big.yaml", tool(&"Long. ".repeat(100))),
         &[("leaf", "", "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>", "Do it.")],
@@ -49,7 +49,7 @@ fn a_small_plan_in_full() {
 }
 
 #[test]
-fn the_json_has_the_promised_shape() {
+fn plan_json_has_the_documented_shape() {
     let report = render(&compiled(&deploy(), &Request::new(id("deploy_staging"))), Vec::new());
     let value = serde_json::to_value(&report).unwrap();
     assert_eq!(value["chain"], json!(["rye/agent/core/base", "project/deploy/base", "deploy_staging"]));
@@ -84,7 +84,7 @@ fn the_json_has_the_promised_shape() {
 
 /// With the feature `tokenizers` the exact tokenizer counts, without it the labeled estimate; never both.
 #[test]
-fn a_plan_names_what_counts_its_tokens() {
+fn plan_names_its_tokenizer() {
     let tools = "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>";
     let world = |file: &str| {
         let world = with_directives(mini(), &[("leaf", "", tools, "Look at everything, please.")]);
@@ -122,13 +122,13 @@ fn a_plan_names_what_counts_its_tokens() {
 }
 
 #[test]
-fn the_schema_of_the_json_is_stable() {
+fn plan_json_schema_is_stable() {
     let schema = serde_json::to_string_pretty(&schema_for!(PlanReport)).unwrap();
     insta::assert_snapshot!(schema);
 }
 
 #[test]
-fn graphs_are_drawn_with_every_edge() {
+fn graph_renderings_contain_every_edge() {
     let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
     let drawing = Drawing::of_plan(&plan.graph);
     let drawn = dot::render(&drawing);
@@ -144,7 +144,7 @@ fn graphs_are_drawn_with_every_edge() {
 }
 
 #[test]
-fn why_knows_every_kind_of_thing() {
+fn why_explains_every_kind_of_subject() {
     let inputs = object(&json!({"service": "billing"}));
     let compilation = compiled(&deploy(), &Request::new(id("deploy_staging")).with_inputs(inputs));
     let said = |thing: &str| {

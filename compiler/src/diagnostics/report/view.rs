@@ -7,7 +7,7 @@ use miette::{MietteSpanContents, SourceSpan};
 use rye_grammar::{Source, SourceId, Span};
 
 /// Maximum length of a label's span in bytes.
-const LONGEST_SPAN: usize = 600;
+const MAX_SPAN_BYTES: usize = 600;
 /// Maximum distance in bytes from a label to the start or end of its line, beyond which the line is cropped.
 const MARGIN: usize = 160;
 /// Context in bytes that a cropped line keeps beside a label.
@@ -27,7 +27,7 @@ pub struct View {
 
 impl View {
     pub fn new(id: SourceId, source: &Source, base: usize) -> Self {
-        let text = match clean_in_place(&source.text) {
+        let text = match sanitize_in_place(&source.text) {
             Cow::Borrowed(_) => source.text.clone(),
             Cow::Owned(text) => text.into(),
         };
@@ -47,7 +47,7 @@ impl View {
     pub fn place(&self, span: Span, lines: usize) -> (usize, usize) {
         let last = self.text.trim_end_matches(['\n', '\r']).len();
         let start = self.floor((span.start as usize).min(last));
-        let end = self.floor((span.end as usize).clamp(start, last.max(start)).min(start + LONGEST_SPAN));
+        let end = self.floor((span.end as usize).clamp(start, last.max(start)).min(start + MAX_SPAN_BYTES));
         let covered = self.text.get(start..end).unwrap_or("");
         let cut = covered.match_indices('\n').nth(lines - 1).map_or(covered.len(), |(at, _)| at);
         (self.base + start, covered.get(..cut).unwrap_or("").trim_end_matches(['\n', '\r']).len())
@@ -57,7 +57,7 @@ impl View {
     pub fn read(&self, span: &SourceSpan, before: usize, after: usize) -> Option<MietteSpanContents<'_>> {
         let start = span.offset() - self.base;
         let end = start + span.len();
-        if span.len() > LONGEST_SPAN * 4 {
+        if span.len() > MAX_SPAN_BYTES * 4 {
             return None;
         }
         let position = |offset: usize| self.original.position(u32::try_from(offset).unwrap_or(u32::MAX));
@@ -65,11 +65,11 @@ impl View {
         let from = match start - first {
             _ if before == 0 => start,
             far if far > MARGIN => start - CROPPED,
-            _ => self.line_start(start, before).max(first.saturating_sub(LONGEST_SPAN)),
+            _ => self.line_start(start, before).max(first.saturating_sub(MAX_SPAN_BYTES)),
         };
         let to = match last - end {
             far if far > MARGIN => end + CROPPED,
-            _ => self.line_end(end, after).min(last + LONGEST_SPAN),
+            _ => self.line_end(end, after).min(last + MAX_SPAN_BYTES),
         };
         let (from, to) = (self.floor(from), self.floor(to).max(from));
         let data = self.text.get(from..to)?;
@@ -106,7 +106,7 @@ impl View {
 }
 
 /// Returns true for a character of [`steers`], and for newlines and tabs.
-pub fn leaves_line(c: char) -> bool {
+pub fn breaks_line(c: char) -> bool {
     steers(c) || matches!(c, '\n' | '\t')
 }
 
@@ -135,7 +135,7 @@ pub fn clean<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
 }
 
 /// Replaces the same characters in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
-fn clean_in_place(text: &str) -> Cow<'_, str> {
+fn sanitize_in_place(text: &str) -> Cow<'_, str> {
     let lone = |at: usize| !text.get(at + 1..).is_some_and(|rest| rest.starts_with('\n'));
     if !text.char_indices().any(|(at, c)| steers(c) && (c != '\r' || lone(at))) {
         return Cow::Borrowed(text);

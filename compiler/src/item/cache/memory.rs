@@ -62,7 +62,7 @@ pub(super) struct Log {
 type Given = Result<Vec<Located>, WorldError>;
 
 /// Unused sources are tolerated up to this number, or up to the number of used ones if that is larger.
-const MOST_DEAD: usize = 1000;
+const MAX_DEAD_SOURCES: usize = 1000;
 
 impl Reads {
     pub fn contains(&self, read: &Read) -> bool {
@@ -86,7 +86,7 @@ impl Changes {
         self.everything || self.reads.iter().any(|read| reads.contains(read))
     }
 
-    pub fn touch_list(&self, kind: ItemKind) -> bool {
+    pub fn affects_list(&self, kind: ItemKind) -> bool {
         self.everything || self.reads.contains(&Read::List(kind))
     }
 }
@@ -97,7 +97,7 @@ impl<'w> Items<'w> {
         let Remembered { mut cache, mut log } = remembered;
         let changes = changes(world, &cache, &log).filter(|_| {
             let live = cache.sources.borrow().len().saturating_sub(log.dead());
-            log.dead() <= live.max(MOST_DEAD)
+            log.dead() <= live.max(MAX_DEAD_SOURCES)
         });
         let Some((changes, lists)) = changes else {
             let (cache, log) = (Cache::default(), Some(Log { state: world.state(), ..Log::default() }));
@@ -147,7 +147,7 @@ impl<'w> Items<'w> {
     }
 
     /// Returns true if reads are recorded.
-    pub fn is_remembering(&self) -> bool {
+    pub fn is_tracking(&self) -> bool {
         self.log.is_some()
     }
 

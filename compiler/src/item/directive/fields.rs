@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Field;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
-use crate::item::xml::{attributes, children, no_text, shorten, text_only};
+use crate::item::xml::{attributes, children, read_text, reject_text, shorten};
 use crate::plan::FieldType;
 use crate::semantics::value::{equal, parse_json};
 
@@ -15,7 +15,7 @@ use crate::semantics::value::{equal, parse_json};
 pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, Field> {
     attributes(found, element, &[]);
     children(found, element, &[name]);
-    no_text(found, element);
+    reject_text(found, element);
     let mut fields: IndexMap<String, Field> = IndexMap::new();
     for child in element.elements().filter(|e| e.name.node == name) {
         let Some(field) = field(child, name, found) else { continue };
@@ -39,7 +39,7 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
     } else {
         &["name", "type", "required", "default", "enum"]
     };
-    let description = text_only(found, element, known).node;
+    let description = read_text(found, element, known).node;
     let name = named(element, word, found);
     let said = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
     // A field of an unknown type is declared as a string.

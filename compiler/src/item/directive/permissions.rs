@@ -6,7 +6,7 @@ use rye_grammar::{Span, Spanned};
 
 use super::{Acknowledged, GrantDecl, Permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
-use crate::item::xml::{attributes, children, no_text, shorten, tag};
+use crate::item::xml::{attributes, children, reject_text, shorten, tag};
 use crate::semantics::needs;
 use crate::semantics::risk::Tier;
 
@@ -64,7 +64,7 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
 fn hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
     for host in net {
-        if let Some(meant) = needs::host_instead(host) {
+        if let Some(meant) = needs::suggest_host(host) {
             let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
             found.push(ItemError::InvalidValue {
                 what: "`net` of `<tool>`".into(),
@@ -88,7 +88,7 @@ fn star(element: &Element, found: &mut Diagnostics) -> Option<Span> {
         "*" => Some(text.span),
         other => {
             if element.elements().next().is_some() {
-                no_text(found, element);
+                reject_text(found, element);
             } else {
                 found.push(ItemError::InvalidValue {
                     what: tag(element),

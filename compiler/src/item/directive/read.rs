@@ -8,7 +8,7 @@ use rye_grammar::{Span, Spanned, template};
 
 use super::{Context, DeclaredLimit, Directive, ModelRequest, fields, permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
-use crate::item::xml::{attributes, children, no_text, once, tag, text_only};
+use crate::item::xml::{attributes, children, once, read_text, reject_text, tag};
 use crate::item::{FileRef, hook, id};
 use crate::plan::{NudgePolicy, Sampling};
 use crate::semantics::limits::Written;
@@ -32,11 +32,11 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     let root = tree.root?;
     attributes(found, &root, &["name", "version", "extends"]);
     children(found, &root, &INSIDE);
-    no_text(found, &root);
+    reject_text(found, &root);
     let name_span = name(&file, &root, found);
     let metadata = Metadata::find(&root, found);
 
-    let description = metadata.element("description", found).map(|e| text_only(found, e, &[]).node);
+    let description = metadata.element("description", found).map(|e| read_text(found, e, &[]).node);
     let described = description.filter(|d| !d.is_empty());
     let title = tree.title.clone();
     let description = described
@@ -44,7 +44,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         .or_else(|| title.as_ref().map(|t| t.node.clone()))
         .unwrap_or_default();
 
-    let category = metadata.element("category", found).map(|e| text_only(found, e, &[]));
+    let category = metadata.element("category", found).map(|e| read_text(found, e, &[]));
     if let Some(written) = &category
         && written.node != file.id.category()
     {
@@ -55,7 +55,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
             span: written.span,
         });
     }
-    let author = metadata.element("author", found).map(|e| text_only(found, e, &[]));
+    let author = metadata.element("author", found).map(|e| read_text(found, e, &[]));
     let model = metadata.element("model", found).map(|e| model(e, found));
     let limits = metadata.element("limits", found).map(|e| limits(e, found)).unwrap_or_default();
     let context = metadata.element("context", found).map(|e| context(e, found)).unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     };
     let continuation = metadata
         .element("continuation_directive", found)
-        .map(|e| text_only(found, e, &[]))
+        .map(|e| read_text(found, e, &[]))
         .and_then(|text| id::read(found, &text));
     let nudge = metadata.element("nudge", found).and_then(|e| nudge(e, found));
     let inputs = once(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
@@ -107,7 +107,7 @@ impl<'e> Metadata<'e> {
         if let Some(element) = metadata {
             attributes(found, element, &[]);
             children(found, element, &METADATA);
-            no_text(found, element);
+            reject_text(found, element);
         }
         Self { root, metadata }
     }
@@ -148,7 +148,7 @@ fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
 fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     attributes(found, element, &["tier", "id", "provider", "fallback", "temperature", "top_p"]);
     children(found, element, &[]);
-    no_text(found, element);
+    reject_text(found, element);
     let mut read = |name: &str| {
         let value = element.attribute(name)?;
         let text = value.node.trim();
@@ -190,7 +190,7 @@ fn sampled(element: &Element, name: &str, most: f64, found: &mut Diagnostics) ->
 /// Reads limits and resolves their aliases. The limit table checks names and values later.
 fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     children(found, element, &[]);
-    no_text(found, element);
+    reject_text(found, element);
     let mut limits: Vec<DeclaredLimit> = Vec::new();
     for attribute in &element.attributes {
         let name = match attribute.name.node.as_str() {
@@ -214,7 +214,7 @@ fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
 fn context(element: &Element, found: &mut Diagnostics) -> Context {
     attributes(found, element, &[]);
     children(found, element, &["system", "before", "after", "suppress"]);
-    no_text(found, element);
+    reject_text(found, element);
     let mut context = Context::default();
     for child in element.elements() {
         match child.name.node.as_str() {
@@ -230,12 +230,12 @@ fn context(element: &Element, found: &mut Diagnostics) -> Context {
 }
 
 fn item(element: &Element, found: &mut Diagnostics) -> Option<Spanned<rye_grammar::ItemId>> {
-    let text = text_only(found, element, &[]);
+    let text = read_text(found, element, &[]);
     id::read(found, &text)
 }
 
 fn nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePolicy>> {
-    let text = text_only(found, element, &[]);
+    let text = read_text(found, element, &[]);
     let policy = match text.node.as_str() {
         "auto" => NudgePolicy::Auto,
         "never" => NudgePolicy::Never,

@@ -6,7 +6,7 @@ use rye_grammar::template::{InputsPart, TemplatePart};
 use rye_grammar::{Span, Spanned, SyntaxError, template};
 use serde_json::Value;
 
-use super::{HookHole, HookHoles, InputHole};
+use super::{HookFactPlaceholder, HookPlaceholders, InputHole};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
 use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
 use crate::item::{data, id};
@@ -15,7 +15,7 @@ use crate::semantics::limits::{LimitName, Written, amount};
 use crate::world::ItemKind;
 
 /// Reads an action that is allowed at a hook point.
-pub fn read(node: &Node, point: &Point, holes: &mut HookHoles, found: &mut Diagnostics) -> Option<HookAction> {
+pub fn read(node: &Node, point: &Point, holes: &mut HookPlaceholders, found: &mut Diagnostics) -> Option<HookAction> {
     let shape = shape(node, point, found)?;
     let action = ActionName::from_word(&shape.word.node);
     let Some(name) = action.filter(|a| allowed(point, *a)) else {
@@ -87,8 +87,8 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
     let fields = match &only.value.kind {
         Kind::Map(fields) => fields.clone(),
         Kind::Null => Vec::new(),
-        Kind::Bool(true) if main_field(&word.node).is_none() => Vec::new(),
-        Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => match main_field(&word.node) {
+        Kind::Bool(true) if default_field(&word.node).is_none() => Vec::new(),
+        Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => match default_field(&word.node) {
             Some(field) => {
                 let key = Spanned::new(field.to_owned(), only.value.span);
                 vec![Entry { key, value: only.value.clone() }]
@@ -104,7 +104,7 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
 }
 
 /// Returns the field that a bare value sets.
-fn main_field(word: &str) -> Option<&'static str> {
+fn default_field(word: &str) -> Option<&'static str> {
     Some(match ActionName::from_word(word)? {
         ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign => "item_id",
         ActionName::Transform | ActionName::SystemPrompt => "text",
@@ -128,7 +128,7 @@ struct Fields<'f> {
     name: ActionName,
     of: String,
     entries: Vec<Entry>,
-    holes: &'f mut HookHoles,
+    holes: &'f mut HookPlaceholders,
     found: &'f mut Diagnostics,
 }
 
@@ -198,7 +198,7 @@ impl Fields<'_> {
                 position: self.position().unwrap_or(Position::After),
             },
             ActionName::Replace => {
-                let messages = self.needed_value("messages", span)?;
+                let messages = self.required_value("messages", span)?;
                 self.messages();
                 HookAction::Replace { messages }
             }
@@ -214,7 +214,7 @@ impl Fields<'_> {
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
                 self.holes.item = self.get("limit").map(|node| node.span);
-                let (limit, value) = (self.needed("limit", span)?, self.needed_value("value", span)?);
+                let (limit, value) = (self.needed("limit", span)?, self.required_value("value", span)?);
                 self.raised(&limit, &value);
                 HookAction::Raise { limit, value }
             }
@@ -257,7 +257,7 @@ impl Fields<'_> {
         Some(node.to_value())
     }
 
-    fn needed_value(&mut self, key: &str, span: Span) -> Option<Value> {
+    fn required_value(&mut self, key: &str, span: Span) -> Option<Value> {
         if self.get(key).is_none() {
             self.missing(key, span);
         }
@@ -416,7 +416,7 @@ impl Fields<'_> {
     /// Records every placeholder in every string of a value; keys are not templates.
     fn scan(&mut self, node: &Node, field: &str) {
         match &node.kind {
-            Kind::String(text) => self.scan_text(node, text, field),
+            Kind::String(text) => self.record_text_placeholders(node, text, field),
             Kind::List(items) => {
                 for (i, item) in items.iter().enumerate() {
                     self.scan(item, &format!("{field}.{i}"));
@@ -431,7 +431,7 @@ impl Fields<'_> {
         }
     }
 
-    fn scan_text(&mut self, node: &Node, text: &str, field: &str) {
+    fn record_text_placeholders(&mut self, node: &Node, text: &str, field: &str) {
         if !is_open(text) {
             return;
         }
@@ -443,7 +443,7 @@ impl Fields<'_> {
         let read = template::read(source, text, base);
         self.holes.facts.extend(read.tree.parts.into_iter().filter_map(|part| match part {
             TemplatePart::Hole(hole) => {
-                Some(HookHole { path: hole.path, span: place(hole.span), field: field.to_owned() })
+                Some(HookFactPlaceholder { path: hole.path, span: place(hole.span), field: field.to_owned() })
             }
             TemplatePart::Text(_) => None,
         }));

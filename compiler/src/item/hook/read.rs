@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Spanned, SyntaxError, capability, condition};
 
-use super::{HookDecl, HookHoles, action};
+use super::{HookDecl, HookPlaceholders, action};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::item::data;
@@ -95,7 +95,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         found.syntax(parsed.errors);
         expr = parsed.tree;
     }
-    let mut holes = HookHoles::default();
+    let mut holes = HookPlaceholders::default();
     let action_node = node.get("action");
     if action_node.is_none() && enabled && point.is_some() {
         needed(node, "action", "a hook", found);

@@ -10,7 +10,7 @@ use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
 use crate::lower::words::shown;
 use crate::plan::{Field, Layer, LayerKind, Pending, Segment};
-use crate::primary::DIRECTIVE_RETURN;
+use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::value::embed;
 
 /// The tag around the body; knowledge cannot use it.
@@ -119,7 +119,7 @@ fn input(
 
 /// Returns the instructions for the return tool, with one line per output.
 fn returns(outputs: &IndexMap<String, Field>) -> String {
-    let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN}` with:\n");
+    let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN_TOOL}` with:\n");
     for (name, field) in outputs {
         let mut line = format!("- `{name}` ({}", field.kind.word());
         if !field.required {

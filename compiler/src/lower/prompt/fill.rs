@@ -81,7 +81,7 @@ pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text(&mut writer, literal),
-            TemplatePart::Hole(hole) if !root(&hole.path).is_some_and(|r| line.has_root(r)) => {
+            TemplatePart::Hole(hole) if !root(&hole.path).is_some_and(|r| line.has_fact(r)) => {
                 text(&mut writer, &hole.raw);
             }
             TemplatePart::Hole(hole) => match facts.lookup(&hole.path) {
@@ -144,7 +144,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Returns a valid tag made from a text; invalid characters become `_`.
-pub fn safe_name(text: &str) -> String {
+pub fn to_tag_name(text: &str) -> String {
     if is_name(text) {
         return text.to_owned();
     }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_names() {
+    fn tag_names_are_sanitized() {
         for (text, tag) in [
             ("Environment", "Environment"),
             ("2024-notes", "_2024-notes"),
@@ -170,14 +170,14 @@ mod tests {
             ("directive", "_directive"),
             ("", "_"),
         ] {
-            assert_eq!(safe_name(text), tag);
+            assert_eq!(to_tag_name(text), tag);
             assert!(is_name(tag), "{tag}");
         }
-        assert!(is_name(&safe_name(&"x".repeat(200))));
+        assert!(is_name(&to_tag_name(&"x".repeat(200))));
     }
 
     #[test]
-    fn nothing_to_enclose_gives_nothing() {
+    fn enclosing_no_segments_returns_none() {
         assert_eq!(enclosed(Some("a"), "x", ItemKind::Knowledge, Vec::new()), Vec::new());
         let text = |t: &str| Segment::Text { text: t.into() };
         assert_eq!(

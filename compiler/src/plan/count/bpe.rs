@@ -6,7 +6,7 @@ use super::Tokenizer;
 /// Longest run of white space handed to the library in one piece, in characters. The library's pattern looks ahead
 /// through a run step by step and fails on one of a few hundred thousand characters.
 #[cfg(feature = "tokenizers")]
-const LONGEST_RUN: usize = 4096;
+const MAX_WHITESPACE_RUN: usize = 4096;
 
 #[cfg(feature = "tokenizers")]
 pub fn count(tokenizer: Tokenizer, text: &str) -> u64 {
@@ -29,7 +29,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
         let mut run = 0;
         for (at, character) in text.char_indices() {
             run = if character.is_whitespace() { run + 1 } else { 0 };
-            if run > LONGEST_RUN
+            if run > MAX_WHITESPACE_RUN
                 && let Some((piece, behind)) = text.split_at_checked(at)
             {
                 rest = Some(behind);

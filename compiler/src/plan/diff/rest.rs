@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::change::{Area, Change, Direction, Trees};
 use crate::plan::render::json::SourceReport;
 use crate::plan::{Field, Interface, PlannedModel, Prices, Read};
-use crate::trust::{Executes, ExecutesKind};
+use crate::trust::{Executes, TrustRequirementKind};
 use crate::world::ItemKind;
 use rye_grammar::ItemId;
 
@@ -181,7 +181,9 @@ fn input(was: &Field, is: &Field) -> Direction {
 
 /// Compares trust requirements. Risk tables and connections are compared separately.
 fn trust(before: &[Executes], after: &[Executes]) -> Vec<Change> {
-    let starts = |one: &&Executes| matches!(one.kind, ExecutesKind::Hook | ExecutesKind::Tool | ExecutesKind::Server);
+    let starts = |one: &&Executes| {
+        matches!(one.kind, TrustRequirementKind::Hook | TrustRequirementKind::Tool | TrustRequirementKind::Server)
+    };
     let missing = |from: &[Executes], to: &[Executes], direction: Direction, word: &str| -> Vec<Change> {
         let known = |one: &&Executes| !from.iter().any(|other| other.kind == one.kind && other.name == one.name);
         let change = |one: &Executes| Change {

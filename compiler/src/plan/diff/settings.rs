@@ -25,7 +25,7 @@ const AGENT: &str = "agent/agent";
 pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
     let mut changes = approvals(trees);
     for name in names(trees) {
-        let (old, new) = (trees.old.config_named(&name), trees.new.config_named(&name));
+        let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
         let (was, is) = (leaves(old.as_deref()), leaves(new.as_deref()));
         let paths: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
         for path in paths {
@@ -171,7 +171,7 @@ fn approvals(trees: &Trees<'_>) -> Vec<Change> {
         let (was, is): (Unattended, Unattended) = (before.unattended, after.unattended);
         let what = format!("approvals without a terminal: {} → {}", was.word(), is.word());
         let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
-        let node = trees.new.config_named(AGENT);
+        let node = trees.new.config_by_name(AGENT);
         let node = node.as_deref().and_then(|node| node.get("approvals")?.get("unattended"));
         let place = node.and_then(|node| origin::place(&trees.new.sources(), node.span));
         let file = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
@@ -186,7 +186,7 @@ fn approvals(trees: &Trees<'_>) -> Vec<Change> {
 
 /// Returns the first differing line of the risk table.
 fn first_difference(trees: &Trees<'_>) -> Option<SourceReport> {
-    let (old, new) = (trees.old.config_named(RISKS), trees.new.config_named(RISKS));
+    let (old, new) = (trees.old.config_by_name(RISKS), trees.new.config_by_name(RISKS));
     let was = leaves(old.as_deref());
     let is = leaves(new.as_deref());
     let differs = |(path, (value, _)): &(&String, &(Value, Node))| was.get(*path).map(|(old, _)| old) != Some(value);

@@ -63,7 +63,7 @@ fn needs_of_a_grant_are_compared_whole() {
 }
 
 #[test]
-fn limits_hooks_and_context_are_told() {
+fn diff_reports_limits_hooks_and_context() {
     let one = plan("<limits turns=\"3\"/><permissions/>", "Do it.");
     let hook = "<hooks><hook id=\"h\" event=\"after_step\"><when>cost.turns > 2</when><terminate/></hook></hooks>";
     let two =
@@ -89,7 +89,7 @@ fn limits_hooks_and_context_are_told() {
 }
 
 #[test]
-fn other_words_of_the_same_length_are_named_and_not_counted() {
+fn diff_names_reworded_parts_of_equal_length() {
     let found = compared(&plan("<permissions/>", "Do it."), &plan("<permissions/>", "Do so."));
     let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
     assert_eq!(text.last().unwrap(), "  other words, as long as before: leaf (message)  .ai/directives/leaf.md:9:1");
@@ -113,7 +113,7 @@ fn a_new_directive_widens_by_what_it_may_do() {
 }
 
 #[test]
-fn a_chain_that_stops_declaring_takes_what_its_parent_has() {
+fn diff_widens_if_the_chain_stops_declaring_permissions() {
     let found = compared(&permissions("<tool>rye.look</tool>"), &plan("", "Do it."));
     assert!(found.widened, "{:?}", found.capabilities);
 }

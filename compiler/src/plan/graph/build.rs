@@ -46,7 +46,7 @@ pub fn build(needs: &Needs) -> Graph {
 }
 
 /// Builds the graph of one asynchronous tool call: gate, tool, guard, finish.
-pub fn build_call() -> Graph {
+pub fn build_call_graph() -> Graph {
     use Outcome as O;
     let edges: [(Node, &[(Outcome, Node)]); 6] = [
         (Node::Start, &[(O::Ready, Node::Inbox)]),

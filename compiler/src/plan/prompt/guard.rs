@@ -32,7 +32,8 @@ pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
         }
     }
     let Some(tag) = tag.filter(|_| !values.is_empty()) else { return joined };
-    let edits: Vec<usize> = closings(tag, &joined).filter_map(|closing| first_of_value(&values, &closing)).collect();
+    let edits: Vec<usize> =
+        closings(tag, &joined).filter_map(|closing| first_byte_from_value(&values, &closing)).collect();
     if edits.is_empty() { joined } else { escape_at(&joined, &edits) }
 }
 
@@ -57,7 +58,7 @@ fn closings<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<usize
 }
 
 /// Returns the position of the first byte of `closing` that comes from a value.
-fn first_of_value(values: &[Range<usize>], closing: &Range<usize>) -> Option<usize> {
+fn first_byte_from_value(values: &[Range<usize>], closing: &Range<usize>) -> Option<usize> {
     let at = values.partition_point(|v| v.end <= closing.start);
     let value = values.get(at)?;
     (value.start < closing.end).then(|| value.start.max(closing.start))
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_together_with_the_text_around_it_or_another_value() {
+    fn values_cannot_complete_a_closing_tag_with_their_surroundings() {
         assert_eq!(guard(Some("x"), &[text("<"), value("/x>")]), "<&#47;x>");
         assert_eq!(guard(Some("x"), &[text("</"), value("x>")]), "</&#120;>");
         assert_eq!(guard(Some("x"), &[value("<"), text("/x>")]), "&lt;/x>");
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authors_own_text_is_left_to_the_author() {
+    fn author_text_is_sent_unchanged() {
         assert_eq!(guard(Some("directive"), &[text("write </directive>"), value("é")]), "write </directive>é");
     }
 

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::super::provenance::{self, Absent, Reason};
 use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
-use super::trust::{ExecutesReport, WallReport};
+use super::trust::{SandboxReport, TrustRequirementReport};
 use super::view::{self, Hole, LayerView, MessageView};
-use crate::approvals::{AskedGrant, Unattended};
+use crate::approvals::{ApprovalRequired, Unattended};
 use crate::compile::{Compilation, Note};
 use crate::hook::{PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
@@ -24,7 +24,7 @@ use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
 pub use call::CallReport;
 use cost::per_turn;
-pub use cost::{AssumptionsReport, CourseReport, ForecastReport, PerTurnReport, PrefixReport};
+pub use cost::{AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport};
 
 /// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,11 +52,11 @@ pub struct PlanReport {
     pub permissions_declared: bool,
     /// Trust requirements: they run only if the user trusts the project.
     #[serde(default)]
-    pub executes: Vec<ExecutesReport>,
+    pub executes: Vec<TrustRequirementReport>,
     pub capabilities: Vec<CapabilityReport>,
     /// Grants whose calls need approval, because their risk is not acknowledged.
     #[serde(default)]
-    pub asked: Vec<AskedGrant>,
+    pub asked: Vec<ApprovalRequired>,
     /// The policy for such calls when there is no approver.
     #[serde(default)]
     pub unattended: Unattended,
@@ -179,7 +179,7 @@ pub struct ToolReport {
     /// JSON Schema of the parameters.
     pub schema: Arc<Value>,
     #[serde(default)]
-    pub wall: Option<WallReport>,
+    pub wall: Option<SandboxReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -342,7 +342,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
         hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
         permissions_declared: plan.capabilities.declared,
-        executes: compilation.executes.iter().map(ExecutesReport::from).collect(),
+        executes: compilation.executes.iter().map(TrustRequirementReport::from).collect(),
         capabilities: capabilities(compilation),
         asked: compilation.asked.clone(),
         unattended: compilation.unattended,
@@ -428,7 +428,7 @@ fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
         source,
         description: tool.description.to_string(),
         schema: Arc::clone(&tool.schema),
-        wall: compilation.walls.iter().find(|wall| *wall.name == *tool.name).map(WallReport::from),
+        wall: compilation.walls.iter().find(|wall| *wall.name == *tool.name).map(SandboxReport::from),
     }
 }
 
@@ -516,7 +516,7 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
     let tokens = super::super::Tokens { input: weight.input(), ..Default::default() };
     TokensReport {
         estimator: plan.model.counted_by.to_string(),
-        exact: plan.model.exact_elsewhere().map(|tokenizer| tokenizer.to_string()),
+        exact: plan.model.missing_tokenizer().map(|tokenizer| tokenizer.to_string()),
         system: weight.system,
         first_message: weight.first_message,
         palette: weight.palette,

@@ -6,14 +6,14 @@ mod layout;
 use std::fmt::Write as _;
 
 use super::drawing::{Drawing, DrawnEdge, DrawnNode, Line, Shape, one_line};
+pub use layout::{DrawingTooLarge, label_of};
 use layout::{Point, place};
-pub use layout::{TooLarge, label_of};
 
 /// Renders a whole `<svg>` document. Colors follow the reader's color scheme.
 ///
 /// # Errors
 /// Fails if the drawing has too many boxes or edges to be readable.
-pub fn render(drawing: &Drawing) -> Result<String, TooLarge> {
+pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
     let placed = place(drawing)?;
     let (width, height) = (placed.width.ceil(), placed.height.ceil());
     let mut out = format!(
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_boxes_lie_beside_one_another_inside_the_page() {
+    fn two_hundred_boxes_do_not_overlap() {
         let mut edges = Vec::new();
         let mut seed = 7usize;
         for i in 1..200 {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_loops_and_islands_are_drawn() {
+    fn cycles_loops_and_isolated_nodes_are_drawn() {
         for (count, edges) in [
             (0, &[][..]),
             (1, &[]),
@@ -217,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_that_has_little_room_still_says_what_it_is() {
+    fn long_edge_labels_keep_their_beginning() {
         assert_eq!(layout::cut("extends: hook route_deploy", 14), "extends: hook…");
         assert_eq!(layout::cut("extends", 7), "extends");
     }
 
     #[test]
-    fn what_nobody_could_read_is_refused() {
-        assert_eq!(render(&drawing(layout::MOST + 1, &[])), Err(TooLarge));
+    fn too_large_drawings_are_rejected() {
+        assert_eq!(render(&drawing(layout::MOST + 1, &[])), Err(DrawingTooLarge));
         let dense: Vec<(usize, usize)> = (0..100).flat_map(|i| (0..100).map(move |j| (i, j))).collect();
-        assert_eq!(render(&drawing(100, &dense)), Err(TooLarge));
+        assert_eq!(render(&drawing(100, &dense)), Err(DrawingTooLarge));
     }
 }

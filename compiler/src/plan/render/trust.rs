@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::json::SourceReport;
 use crate::hook::PlannedHook;
 use crate::trust::{Executes, needs_trust};
-use crate::wall::ToolWall;
+use crate::wall::ToolSandbox;
 
 /// A trust requirement of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ExecutesReport {
+pub struct TrustRequirementReport {
     /// `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: String,
     pub name: String,
@@ -19,7 +19,7 @@ pub struct ExecutesReport {
     pub source: Option<SourceReport>,
 }
 
-impl From<&Executes> for ExecutesReport {
+impl From<&Executes> for TrustRequirementReport {
     fn from(one: &Executes) -> Self {
         let source = one.place.as_ref().map(SourceReport::from);
         Self { kind: one.kind.word().to_owned(), name: one.name.clone(), what: one.what.clone(), source }
@@ -28,7 +28,7 @@ impl From<&Executes> for ExecutesReport {
 
 /// The sandbox of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WallReport {
+pub struct SandboxReport {
     /// `engine`: no access to the machine; `files`: project files, through handles; `process`: a sandboxed process.
     pub kind: String,
     /// Folders of the project that its process may write.
@@ -37,8 +37,8 @@ pub struct WallReport {
     pub net: Vec<String>,
 }
 
-impl From<&ToolWall> for WallReport {
-    fn from(wall: &ToolWall) -> Self {
+impl From<&ToolSandbox> for SandboxReport {
+    fn from(wall: &ToolSandbox) -> Self {
         Self { kind: wall.kind.word().to_owned(), write: wall.write.clone(), net: wall.net.clone() }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::diagnostics::Problem;
 use crate::plan::graph::Edges;
-use crate::plan::graph::{Needs, Part, build, build_call};
+use crate::plan::graph::{Needs, Part, build, build_call_graph};
 
 /// The points that have nodes of their own.
 const POINTS: [HookPoint; 12] = [
@@ -40,12 +40,12 @@ fn codes(graph: &Graph) -> Vec<String> {
 }
 
 #[test]
-fn the_graph_of_a_call_keeps_every_law() {
-    assert!(codes(&build_call()).is_empty(), "{:?}", codes(&build_call()));
+fn call_graph_satisfies_every_invariant() {
+    assert!(codes(&build_call_graph()).is_empty(), "{:?}", codes(&build_call_graph()));
 }
 
 #[test]
-fn every_graph_that_can_be_built_keeps_every_law() {
+fn built_graphs_satisfy_every_invariant() {
     for mask in 0u32..1 << (POINTS.len() + PARTS.len()) {
         let chosen = |i: usize| mask & (1 << i) != 0;
         let mut needs = Needs::default();
@@ -84,14 +84,14 @@ fn an_edge_into_nothing_and_an_impossible_outcome_are_not_total() {
 }
 
 #[test]
-fn an_empty_graph_has_no_way() {
+fn empty_graph_reports_start_and_finish_unreachable() {
     let messages: Vec<String> = verify(&Graph::default()).iter().map(ToString::to_string).collect();
     let lost = |node| format!("the node `{node}` cannot be reached from the start");
     assert_eq!(messages, [lost("start"), lost("finish")]);
 }
 
 #[test]
-fn an_island_is_unreachable() {
+fn node_without_predecessors_is_unreachable() {
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::ContextLimitReached), Outcome::Compact, Node::Handoff);
     let broken = verify(&graph);
@@ -100,7 +100,7 @@ fn an_island_is_unreachable() {
 }
 
 #[test]
-fn a_trap_is_unreachable_from_the_other_end() {
+fn node_that_cannot_reach_the_finish_is_unreachable() {
     let mut graph = full();
     let trap: Edges = [(Outcome::Finished, Node::Handoff)].into();
     graph.0.insert(Node::Handoff, trap);
@@ -121,7 +121,7 @@ fn a_retry_that_passes_no_limit_is_unbounded() {
 }
 
 #[test]
-fn a_round_past_the_limits_that_uses_up_nothing_is_unbounded() {
+fn cycle_past_limits_that_consumes_nothing_is_unbounded() {
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::Limit), Outcome::Retry, Node::Limits);
     let broken = verify(&graph);
@@ -130,7 +130,7 @@ fn a_round_past_the_limits_that_uses_up_nothing_is_unbounded() {
 }
 
 #[test]
-fn a_way_round_the_gate_is_ungated() {
+fn path_around_the_gate_is_ungated() {
     let mut graph = full();
     rewire(&mut graph, Node::Model, Outcome::Calls, Node::Tools);
     assert_eq!(codes(&graph), ["plan::ungated"]);

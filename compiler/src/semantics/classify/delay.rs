@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_in_their_order() {
+    fn retry_headers_apply_in_order() {
         assert_eq!(asked(&with(&[("Retry-After", "4"), ("RETRY-AFTER-MS", "250")]), None), Some(250));
         assert_eq!(asked(&with(&[("retry-after", "1.5")]), None), Some(1500));
         assert_eq!(asked(&with(&[("retry-after", "0.0001")]), None), Some(1));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_against_now_or_the_date_header() {
+    fn retry_date_is_relative_to_now_or_date_header() {
         let until = "Sun, 06 Nov 1994 08:49:37 GMT";
         let now = 784_111_767_000;
         assert_eq!(asked(&with(&[("retry-after", until)]), Some(now)), Some(10_000));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn backoff_doubles_up_to_its_maximum() {
+    fn backoff_doubles_up_to_maximum() {
         let backoff = Backoff::default();
         assert_eq!(
             [0, 1, 2, 5, 6, 63, 64, u32::MAX].map(|n| backoff.delay_ms(n)),

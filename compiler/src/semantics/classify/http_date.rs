@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_spellings_agree() {
+    fn three_date_formats_agree() {
         let want = Some(784_111_777_000);
         assert_eq!(parse("Sun, 06 Nov 1994 08:49:37 GMT"), want);
         assert_eq!(parse("Sunday, 06-Nov-94 08:49:37 GMT"), want);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn invalid_date_is_none() {
         for text in
             ["", "soon", "Sun, 06 Nov 1994 08:49:37", "Sun, 99 Nov 1994 08:49:37 GMT", "a b c d e GMT", "1 2 3 4 5"]
         {

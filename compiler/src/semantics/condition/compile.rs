@@ -4,10 +4,10 @@ use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
 
 use super::pattern::Pattern;
-use super::{Comparison, ConditionFault, Node};
+use super::{Comparison, ConditionError, Node};
 use crate::semantics::value::Type;
 
-pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Node, Vec<ConditionFault>> {
+pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Node, Vec<ConditionError>> {
     let mut compiler = Compiler { types, faults: Vec::new() };
     let root = compiler.truth(expr);
     if compiler.faults.is_empty() { Ok(root) } else { Err(compiler.faults) }
@@ -15,7 +15,7 @@ pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Res
 
 struct Compiler<'a> {
     types: &'a dyn Fn(&Path) -> Option<Type>,
-    faults: Vec<ConditionFault>,
+    faults: Vec<ConditionError>,
 }
 
 impl Compiler<'_> {
@@ -119,7 +119,7 @@ impl Compiler<'_> {
     }
 
     fn fault(&mut self, at: &Expr, message: String, help: Option<String>) {
-        self.faults.push(ConditionFault { span: at.span, message, help });
+        self.faults.push(ConditionError { span: at.span, message, help });
     }
 }
 

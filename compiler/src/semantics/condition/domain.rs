@@ -55,7 +55,7 @@ impl Condition {
                 Lookup::Known(value) => base.set(&text, value.clone()),
                 Lookup::Absent => {}
                 Lookup::Unknown(_) => match domain(path).and_then(|d| self.values(path, d)) {
-                    Some(values) if stands_alone(path, &paths) => {
+                    Some(values) if is_independent(path, &paths) => {
                         product = product.saturating_mul(values.len());
                         open.push((text, values));
                     }
@@ -119,7 +119,7 @@ impl Condition {
 }
 
 /// Returns true if no other path of the condition is above or below this one.
-fn stands_alone(path: &Path, all: &[&Path]) -> bool {
+fn is_independent(path: &Path, all: &[&Path]) -> bool {
     let related = |other: &&&Path| other.segments.iter().zip(&path.segments).all(|(a, b)| a == b);
     all.iter().filter(related).count() == 1
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_every_value_is_told() {
+    fn conditions_decided_for_all_values_are_certain() {
         for never in [
             "turn > 5 && turn < 6",
             "turn > 5 && turn < 3",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_stays_open() {
+    fn undecided_conditions_stay_unknown() {
         for open in [
             "turn > 5 && turn < 7",
             "spend > 0.2 && spend < 0.5",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn many_combinations_are_left_open() {
+    fn too_many_combinations_stay_unknown() {
         let many: Vec<String> = (0..5).map(|n| format!("turn != {}", n * 10)).collect();
         let text = format!("({}) && spend > 1 && spend < 0 && word == 'c'", many.join(" && "));
         assert_eq!(over(&text), Verdict::False);

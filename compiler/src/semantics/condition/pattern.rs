@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_built_when_a_text_meets_it() {
+    fn pattern_is_built_on_first_match() {
         let pattern = Pattern::new("(?i)^rate_?limit|k{2,5}[a-z0-9]+$").expect("a pattern");
         assert!(pattern.built.get().is_none());
         assert!(pattern.is_match("RATE_LIMIT"));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_waits_can_be_built() {
+    fn deferred_patterns_always_build() {
         let class = "[\u{1}-\u{10fffe}]".repeat(3);
         let many: String = (0..300).map(|n| char::from_u32(0x800 + n * 9).unwrap_or('x')).collect();
         for source in [
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_or_too_large_is_told_at_once() {
+    fn invalid_and_oversized_patterns_fail_at_once() {
         for source in ["(", "a{2,1}", r"(?=a)", r"\p{Nothing}", r"(\w{100}){100}", "a{1000}{1000}{1000}"] {
             assert!(Pattern::new(source).is_err(), "{source}");
         }

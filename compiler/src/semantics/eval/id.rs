@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
 /// Returns the raw value of the outermost `id`, if the line is well-formed up to the value's end.
-pub(super) fn of_broken_line(line: &str) -> Option<&str> {
+pub(super) fn find_id(line: &str) -> Option<&str> {
     let bytes = line.as_bytes();
     let mut at = 0;
     let mut depth = 0usize;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_a_broken_line_is_found_wherever_it_stands() {
+    fn id_of_invalid_line_is_found_anywhere() {
         for (line, id) in [
             (r#"{"id":3,"condition":"#, Some("3")),
             (r#"{"condition":[[[,"id":4}"#, None),
@@ -77,7 +77,7 @@ mod tests {
             ("{'id':8}", None),
             ("", None),
         ] {
-            assert_eq!(of_broken_line(line), id, "{line}");
+            assert_eq!(find_id(line), id, "{line}");
         }
     }
 }

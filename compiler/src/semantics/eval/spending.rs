@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Answer, EvalError, object, only};
 use crate::semantics::ledger::{Answer as Booked, Ledger, Operation, Refusal};
-use crate::semantics::limits::{self, LimitFault, LimitName, Setting, Written, resolve};
+use crate::semantics::limits::{self, LimitName, LimitResolutionError, Setting, Written, resolve};
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Num;
 
@@ -33,14 +33,16 @@ pub(super) fn limits(body: &Value) -> Answer {
     }
 }
 
-fn fault(fault: &LimitFault<&str>) -> EvalError {
+fn fault(fault: &LimitResolutionError<&str>) -> EvalError {
     match fault {
-        LimitFault::Unknown { name, source } => {
+        LimitResolutionError::Unknown { name, source } => {
             let shown: String = name.chars().take(40).collect();
             EvalError::new("limit::unknown", format!("`{source}` names `{shown}`, which is no limit"))
         }
-        LimitFault::Invalid { why, source, .. } => EvalError::new("limit::invalid", format!("in `{source}`, {why}")),
-        LimitFault::TooDeep { .. } => {
+        LimitResolutionError::Invalid { why, source, .. } => {
+            EvalError::new("limit::invalid", format!("in `{source}`, {why}"))
+        }
+        LimitResolutionError::TooDeep { .. } => {
             EvalError::new("limit::invalid", "the parent's depth is used up: no more children")
         }
     }

@@ -163,7 +163,7 @@ impl Account {
     }
 
     /// Updates the amount that a live child holds; returns false if nothing changed or the child is not live.
-    pub(super) fn child_holds(&mut self, child: &str, held: Nanos) -> bool {
+    pub(super) fn update_child(&mut self, child: &str, held: Nanos) -> bool {
         match self.children.get(child) {
             Some(before) if *before != held => {
                 self.adopt(child, held);

@@ -5,7 +5,7 @@ use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart,
 use rye_grammar::{SourceId, Span, SyntaxError, SyntaxKind};
 use serde_json::{Map, Value};
 
-use super::{MissingInput, Text, fill_input, input_holes};
+use super::{MissingInput, Text, fill_input, input_placeholders};
 
 /// A text with `${…}` placeholders that may hold `{input:…}` placeholders anywhere, also inside a fallback.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct HookText {
 impl Text for HookText {
     fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
         let pieces = parse_inputs(source, text, base)?;
-        let inputs: Vec<InputHole> = input_holes(&pieces).cloned().collect();
+        let inputs: Vec<InputHole> = input_placeholders(&pieces).cloned().collect();
         if inputs.is_empty() {
             let plain: String = pieces.parts.iter().map(literal).collect();
             let template = if plain == text {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_go_in_first_and_are_never_read_again() {
+    fn inserted_inputs_are_not_scanned_again() {
         let inputs = json!({"x": "${model}", "d": "$", "n": 3});
         assert_eq!(filled("{input:x} ${model}", &inputs), json!("${model} m"));
         assert_eq!(filled("{input:d}{model}", &inputs), json!("${model}"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_place() {
+    fn errors_have_source_spans() {
         let missing = HookText::parse(SourceId(0), "a {input:gone}", 10).unwrap().bind(&Map::new()).unwrap_err();
         assert_eq!((missing.name.as_str(), missing.span), ("gone", Span::new(SourceId(0), 12, 24)));
         assert!(HookText::parse(SourceId(0), "{input:n} ${", 0).is_err());

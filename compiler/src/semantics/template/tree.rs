@@ -18,7 +18,7 @@ pub enum Tree<T = Template> {
 }
 
 /// A tree whose strings may also hold `{input:…}`.
-pub type HookTree = Tree<HookText>;
+pub type HookTemplateTree = Tree<HookText>;
 
 /// A text with placeholders.
 pub trait Text: Sized {
@@ -131,7 +131,7 @@ impl Tree {
     }
 }
 
-impl HookTree {
+impl HookTemplateTree {
     /// Fills the `{input:…}` placeholders.
     ///
     /// # Errors

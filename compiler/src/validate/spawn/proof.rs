@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
 
-use super::super::capability::plainly_covered;
+use super::super::capability::is_trivially_covered;
 use super::graph::Graph;
 use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError, SpawnError};
@@ -27,7 +27,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
         for edge in &node.edges {
             let (link, start) = (edge.link, edge.start);
             let Some(children) = graph.child(edge).filter(|_| !told.contains(&start.span)) else { continue };
-            let problem = no_children(node.id, link, start);
+            let problem = no_children_error(node.id, link, start);
             let problem = problem.or_else(|| exceeds(node.id, link, start, children, &mut proved));
             if let Some(problem) = problem {
                 told.insert(start.span);
@@ -37,7 +37,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     }
 }
 
-fn no_children(parent: &ItemId, link: &Link, start: &Start) -> Option<Diagnostic> {
+fn no_children_error(parent: &ItemId, link: &Link, start: &Start) -> Option<Diagnostic> {
     let limits = link.limits?;
     let limit = if limits.spawns == 0 {
         "spawns"
@@ -104,7 +104,7 @@ fn is_allowed(own: &Permissions, child: &ItemId) -> bool {
 fn first_excess(own: &Permissions, extra: &[String], child: &Permissions) -> Excess {
     let allowed: Vec<&str> =
         own.grants.iter().map(|g| g.pattern.0.as_str()).chain(extra.iter().map(String::as_str)).collect();
-    let mut exceeding = child.grants.iter().filter(|grant| !plainly_covered(own, &grant.pattern.0));
+    let mut exceeding = child.grants.iter().filter(|grant| !is_trivially_covered(own, &grant.pattern.0));
     exceeding.find_map(|grant| match covers(&allowed, &grant.pattern.0) {
         Coverage::Covered => None,
         Coverage::Counterexample(capability) => Some((grant.span, capability)),

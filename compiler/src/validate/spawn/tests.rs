@@ -45,7 +45,7 @@ const START_A: &str = "Call `rye_execute(item_type=\"directive\", item_id=\"a\")
 const NOTHING: &[String] = &[];
 
 #[test]
-fn a_circle_that_only_depth_ends_is_reported_and_one_that_somebody_bounded_is_not() {
+fn unbounded_spawn_cycle_is_reported_and_bounded_is_not() {
     assert_eq!(codes(&[("a", ALL, "", START_B), ("b", ALL, "", START_A)], ""), ["spawn::cycle"]);
     assert_eq!(codes(&[("a", ALL, "", START_A)], ""), ["spawn::cycle"]);
     let bounded = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
@@ -65,7 +65,7 @@ fn a_circle_that_only_depth_ends_is_reported_and_one_that_somebody_bounded_is_no
 }
 
 #[test]
-fn a_long_circle_is_told_by_its_first_steps() {
+fn long_spawn_cycle_is_shown_by_its_first_steps() {
     let name = |n: usize| -> &'static str { Box::leak(format!("d{:02}", n % 40).into_boxed_str()) };
     let body = |n: usize| -> &'static str {
         let text = format!("Call `rye_execute(item_type=\"directive\", item_id=\"{}\")`.", name(n + 1));
@@ -78,7 +78,7 @@ fn a_long_circle_is_told_by_its_first_steps() {
 }
 
 #[test]
-fn a_child_that_may_more_is_shown_with_a_capability_that_its_parent_lacks() {
+fn child_exceeding_its_parent_is_reported_with_an_example() {
     let own = "<permissions><execute><directive>b</directive></execute></permissions>";
     let more = "<permissions><execute><tool>deploy.*</tool></execute></permissions>";
     let told = told(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
@@ -90,7 +90,7 @@ fn a_child_that_may_more_is_shown_with_a_capability_that_its_parent_lacks() {
 }
 
 #[test]
-fn what_a_child_asks_for_has_to_be_there_on_the_way_to_it() {
+fn child_spend_above_every_ancestor_budget_is_reported() {
     let with = |spend: &str| -> &'static str {
         let text = format!("<limits spend=\"{spend}\" depth=\"3\"/>{ALL}");
         Box::leak(text.into_boxed_str())
@@ -105,7 +105,7 @@ fn what_a_child_asks_for_has_to_be_there_on_the_way_to_it() {
 }
 
 #[test]
-fn a_limit_of_nothing_starts_nothing() {
+fn zero_spawns_or_depth_rejects_named_children() {
     let none = "<limits spawns=\"0\"/><permissions><execute><directive>*</directive></execute></permissions>";
     assert_eq!(codes(&[("a", none, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
     let flat = "<limits depth=\"0\"/><permissions><execute><directive>*</directive></execute></permissions>";
@@ -113,7 +113,7 @@ fn a_limit_of_nothing_starts_nothing() {
 }
 
 #[test]
-fn outputs_that_a_body_reads_are_declared_by_a_child_that_it_or_a_hook_starts() {
+fn output_read_by_a_body_must_be_declared_by_a_child() {
     let reads = "Call `rye_execute(item_type=\"directive\", item_id=\"b\")` and tell `result.outputs.url`.";
     assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "url", "x")], ""), NOTHING);
     assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rye_compiler::hook::HookAction;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
-use rye_compiler::semantics::limits::check_spawn;
+use rye_compiler::semantics::limits::spawn_limit_exceeded;
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use super::Embedded;
 use crate::event::StateSet;
 use crate::hooks::{Act, Acted, ReadyHook};
 use crate::machine::HookRun;
-use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system};
+use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system_tool};
 use crate::machine::keep::{self, STATE_TOOL};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
@@ -68,13 +68,13 @@ impl Act for Acts<'_> {
             let allowed = admit_hook(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
             if let Call::Directive(start) = &allowed.call {
                 let spawned = run.bounds.spawned.saturating_add(started);
-                if let Some(exceeded) = check_spawn(&run.bounds.limits.into(), spawned) {
+                if let Some(exceeded) = spawn_limit_exceeded(&run.bounds.limits.into(), spawned) {
                     return Err(exceeded.to_string());
                 }
                 return thread.engine.hook_child(thread, &hook.hook, start.clone(), run).await;
             }
             if let Call::Tool { item_id, parameters } = &allowed.call
-                && is_system(&thread.plan, item_id, STATE_TOOL)
+                && is_system_tool(&thread.plan, item_id, STATE_TOOL)
             {
                 return self.keep(parameters).map(Acted::from);
             }

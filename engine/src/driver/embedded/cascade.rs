@@ -8,7 +8,7 @@ use crate::driver::DriveError;
 use crate::event::Letter;
 use crate::session::below::OUTSIDE;
 use crate::session::blocking;
-use crate::session::children::OF_HOOKS;
+use crate::session::children::FIRST_HOOK_SPAWN;
 use crate::store::{Registry, StoreError, mailbox};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
@@ -42,7 +42,7 @@ fn outside(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, Stor
     let (mut living, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
         for (spawn, child) in registry.children(&id)? {
-            if (OUTSIDE..OF_HOOKS).contains(&spawn)
+            if (OUTSIDE..FIRST_HOOK_SPAWN).contains(&spawn)
                 && let Some(last) = last(registry, child)?
             {
                 living.push(last);

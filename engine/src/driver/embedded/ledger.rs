@@ -33,7 +33,7 @@ impl Embedded {
     }
 
     /// Books open settlements during a long step. Booking them again later changes nothing.
-    pub(super) async fn settle_alone(&self, unsettled: &[Settled]) -> Result<(), DriveError> {
+    pub(super) async fn commit_settlements(&self, unsettled: &[Settled]) -> Result<(), DriveError> {
         let changes = self.settlements(unsettled);
         if !changes.is_empty() {
             self.engine.writer.commit(changes).await?;

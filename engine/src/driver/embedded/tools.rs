@@ -55,7 +55,7 @@ impl Embedded {
         let outcome = tokio::select! {
             outcome = &mut running => outcome,
             () = tokio::time::sleep(LONG) => {
-                self.settle_alone(unsettled).await?;
+                self.commit_settlements(unsettled).await?;
                 running.await
             }
         }?;
@@ -108,7 +108,7 @@ impl Embedded {
             item_id,
             parameters,
             project_root: self.engine.project.clone(),
-            thread_id: self.acts_for(),
+            thread_id: self.acting_thread(),
             timeout: Duration::from_millis(dispatch.left_ms.max(1)),
             write: dispatch.write.clone(),
             net: dispatch.net.clone(),
@@ -136,7 +136,7 @@ impl Embedded {
     }
 
     /// Returns the thread on whose behalf tools act. For a run of a tool, this is the calling thread.
-    fn acts_for(&self) -> String {
+    fn acting_thread(&self) -> String {
         let caller = self.launch.call.as_ref().and(self.launch.parent.as_ref());
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
@@ -187,7 +187,7 @@ impl Embedded {
                 let items = Items::new(&world);
                 let tool = items.tool(&wanted);
                 if let Some(tool) = &tool {
-                    no_provider_keys(&items, &tool.spec)?;
+                    check_no_provider_keys(&items, &tool.spec)?;
                 }
                 let complaint = || {
                     let first = items.diagnostics().iter().next().map(rye_compiler::diagnostics::Diagnostic::message);
@@ -322,13 +322,13 @@ fn settings(items: &Items<'_>, spec: &ToolSpec) -> Option<Value> {
     let source = spec.config.as_ref()?;
     let node = match source.mode {
         ConfigMode::DeepMerge => items.config(&source.id).map(|node| node.to_value()),
-        ConfigMode::FirstMatch => items.config_of_highest(&source.id).map(|node| node.to_value()),
+        ConfigMode::FirstMatch => items.highest_config(&source.id).map(|node| node.to_value()),
     };
     Some(node.unwrap_or_else(|| Value::Object(serde_json::Map::new())))
 }
 
 /// Checks that a tool does not request a variable that holds a provider's key.
-fn no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), String> {
+fn check_no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), String> {
     if spec.environment.is_empty() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::state::{CallState, Position, State, Stop};
 use super::super::step::outcome_of;
-use crate::event::{HookAnswer, HookPointRun};
+use crate::event::{HookOutcome, HookPointRun};
 use crate::message::Message;
 use crate::thread::Status;
 
@@ -20,7 +20,7 @@ pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
         point,
         HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
     );
-    if let (HookAnswer::Failed { hook, error }, false) = (&run.answer, at_the_end) {
+    if let (HookOutcome::Failed { hook, error }, false) = (&run.answer, at_the_end) {
         let message = format!("the hook `{hook}` failed: {error}");
         state.stop = Some(Stop { status: Status::Error, code: "hook_failed".into(), message });
     }
@@ -36,7 +36,7 @@ pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
         HookPoint::ToolCall => {
             if let Some(call) = call(state, run) {
                 call.hooked = true;
-                if let HookAnswer::Block { reason } = &run.answer {
+                if let HookOutcome::Block { reason } = &run.answer {
                     call.blocked = Some(reason.clone());
                 }
             }
@@ -78,29 +78,29 @@ fn call<'a>(state: &'a mut State, run: &HookPointRun) -> Option<&'a mut CallStat
 /// Applies the answer of a point that is a node of the graph; returns the outcome of the step.
 fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
     match &run.answer {
-        HookAnswer::Collected { fired, texts } => {
+        HookOutcome::Collected { fired, texts } => {
             state.talk.fired.extend(fired.iter().cloned());
             state.talk.texts.extend(texts.iter().map(|(id, text)| (id.clone(), text.clone())));
         }
-        HookAnswer::Transformed { text } => {
+        HookOutcome::Transformed { text } => {
             if let Some(last) = state.talk.messages.last_mut().filter(|m| m.kind() == "user") {
                 *last = Message::user(text.clone());
             }
         }
-        HookAnswer::Handled => {
+        HookOutcome::Handled => {
             state.talk.messages.pop();
         }
-        HookAnswer::Prepared { messages, system } => {
+        HookOutcome::Prepared { messages, system } => {
             state.talk.messages.extend(messages.iter().cloned());
             state.talk.system_now = system.as_deref().map(Arc::from);
         }
-        HookAnswer::Context { operations } => state.talk.operations.clone_from(operations),
-        HookAnswer::FollowUp { content } => state.mail.following.push_back(content.clone()),
-        HookAnswer::Retry { delay_ms } => {
+        HookOutcome::Context { operations } => state.talk.operations.clone_from(operations),
+        HookOutcome::FollowUp { content } => state.mail.following.push_back(content.clone()),
+        HookOutcome::Retry { delay_ms } => {
             state.hook_retries += u32::from(run.point == HookPoint::Error);
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
         }
-        HookAnswer::Raise { limit, value } => {
+        HookOutcome::Raise { limit, value } => {
             return if super::raise(state, limit, *value) {
                 state.limit = None;
                 Outcome::Raise
@@ -108,15 +108,15 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
                 Outcome::Pass
             };
         }
-        HookAnswer::Terminate { .. } => stop_at_point(state, run),
-        HookAnswer::None
-        | HookAnswer::Block { .. }
-        | HookAnswer::Modify { .. }
-        | HookAnswer::Continue
-        | HookAnswer::Escalate
-        | HookAnswer::Handoff
-        | HookAnswer::Compact
-        | HookAnswer::Failed { .. } => {}
+        HookOutcome::Terminate { .. } => stop_at_point(state, run),
+        HookOutcome::None
+        | HookOutcome::Block { .. }
+        | HookOutcome::Modify { .. }
+        | HookOutcome::Continue
+        | HookOutcome::Escalate
+        | HookOutcome::Handoff
+        | HookOutcome::Compact
+        | HookOutcome::Failed { .. } => {}
     }
     outcome_of(&run.answer)
 }
@@ -124,7 +124,7 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
 /// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error
 /// determines the end.
 fn stop_at_point(state: &mut State, run: &HookPointRun) {
-    let HookAnswer::Terminate { status, error } = &run.answer else { return };
+    let HookOutcome::Terminate { status, error } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();
     if silent && matches!(run.point, HookPoint::Limit | HookPoint::Error) {
         return;
@@ -132,8 +132,8 @@ fn stop_at_point(state: &mut State, run: &HookPointRun) {
     stop(state, &run.answer);
 }
 
-fn stop(state: &mut State, answer: &HookAnswer) {
-    let HookAnswer::Terminate { status, error } = answer else { return };
+fn stop(state: &mut State, answer: &HookOutcome) {
+    let HookOutcome::Terminate { status, error } = answer else { return };
     let known = state.limit.as_ref().map(|hit| hit.limit_code.clone());
     let code = known.or_else(|| state.failed.as_ref().map(|f| f.classification.name.clone()));
     state.stop = Some(Stop {
@@ -149,7 +149,7 @@ fn modified(state: &mut State, run: &HookPointRun) {
     let id = call.call.id.clone();
     let Some(result) = call.result.as_mut() else { return };
     result.seen.insert(HookPoint::ToolResult);
-    let HookAnswer::Modify { content, is_error, details } = &run.answer else { return };
+    let HookOutcome::Modify { content, is_error, details } = &run.answer else { return };
     if let Some(value) = content {
         result.content = if let Value::String(text) = value { text.clone() } else { value.to_string() };
     }

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_link_attenuates() {
+    fn every_spawn_parent_attenuates_access() {
         let grant = |pattern: &str, write: &[&str]| Grant {
             pattern: pattern.into(),
             net: Vec::new(),

@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_conversation_is_sent_as_its_provider_wants_it(
+    fn every_request_matches_its_provider_schema(
         mut messages in proptest::collection::vec(message(), 0..8),
         constant in any::<bool>(),
     ) {
@@ -60,7 +60,7 @@ proptest! {
             first_turn_constant: constant,
             ..crate::provider::fixture::small()
         };
-        let in_words = text_tools::as_text(&Request { text_tools: true, ..request.clone() });
+        let in_words = text_tools::request_as_text(&Request { text_tools: true, ..request.clone() });
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
             for request in [&request, &in_words] {
                 let body = body(&ProviderSettings::bare("test", wire), request).unwrap();

@@ -150,7 +150,7 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 idempotent: allowed.idempotent,
             })),
             Ruling::Spawn(allowed) => {
-                if let Some((limit, text)) = model::no_more_children(state, spawns, allowed.tool) {
+                if let Some((limit, text)) = model::spawn_refusal(state, spawns, allowed.tool) {
                     events.extend([limit, refused(ResultKind::Refused, text)]);
                     continue;
                 }

@@ -47,7 +47,7 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
 /// Returns the living children to cancel with the thread, or `None` if descendants live on. After an error, a
 /// cancellation or a kill they always end; after completion the setting `child_policy.on_end` of `agent/resilience`
 /// decides.
-pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status) -> Option<Vec<String>> {
+pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &State, status: Status) -> Option<Vec<String>> {
     let policy =
         plan.settings.get("resilience").and_then(|v| v.pointer("/child_policy/on_end")).and_then(Value::as_str);
     let cancels = match status {

@@ -226,10 +226,10 @@ fn semantic_cost(state: &State) -> limits::Cost {
 
 /// Returns the limit that forbids another child besides the existing ones and `more` others, if any. A tool starts no
 /// threads, so depth does not bound it.
-pub(super) fn no_more_children(state: &State, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
+pub(super) fn spawn_refusal(state: &State, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };
-    let exceeded = limits::check_spawn(&limits.into(), state.spawned().saturating_add(more))?;
+    let exceeded = limits::spawn_limit_exceeded(&limits.into(), state.spawned().saturating_add(more))?;
     let text = exceeded.to_string();
     Some((hit(Node::Tools, exceeded), text))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::fixture::{Play, call, calls, grant, plan, text, with_hook};
 use super::super::{Effect, Fact, next};
-use crate::event::{EventBody, HookAnswer, Letter, ResultKind};
+use crate::event::{EventBody, HookOutcome, Letter, ResultKind};
 use crate::message::ToolCall;
 use crate::thread::Status;
 
@@ -25,7 +25,7 @@ fn intents(play: &Play) -> Vec<(u64, String, bool)> {
 /// Runs one call in a thread of its own, opened as the calling thread opens it.
 fn run_of(item: &str, change: impl FnOnce(&mut Play)) -> Play {
     let input = json!({"item_type": "tool", "item_id": item, "parameters": {"x": 1}});
-    let mut play = Play::new(plan().of_call(), Vec::new());
+    let mut play = Play::new(plan().for_call(), Vec::new());
     let mut launch = play.opened();
     launch.call = Some(Box::new(ToolCall { id: "c0".into(), name: "rye_execute".into(), input }));
     change(&mut play);
@@ -35,7 +35,7 @@ fn run_of(item: &str, change: impl FnOnce(&mut Play)) -> Play {
 }
 
 #[test]
-fn a_call_that_does_not_wait_is_a_spawn_and_answered_at_once() {
+fn detached_call_spawns_and_is_answered_at_once() {
     let list = [start("a/write", &json!({"n": 1})), start("a/read", &json!({})), call("a_read", json!({}))];
     let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
     play.run();
@@ -56,7 +56,7 @@ fn a_call_that_does_not_wait_is_a_spawn_and_answered_at_once() {
 }
 
 #[test]
-fn the_gate_looks_at_it_before_anything_is_made() {
+fn gate_authorizes_detached_calls_before_the_spawn() {
     let rows: [((String, Value), &str); 6] = [
         (start("b/other", &json!({})), "permission denied: missing capability rye.execute.tool.b.other"),
         (
@@ -81,7 +81,7 @@ fn the_gate_looks_at_it_before_anything_is_made() {
 }
 
 #[test]
-fn a_starter_of_threads_that_is_not_waited_for_starts_a_thread_that_is_not() {
+fn detached_thread_directive_starts_a_detached_child() {
     let mut with = plan();
     with.capabilities.grants.push(grant("rye.execute.tool.rye.agent.*"));
     let asked = start("rye/agent/threads/thread_directive", &json!({"directive_name": "test/other"}));
@@ -92,7 +92,7 @@ fn a_starter_of_threads_that_is_not_waited_for_starts_a_thread_that_is_not() {
 }
 
 #[test]
-fn they_count_as_spawns_and_not_as_depth() {
+fn detached_calls_count_as_spawns_not_depth() {
     let mut flat = plan();
     (flat.limits.depth, flat.limits.spawns) = (0, 2);
     let three = [start("a/read", &json!({})), start("a/read", &json!({})), start("a/read", &json!({}))];
@@ -106,7 +106,7 @@ fn they_count_as_spawns_and_not_as_depth() {
 }
 
 #[test]
-fn they_take_no_money_from_the_children_beside_them() {
+fn detached_calls_reserve_no_spend() {
     let directive = call("rye_execute", json!({"item_type": "directive", "item_id": "test/other", "async": true}));
     for (list, sharing, keeps) in [
         (vec![start("a/read", &json!({})), directive.clone()], 1, true),
@@ -126,7 +126,7 @@ fn they_take_no_money_from_the_children_beside_them() {
 }
 
 #[test]
-fn the_run_of_a_call_is_gate_tool_guard_and_end() {
+fn detached_run_is_gate_tool_guard_end() {
     let play = run_of("a/read", |_| {});
     assert_eq!(play.names(), ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
     assert_eq!(play.dispatched, [vec!["rye.execute.tool.a.read".to_owned()]]);
@@ -137,7 +137,7 @@ fn the_run_of_a_call_is_gate_tool_guard_and_end() {
 }
 
 #[test]
-fn the_run_of_a_call_passes_the_gate_again() {
+fn detached_run_is_authorized_again() {
     let play = run_of("b/other", |_| {});
     assert_eq!(play.names(), ["opened", "plan_bound", "tool_call_result", "ended"]);
     let error = play.ended().error.clone().unwrap();
@@ -146,11 +146,11 @@ fn the_run_of_a_call_passes_the_gate_again() {
 }
 
 #[test]
-fn one_that_had_begun_when_its_process_died_runs_again_only_if_it_may() {
+fn recovered_call_runs_again_only_if_idempotent() {
     for (item, ran, status, code) in
         [("a/read", 1, Status::Completed, None), ("a/write", 0, Status::Error, Some("interrupted"))]
     {
-        let mut play = Play::new(plan().of_call(), Vec::new());
+        let mut play = Play::new(plan().for_call(), Vec::new());
         let mut launch = play.opened();
         let input = json!({"item_type": "tool", "item_id": item, "parameters": {}});
         launch.call = Some(Box::new(ToolCall { id: "c0".into(), name: "rye_execute".into(), input }));
@@ -171,7 +171,7 @@ fn one_that_had_begun_when_its_process_died_runs_again_only_if_it_may() {
 }
 
 #[test]
-fn one_that_is_told_to_stop_before_it_begins_runs_nothing() {
+fn detached_run_cancelled_before_start_runs_nothing() {
     for (letter, status) in [(Letter::Cancel, Status::Cancelled), (Letter::Kill, Status::Killed)] {
         let play = run_of("a/write", |play| play.letters.push((0, letter)));
         assert!(play.dispatched.is_empty());
@@ -180,26 +180,26 @@ fn one_that_is_told_to_stop_before_it_begins_runs_nothing() {
 }
 
 #[test]
-fn hooks_that_look_at_results_look_at_it_too_and_others_do_not() {
+fn only_result_hooks_run_for_detached_calls() {
     let mut hooked = plan();
     let modify = || HookAction::Compact;
     with_hook(&mut hooked, HookPoint::ToolResult, modify());
     with_hook(&mut hooked, HookPoint::AfterStep, modify());
     with_hook(&mut hooked, HookPoint::ToolCall, modify());
     with_hook(&mut hooked, HookPoint::ThreadCompleted, modify());
-    let derived = hooked.of_call();
+    let derived = hooked.for_call();
     assert_eq!(derived.hooks.iter().map(|hook| hook.event).collect::<Vec<_>>(), [HookPoint::ToolResult]);
     let content = Some(json!("nothing to see"));
     let play = run_of("a/read", |play| {
         play.plan = derived;
-        let answer = HookAnswer::Modify { content, is_error: None, details: None };
+        let answer = HookOutcome::Modify { content, is_error: None, details: None };
         play.hooks.insert(HookPoint::ToolResult, [answer].into());
     });
     assert_eq!(play.ended().result.as_deref(), Some("nothing to see"));
 }
 
 #[test]
-fn the_run_follows_its_plan_and_not_the_machine() {
+fn detached_run_follows_rewired_edges() {
     let play = run_of("a/read", |play| {
         super::super::fixture::rewire(
             &mut play.plan,

@@ -8,7 +8,7 @@ use super::super::fixture::{Play, call, calls, plan, text};
 use super::super::{Effect, Fact, next};
 use crate::event::{Approval, EventBody, Letter, ResultKind};
 use crate::thread::Status;
-use crate::threads::open_question;
+use crate::threads::pending_approval;
 
 /// Returns a plan whose risk table requires approval for `a/look`.
 fn careful() -> Plan {
@@ -35,7 +35,7 @@ fn to_the_question(play: &mut Play) -> u64 {
     while !matches!(next(&play.plan, &play.state), Effect::Ask { .. }) {
         assert!(play.step());
     }
-    open_question(&play.events).unwrap().seq
+    pending_approval(&play.events).unwrap().seq
 }
 
 fn approve(play: &mut Play, id: &str, yes: bool, question: Option<u64>) -> usize {
@@ -47,12 +47,12 @@ fn count(play: &Play, name: &str) -> usize {
 }
 
 #[test]
-fn it_is_on_record_before_anybody_is_asked() {
+fn approval_request_is_recorded_before_it_is_asked() {
     let (play, seq) = asking(&[1]);
     assert_eq!(play.names().last(), Some(&"approval_asked"));
     let effect = next(&play.plan, &play.state);
     assert!(effect.has_side_effects(), "the record is synced before it");
-    let open = open_question(&play.events).unwrap();
+    let open = pending_approval(&play.events).unwrap();
     assert_eq!(
         (open.asked, open.what.as_str(), open.seq),
         (Asked::Call, "rye.execute.tool.a.look with {\"x\":1}", seq)
@@ -61,11 +61,11 @@ fn it_is_on_record_before_anybody_is_asked() {
 }
 
 #[test]
-fn the_first_answer_counts_and_later_ones_answer_nothing() {
+fn only_the_first_answer_to_a_request_counts() {
     for (first, ran) in [(true, 1), (false, 0)] {
         let (mut play, seq) = asking(&[1]);
         assert_eq!(approve(&mut play, "one", first, Some(seq)), 2, "the letter, and with it the answer");
-        assert!(open_question(&play.events).is_none());
+        assert!(pending_approval(&play.events).is_none());
         assert_eq!(approve(&mut play, "two", !first, Some(seq)), 1, "the letter alone");
         assert_eq!(play.signal(Fact::Answered(Approval::Refused)), 0);
         while play.step() {}
@@ -74,7 +74,7 @@ fn the_first_answer_counts_and_later_ones_answer_nothing() {
 }
 
 #[test]
-fn an_answer_to_one_question_is_none_to_the_next() {
+fn answer_does_not_apply_to_a_later_request() {
     let (mut play, first) = asking(&[1, 2]);
     assert_eq!(play.signal(Fact::Answered(Approval::Refused)), 1);
     let second = to_the_question(&mut play);
@@ -88,32 +88,32 @@ fn an_answer_to_one_question_is_none_to_the_next() {
 }
 
 #[test]
-fn who_takes_the_thread_up_asks_the_same_question_again() {
+fn recovered_thread_repeats_its_approval_request() {
     let (mut play, seq) = asking(&[1]);
     play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
     assert!(matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
-    assert_eq!(open_question(&play.events).unwrap().seq, seq, "it is the same one");
+    assert_eq!(pending_approval(&play.events).unwrap().seq, seq, "it is the same one");
     assert_eq!(approve(&mut play, "one", true, Some(seq)), 2);
     while play.step() {}
     assert_eq!((play.dispatched.len(), count(&play, "approval_asked")), (1, 1));
 }
 
 #[test]
-fn one_that_is_suspended_waits_with_its_question() {
+fn suspended_thread_keeps_its_approval_request() {
     let (mut play, seq) = asking(&[1]);
     assert_eq!(play.signal(Fact::Answered(Approval::Suspended)), 1);
     while play.step() {}
     assert_eq!(play.ended().status, Status::Suspended);
-    assert_eq!(open_question(&play.events).unwrap().seq, seq);
+    assert_eq!(pending_approval(&play.events).unwrap().seq, seq);
     play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
     assert_eq!(approve(&mut play, "one", true, Some(seq)), 2);
-    assert!(open_question(&play.events).is_none());
+    assert!(pending_approval(&play.events).is_none());
     while play.step() {}
     assert_eq!((play.ended().status, play.dispatched.len()), (Status::Completed, 1));
 }
 
 #[test]
-fn a_message_that_comes_first_takes_the_question_back() {
+fn steering_withdraws_an_approval_request() {
     let (mut play, seq) = asking(&[1, 1]);
     play.signal(Fact::Mail { id: "m".into(), letter: Letter::Steer { text: "rather not".into() } });
     assert!(!matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
@@ -126,7 +126,7 @@ fn a_message_that_comes_first_takes_the_question_back() {
 }
 
 #[test]
-fn a_record_of_an_earlier_version_is_read() {
+fn transcript_of_an_earlier_version_is_read() {
     let letter: Letter = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
     assert_eq!(letter, Letter::Approve { yes: true, question: None });
     let (mut play, _) = asking(&[1]);

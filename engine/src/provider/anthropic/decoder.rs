@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::WIRE;
 use crate::message::{Block, ToolCall};
-use crate::provider::http::ToldError;
+use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
 use crate::provider::wire::Decode;
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
@@ -62,11 +62,11 @@ impl Decode for Decoder {
         match kind {
             "message_start" => self.start(value.get("message").unwrap_or(&Value::Null)),
             "content_block_start" => return self.open(&value).into_iter().collect(),
-            "content_block_delta" => return self.grow_by(&value).into_iter().collect(),
+            "content_block_delta" => return self.apply_generic_delta(&value).into_iter().collect(),
             "message_delta" => self.message_delta(&value),
             "message_stop" => self.stopped = true,
             "error" => {
-                self.failure = Some(ToldError::read(&value).into_stream_error());
+                self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             }
             _ => {} // `ping`, `content_block_stop`, and future types
         }
@@ -155,7 +155,7 @@ impl Decoder {
     }
 
     /// Handles a delta that [`Piece`] cannot parse.
-    fn grow_by(&mut self, value: &Value) -> Option<Delta> {
+    fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;
         let kind = delta.get("type").and_then(Value::as_str)?;

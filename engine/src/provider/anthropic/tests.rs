@@ -56,7 +56,7 @@ fn a_body_with_everything() {
 }
 
 #[test]
-fn nothing_that_only_a_script_reads_is_sent() {
+fn thread_position_is_never_sent() {
     let mut request = large();
     let before = body(&request);
     request.cue = Cue { directive: "project/x".to_owned(), turn: Some(3), attempt: 2, ..Cue::default() };
@@ -64,7 +64,7 @@ fn nothing_that_only_a_script_reads_is_sent() {
 }
 
 #[test]
-fn no_system_no_tools_no_breakpoint_where_nothing_is_constant() {
+fn request_without_constant_parts_has_no_breakpoints() {
     let request = Request { system: " \n".into(), first_turn_constant: false, ..small() };
     let body = body(&request);
     assert_eq!(body.get("system"), None);
@@ -73,7 +73,7 @@ fn no_system_no_tools_no_breakpoint_where_nothing_is_constant() {
 }
 
 #[test]
-fn results_stand_before_the_text_they_came_with() {
+fn tool_results_precede_text() {
     let request = Request {
         turns: vec![
             Turn::User { content: vec![text("Go.")] },
@@ -108,7 +108,7 @@ fn a_text_stream() {
 }
 
 #[test]
-fn parallel_calls_with_no_arguments_and_with_broken_ones() {
+fn parallel_calls_with_empty_or_invalid_arguments_decode() {
     let (deltas, reply) = replay_all::<Decoder>(TOOLS);
     let reply = reply.unwrap();
     assert_eq!(
@@ -129,7 +129,7 @@ fn parallel_calls_with_no_arguments_and_with_broken_ones() {
 }
 
 #[test]
-fn thinking_and_unknown_blocks_come_back_as_they_were() {
+fn thinking_and_unknown_blocks_round_trip() {
     let (_, reply) = replay_all::<Decoder>(THINKING);
     let reply = reply.unwrap();
     assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
@@ -149,7 +149,7 @@ fn thinking_and_unknown_blocks_come_back_as_they_were() {
 }
 
 #[test]
-fn an_error_event_is_a_failed_attempt_that_still_counts() {
+fn error_event_fails_with_usage() {
     let (deltas, reply) = replay_all::<Decoder>(ERROR);
     let error = reply.unwrap_err();
     assert_eq!(error.stage, FailedStage::StreamError);
@@ -160,7 +160,7 @@ fn an_error_event_is_a_failed_attempt_that_still_counts() {
 }
 
 #[test]
-fn an_end_without_the_final_event_is_truncation() {
+fn stream_without_final_event_is_truncated() {
     let cut = TEXT.split("event: message_stop").next().unwrap();
     let error = replay_all::<Decoder>(cut).1.unwrap_err();
     assert_eq!(error.stage, FailedStage::Truncated);
@@ -168,7 +168,7 @@ fn an_end_without_the_final_event_is_truncation() {
 }
 
 #[test]
-fn what_comes_twice_counts_once_and_what_is_missing_is_made_up() {
+fn repeated_and_missing_starts_are_tolerated() {
     let doubled = TEXT.replace("event: ping\n", "event: message_start\n").replace(
         "data: {\"type\": \"ping\"}",
         "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}",
@@ -182,7 +182,7 @@ fn what_comes_twice_counts_once_and_what_is_missing_is_made_up() {
 }
 
 #[test]
-fn after_the_end_nothing_counts() {
+fn events_after_the_end_are_ignored() {
     let mut decoder = Decoder::default();
     decoder.push(&event(&json!({"type": "message_stop"})));
     assert!(decoder.is_done());
@@ -191,7 +191,7 @@ fn after_the_end_nothing_counts() {
 }
 
 #[test]
-fn text_that_is_not_json_fails_only_where_a_message_is_made_of_it() {
+fn non_json_data_fails_only_in_message_events() {
     let push = |name: &str, data: &str| {
         let mut decoder = Decoder::default();
         decoder.push(&crate::provider::sse::Event { name: name.to_owned(), data: data.to_owned() });
@@ -204,7 +204,7 @@ fn text_that_is_not_json_fails_only_where_a_message_is_made_of_it() {
 }
 
 #[test]
-fn stop_reasons() {
+fn stop_reasons_are_mapped() {
     let stop = |reason: &str, block: serde_json::Value| {
         let mut decoder = Decoder::default();
         decoder.push(&event(&json!({"type": "content_block_start", "index": 0, "content_block": block})));
@@ -223,7 +223,7 @@ fn stop_reasons() {
 }
 
 #[test]
-fn arguments_that_come_whole_with_the_start_are_kept() {
+fn arguments_in_the_start_event_are_kept() {
     let mut decoder = Decoder::default();
     let block = json!({"type": "tool_use", "id": "a", "name": "b", "input": {"x": 1}});
     decoder.push(&event(&json!({"type": "content_block_start", "index": 0, "content_block": block})));

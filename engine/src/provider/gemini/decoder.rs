@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{OWN_ID, SIGNATURE, WIRE};
 use crate::message::{Block, ToolCall};
-use crate::provider::http::ToldError;
+use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
 use crate::provider::wire::{Decode, is_keep_alive};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
@@ -45,7 +45,7 @@ impl Decode for Decoder {
             return Vec::new();
         };
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            self.failure = Some(ToldError::read(&value).into_stream_error());
+            self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
         let text = |key: &str| value.get(key).and_then(Value::as_str);
@@ -229,7 +229,7 @@ impl Counts {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Piece<'e> {
-    candidates: [PieceCandidate; 1],
+    candidates: [TextCandidate; 1],
     usage_metadata: Option<Counts>,
     #[serde(borrow)]
     model_version: Option<&'e str>,
@@ -241,21 +241,21 @@ struct Piece<'e> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PieceCandidate {
-    content: PieceContent,
+struct TextCandidate {
+    content: TextContent,
     #[serde(default)]
     index: u64,
     finish_reason: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct PieceContent {
-    parts: [PiecePart; 1],
+struct TextContent {
+    parts: [TextPart; 1],
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PiecePart {
+struct TextPart {
     text: String,
 }
 
@@ -273,8 +273,7 @@ impl<'e> Piece<'e> {
         else {
             return None;
         };
-        let PieceCandidate { content: PieceContent { parts: [part] }, index: 0, finish_reason: None } = candidate
-        else {
+        let TextCandidate { content: TextContent { parts: [part] }, index: 0, finish_reason: None } = candidate else {
             return None;
         };
         let usage = usage_metadata.and_then(Counts::usage);

@@ -49,7 +49,7 @@ fn a_body_with_everything() {
 }
 
 #[test]
-fn the_model_is_part_of_the_way() {
+fn model_is_part_of_the_path() {
     assert_eq!(path("gemini-x").as_deref(), Some("/v1beta/models/gemini-x:streamGenerateContent"));
     assert_eq!(path("tunedModels/mine").as_deref(), Some("/v1beta/tunedModels/mine:streamGenerateContent"));
     for model in ["", "..", "a/../b", "a?b", "a#b", "a b", "/a", "a:b", "../../x"] {
@@ -72,7 +72,7 @@ fn a_text_stream() {
 }
 
 #[test]
-fn parallel_calls_with_ids_and_without() {
+fn parallel_calls_without_ids_get_generated_ids() {
     let (deltas, reply) = replay_all::<Decoder>(TOOLS);
     let reply = reply.unwrap();
     assert_eq!(reply.stop, StopReason::ToolUse);
@@ -107,7 +107,7 @@ fn parallel_calls_with_ids_and_without() {
 }
 
 #[test]
-fn thoughts_are_shown_and_unknown_parts_are_kept() {
+fn thinking_is_displayed_and_unknown_parts_are_kept() {
     let (deltas, reply) = replay_all::<Decoder>(THINKING);
     let reply = reply.unwrap();
     assert_eq!(reply.content[0], Block::Thinking { text: "First, look.".to_owned(), signature: None });
@@ -159,7 +159,7 @@ fn how_it_ends() {
 }
 
 #[test]
-fn parts_of_any_shape_are_survived() {
+fn malformed_parts_do_not_panic() {
     let parts = json!([{}, {"text": 3}, {"thoughtSignature": ""}, {"functionCall": null}, {"functionCall": {"args": [1]}}, 7, null]);
     let reply = play(&[json!({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]})]).unwrap();
     assert!(!body(&Request { turns: vec![Turn::Assistant { content: reply.content }], ..small() }).is_null());

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::WIRE;
 use crate::message::{Block, ToolCall};
-use crate::provider::http::ToldError;
+use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
 use crate::provider::wire::Decode;
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
@@ -33,13 +33,13 @@ pub struct Decoder {
 struct Piece<'e> {
     #[serde(borrow)]
     model: Option<&'e str>,
-    choices: [PieceChoice; 1],
+    choices: [ChatTextChoice; 1],
     usage: Option<IgnoredAny>,
     error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct PieceChoice {
+struct ChatTextChoice {
     #[serde(default)]
     index: u64,
     delta: PieceDelta,
@@ -60,7 +60,7 @@ impl<'e> Piece<'e> {
     fn read(event: &'e Event) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
         let Self { model, choices: [choice], usage: None, error: None } = piece else { return None };
-        let PieceChoice { index: 0, delta, finish_reason: None } = choice else { return None };
+        let ChatTextChoice { index: 0, delta, finish_reason: None } = choice else { return None };
         let text = delta.content.filter(|_| delta.refusal.is_none())?;
         Some((model.unwrap_or_default(), text))
     }
@@ -84,7 +84,7 @@ impl Decode for Decoder {
         }
         let data = event.data.trim();
         if let Some((model, text)) = Piece::read(event) {
-            self.say_model(model);
+            self.set_model(model);
             self.text.push_str(&text);
             return if text.is_empty() { Vec::new() } else { vec![Delta::Text(text)] };
         }
@@ -102,10 +102,10 @@ impl Decode for Decoder {
             }
         };
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
-            self.failure = Some(ToldError::read(&value).into_stream_error());
+            self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
-        self.say_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
+        self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         let usage = value.get("usage").and_then(usage);
         self.usage = usage.or(self.usage);
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn say_model(&mut self, model: &str) {
+    fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.model.as_deref() != Some(model) {
             self.model = Some(model.to_owned());
         }

@@ -101,7 +101,7 @@ fn an_error_inside_the_stream() {
 }
 
 #[test]
-fn both_ends_are_needed() {
+fn finish_reason_and_done_are_both_required() {
     let no_done = TEXT.replace("data: [DONE]\n\n", "");
     let error = replay_all::<Decoder>(&no_done).1.unwrap_err();
     assert_eq!((error.stage, error.usage.is_some()), (FailedStage::Truncated, true));
@@ -123,7 +123,7 @@ fn calls(pieces: &[Value]) -> Vec<Block> {
 }
 
 #[test]
-fn servers_that_number_calls_in_their_own_way() {
+fn call_chunks_of_compatible_servers_are_joined() {
     let piece = |index: Value, id: Value, name: Value, arguments: Value| json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     let null = Value::Null;
     let two = |first: &str, second: &str| [call(first, "x", json!({"a": 1})), call(second, "y", json!({"b": 2}))];

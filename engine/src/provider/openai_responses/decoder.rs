@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{REASONING, WIRE};
 use crate::message::{Block, ToolCall};
-use crate::provider::http::ToldError;
+use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
 use crate::provider::wire::{Decode, is_keep_alive};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
@@ -92,7 +92,7 @@ impl Decode for Decoder {
             "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
                 return self.end(kind, &value);
             }
-            "error" => self.failure = Some(ToldError::read(&value).into_stream_error()),
+            "error" => self.failure = Some(ProviderErrorBody::read(&value).into_stream_error()),
             _ => {} // starts and ends of parts, and future types
         }
         Vec::new()
@@ -150,7 +150,7 @@ impl Decoder {
         let text = |path: &str| value.pointer(path).and_then(Value::as_str);
         let status = text("/response/status").unwrap_or_default();
         if kind == "response.failed" || status == "failed" {
-            self.failure = Some(ToldError::read(response.unwrap_or(value)).into_stream_error());
+            self.failure = Some(ProviderErrorBody::read(response.unwrap_or(value)).into_stream_error());
             return Vec::new();
         }
         let reason = text("/response/incomplete_details/reason").unwrap_or("max_output_tokens");

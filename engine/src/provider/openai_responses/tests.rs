@@ -79,7 +79,7 @@ fn parallel_calls_whose_pieces_interleave() {
 }
 
 #[test]
-fn thoughts_and_unknown_items_go_back_as_they_came() {
+fn reasoning_and_unknown_items_round_trip() {
     let (deltas, reply) = replay_all::<Decoder>(THINKING);
     let reply = reply.unwrap();
     let thought = Block::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
@@ -103,7 +103,7 @@ fn thoughts_and_unknown_items_go_back_as_they_came() {
 }
 
 #[test]
-fn a_thought_without_its_seal_or_without_a_sequel_stays_here() {
+fn reasoning_without_content_or_successor_is_not_sent() {
     let thought = |value: Value| Block::Other { wire: WIRE.to_owned(), value };
     let open = thought(json!({"type": "reasoning", "id": "r", "summary": []}));
     let sealed = thought(json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}));
@@ -113,7 +113,7 @@ fn a_thought_without_its_seal_or_without_a_sequel_stays_here() {
 }
 
 #[test]
-fn a_failure_inside_the_stream_still_counts() {
+fn failed_response_keeps_its_usage() {
     let (deltas, reply) = replay_all::<Decoder>(ERROR);
     let error = reply.unwrap_err();
     assert_eq!(error.stage, FailedStage::StreamError);
@@ -164,7 +164,7 @@ fn how_it_ends() {
 }
 
 #[test]
-fn items_that_come_only_whole_only_in_pieces_or_twice() {
+fn whole_streamed_and_repeated_items_decode() {
     let done = json!({"type": "response.completed", "response": {}});
     let item = json!({"type": "message", "content": [{"type": "output_text", "text": "ab"}]});
     let whole = json!({"type": "response.output_item.done", "output_index": 0, "item": item});
@@ -181,7 +181,7 @@ fn items_that_come_only_whole_only_in_pieces_or_twice() {
 }
 
 #[test]
-fn what_is_no_json_and_what_is_no_event() {
+fn invalid_json_and_unknown_events_are_handled() {
     let push = |name: &str, data: &str| {
         let mut decoder = Decoder::default();
         decoder.push(&crate::provider::sse::Event { name: name.to_owned(), data: data.to_owned() });

@@ -21,7 +21,7 @@ fn sent(wire: Wire, request: &Request) -> Value {
 }
 
 #[test]
-fn every_wire_sends_what_its_provider_published() {
+fn every_wire_sends_schema_valid_bodies() {
     let bare = Request { system: "".into(), ..small() };
     let foreign = Block::Thinking { text: "Hm.".to_owned(), signature: None };
     let odd = Request {
@@ -43,7 +43,7 @@ fn every_wire_sends_what_its_provider_published() {
 }
 
 #[test]
-fn sampling_is_sent_where_it_is_set_and_nowhere_else() {
+fn sampling_is_sent_only_if_set() {
     let sampling = crate::provider::Sampling { temperature: serde_json::Number::from_f64(0.5), top_p: None };
     for wire in WIRES {
         let plain = sent(wire, &small()).to_string();
@@ -82,7 +82,7 @@ fn spoiled(wire: Wire, pointer: &str, value: Value) -> Judgement {
 }
 
 #[test]
-fn what_no_provider_takes_does_not_pass() {
+fn invalid_bodies_fail_validation() {
     let table: &[(Wire, &[(&str, Value)])] = &[
         (
             Wire::Anthropic,

@@ -130,7 +130,7 @@ mod tests {
     use crate::provider::fixture::{large, result, small, text};
 
     #[test]
-    fn a_request_is_the_same_as_itself_in_another_thread() {
+    fn recorded_request_matches_in_another_thread() {
         let in_thread = |thread: &str| {
             let mut request = large();
             request.cue = Cue { thread: thread.to_owned(), ..Cue::default() };

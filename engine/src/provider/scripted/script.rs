@@ -136,13 +136,13 @@ pub struct Fault {
     /// Text that streams before the failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub after: String,
-    pub fault: FaultKind,
+    pub fault: ScriptedFailure,
 }
 
 /// The failure, with the fields of [`CallError`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FaultKind {
+pub struct ScriptedFailure {
     /// Default: `status` with a status, `truncated` with `cut: true`, else `stream_error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FailedStage>,
@@ -151,7 +151,7 @@ pub struct FaultKind {
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<FaultError>,
+    pub error: Option<ScriptedErrorBody>,
     /// Set if the stream breaks off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
@@ -165,7 +165,7 @@ pub struct FaultKind {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FaultError {
+pub struct ScriptedErrorBody {
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

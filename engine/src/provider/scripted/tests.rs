@@ -54,7 +54,7 @@ threads:
 "#;
 
 #[tokio::test]
-async fn the_request_alone_chooses_the_step() {
+async fn step_depends_only_on_the_request() {
     let provider = scripted(FIVE);
     let answer = |replies, attempt| {
         let provider = provider.clone();
@@ -76,7 +76,7 @@ async fn the_request_alone_chooses_the_step() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_told_wins_over_one_that_is_counted() {
+async fn explicit_turn_overrides_counted_replies() {
     let mut request = at(0, 0);
     request.cue.turn = Some(2);
     assert_eq!(play(&scripted(FIVE), &request).await.1.unwrap().content, [text("three")]);
@@ -90,7 +90,7 @@ async fn a_directive_plays_its_own_branch() {
 }
 
 #[tokio::test]
-async fn a_reply_has_everything_a_script_says() {
+async fn reply_has_all_scripted_fields() {
     let (deltas, reply) = play(&scripted(FIVE), &at(1, 3)).await;
     let reply = reply.unwrap();
     assert_eq!(
@@ -110,7 +110,7 @@ async fn a_reply_has_everything_a_script_says() {
 }
 
 #[tokio::test]
-async fn a_fault_has_everything_a_script_says() {
+async fn fault_has_all_scripted_fields() {
     let error = play(&scripted(FIVE), &at(1, 0)).await.1.unwrap_err();
     assert_eq!(error.stage, FailedStage::Status);
     assert_eq!(error.headers, [("retry-after".to_owned(), "1".to_owned())]);
@@ -122,14 +122,14 @@ async fn a_fault_has_everything_a_script_says() {
 }
 
 #[tokio::test]
-async fn usage_is_estimated_where_it_is_not_told() {
+async fn undeclared_usage_is_estimated() {
     let reply = play(&scripted("steps: ['12345678']"), &at(0, 0)).await.1.unwrap();
     // `Be brief.` and `Hello`, 14 characters.
     assert_eq!(reply.usage, Usage { input: 4, output: 2, ..Usage::default() });
 }
 
 #[tokio::test]
-async fn delays_are_kept() {
+async fn scripted_delays_are_respected() {
     let started = std::time::Instant::now();
     play(&scripted("steps: [{text: a b c, delay_ms: 40, pace_ms: 20}]"), &at(0, 0)).await.1.unwrap();
     assert!(started.elapsed() >= Duration::from_millis(100));
@@ -167,7 +167,7 @@ async fn the_first_difference_is_told() {
 }
 
 #[test]
-fn what_is_no_script_is_refused_with_its_place() {
+fn invalid_script_is_refused_with_its_step() {
     let refused = |text: &str| Script::parse(text).unwrap_err().0;
     assert_eq!(refused("[]"), "a script is a mapping with `steps`");
     assert!(refused("{stebs: []}").starts_with("unknown key `stebs`"));
@@ -184,7 +184,7 @@ fn what_is_no_script_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_script_is_written_as_it_is_read() {
+fn script_serialization_round_trips() {
     let script = Script::parse(FIVE).unwrap();
     let value = serde_json::to_value(&script).unwrap();
     assert_eq!(Script::from_value(&value).unwrap(), script);
@@ -203,7 +203,7 @@ fn the_examples_have_scripts() {
 }
 
 #[test]
-fn a_script_that_is_not_there_is_a_setup_error() {
+fn missing_script_is_a_setup_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script.yaml");
     let settings = ProviderSettings {
@@ -229,7 +229,7 @@ fn a_script_that_is_not_there_is_a_setup_error() {
 }
 
 #[test]
-fn a_pipe_is_no_script() {
+fn named_pipe_is_refused_as_script() {
     let folder = tempfile::tempdir().unwrap();
     let (pipe, large) = (folder.path().join("pipe.yaml"), folder.path().join("large.yaml"));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -34,7 +34,7 @@ const STREAMS: [(Wire, &str, &[&str]); 4] = [
 ];
 
 #[tokio::test]
-async fn a_conversation_on_every_wire() {
+async fn conversation_round_trips_on_every_wire() {
     for (wire, header, streams) in STREAMS {
         let server = Strict::start(wire, streams);
         let provider = connect(&ProviderSettings {
@@ -68,7 +68,7 @@ async fn a_conversation_on_every_wire() {
 }
 
 #[tokio::test]
-async fn the_strict_server_is_strict() {
+async fn validating_server_rejects_invalid_bodies() {
     let server = Strict::start(Wire::Anthropic, &[stream!("anthropic-text")]);
     let settings = ProviderSettings {
         base_url: server.url.clone(),

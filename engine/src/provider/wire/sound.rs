@@ -15,7 +15,7 @@ use crate::message::{Block, Turn};
 /// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME: usize = 64;
 /// Text of the first user turn if the conversation would start with the model, or be empty.
-const LEFT_OUT: &str = "(what was said before is left out)";
+const OMITTED_TURNS: &str = "(what was said before is left out)";
 
 /// Returns `text` with every character outside `[A-Za-z0-9_-]` as `_`, truncated to 64 bytes with a hash: all wires
 /// accept that as the id of a call or the name of a tool. A model may have made up any text.
@@ -35,7 +35,7 @@ pub(in crate::provider) fn plain_name(text: &str) -> String {
 
 /// Returns the turns to send. Deterministic; additional turns change nothing before them.
 pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
-    if is_sound(turns) {
+    if is_normalized(turns) {
         return Cow::Borrowed(turns);
     }
     let mut sent: Vec<Turn> = Vec::with_capacity(turns.len() + 1);
@@ -62,7 +62,7 @@ pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
 }
 
 fn left_out() -> Turn {
-    Turn::User { content: vec![Block::Text { text: LEFT_OUT.to_owned() }] }
+    Turn::User { content: vec![Block::Text { text: OMITTED_TURNS.to_owned() }] }
 }
 
 /// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, since each
@@ -83,7 +83,7 @@ fn is_empty(turn: &Turn) -> bool {
     }
 }
 
-fn is_sound(turns: &[Turn]) -> bool {
+fn is_normalized(turns: &[Turn]) -> bool {
     let mut seen = BTreeSet::new();
     let fine = |turn: &Turn, seen: &mut BTreeSet<String>| match turn {
         Turn::User { .. } | Turn::ToolResult { .. } => true,
@@ -147,7 +147,7 @@ mod tests {
     use crate::provider::fixture::{call, result, text};
 
     #[test]
-    fn names_are_plain_and_short() {
+    fn plain_names_are_valid_and_bounded() {
         assert_eq!(plain_name("rye_file-1"), "rye_file-1");
         assert_eq!(plain_name("a.b:c é"), "a_b_c__");
         assert_eq!(plain_name(""), "_");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_turns_are_left_alone() {
+    fn normalized_turns_are_unchanged() {
         let turns = [
             Turn::User { content: vec![text("a")] },
             Turn::Assistant { content: vec![call("i", "x", json!({}))] },
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_gets_an_id_of_its_own_and_its_result_the_same() {
+    fn call_ids_are_unique_and_match_results() {
         let twice = || Turn::Assistant { content: vec![call("f.0", "x", json!({})), call("f:0", "x", json!({}))] };
         let turns = [
             Turn::User { content: vec![text("a")] },
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_comes_first_and_nothing_is_blank() {
+    fn first_turn_is_the_users_and_no_turn_is_blank() {
         let blank = Turn::User { content: vec![text(" ")] };
         let answer = Turn::Assistant { content: vec![text("a")] };
         assert_eq!(sound(&[blank.clone(), answer.clone()]).as_ref(), [left_out(), answer]);

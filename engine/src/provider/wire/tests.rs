@@ -60,7 +60,7 @@ async fn fails(moves: Vec<Move>) -> CallError {
 }
 
 #[tokio::test]
-async fn what_is_sent_is_the_body_and_nothing_else_tells_the_key() {
+async fn request_sends_the_body_and_the_key_only_in_its_header() {
     let server = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     let settings = settings(Wire::Anthropic, &server.url);
     let provider = connect(&settings).unwrap();
@@ -76,7 +76,7 @@ async fn what_is_sent_is_the_body_and_nothing_else_tells_the_key() {
 }
 
 #[tokio::test]
-async fn the_other_wire_has_its_own_path_and_header() {
+async fn openai_chat_uses_its_own_path_and_header() {
     for base in ["", "/v1", "/v1/"] {
         let server = Fake::start(vec![chunked(), chunk(OPENAI.as_bytes()), last_chunk()]);
         let settings = settings(Wire::OpenaiChat, &format!("{}{base}", server.url));
@@ -101,7 +101,7 @@ async fn a_base_url_may_end_in_the_version() {
 }
 
 #[tokio::test]
-async fn a_stream_that_trickles_is_shown_as_it_comes() {
+async fn slow_stream_is_displayed_as_it_arrives() {
     let mut moves = vec![chunked()];
     for piece in ANTHROPIC.as_bytes().chunks(97) {
         moves.extend([chunk(piece), Move::Pause(15)]);
@@ -118,7 +118,7 @@ async fn a_stream_that_trickles_is_shown_as_it_comes() {
 }
 
 #[tokio::test]
-async fn one_connection_serves_many_calls() {
+async fn connection_is_reused() {
     let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
     let moves = [answer.to_vec(), vec![Move::Next], answer.to_vec(), vec![Move::Next], answer.to_vec()].concat();
     let server = Fake::start(moves);
@@ -130,7 +130,7 @@ async fn one_connection_serves_many_calls() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_hangs_up_does_not_hold_the_reply() {
+async fn open_connection_does_not_delay_the_reply() {
     let started = Instant::now();
     let reply = anthropic(vec![chunked(), chunk(ANTHROPIC.as_bytes()), Move::Pause(15_000)]).await;
     assert!(reply.is_ok());
@@ -138,7 +138,7 @@ async fn a_server_that_never_hangs_up_does_not_hold_the_reply() {
 }
 
 #[tokio::test]
-async fn too_many_requests() {
+async fn status_429_keeps_retry_headers() {
     let body = format!(
         r#"{{"type":"error","error":{{"type":"rate_limit_error","message":"Slow down, {KEY}."}},"request_id":"r"}}"#
     );
@@ -158,7 +158,7 @@ async fn too_many_requests() {
 }
 
 #[tokio::test]
-async fn other_statuses_and_other_bodies() {
+async fn error_statuses_read_any_body() {
     let error = fails(vec![head("529 Overloaded", "text/html", ""), send("<html><body>Oh\u{1b}[31m</body>")]).await;
     assert_eq!((error.status, error.message.ends_with("answered 529")), (Some(529), true), "{}", error.message);
     let error = fails(vec![head("500 Oops", "text/plain", ""), send("line one\nline\u{7}two")]).await;
@@ -171,7 +171,7 @@ async fn other_statuses_and_other_bodies() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_is_not_followed() {
+async fn redirect_is_not_followed() {
     let elsewhere = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     let location = format!("location: {}/v1/messages\r\ncontent-length: 0\r\n", elsewhere.url);
     let error = fails(vec![head("307 Temporary Redirect", "text/plain", &location)]).await;
@@ -179,7 +179,7 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
 }
 
 #[tokio::test]
-async fn an_endless_error_body_is_cut_short() {
+async fn endless_error_body_is_truncated() {
     let flood = vec![b'x'; 300_000];
     let started = Instant::now();
     let error = fails(vec![head("500 Oops", "text/plain", ""), send(flood), Move::Pause(15_000)]).await;
@@ -191,7 +191,7 @@ async fn an_endless_error_body_is_cut_short() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn refused_connection_is_a_connect_error() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let provider = connect(&settings(Wire::Anthropic, &format!("http://user:{KEY}@localhost:{port}"))).unwrap();
     let error = call(&*provider).await.1.unwrap_err();
@@ -201,12 +201,12 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_without_an_answer() {
+async fn connection_closed_without_response_fails() {
     assert_eq!(fails(vec![]).await.stage, FailedStage::Connect);
 }
 
 #[tokio::test]
-async fn headers_that_take_too_long() {
+async fn late_headers_time_out() {
     let started = Instant::now();
     let error = impatient(400, vec![Move::Pause(15_000), chunked()]).await.unwrap_err();
     assert_eq!(error.stage, FailedStage::Timeout);
@@ -214,7 +214,7 @@ async fn headers_that_take_too_long() {
 }
 
 #[tokio::test]
-async fn a_stream_that_falls_silent() {
+async fn silent_stream_times_out() {
     let (front, _) = ANTHROPIC.split_once("event: message_delta").unwrap();
     let error = impatient(400, vec![chunked(), chunk(front.as_bytes()), Move::Pause(15_000)]).await.unwrap_err();
     assert_eq!(error.stage, FailedStage::Timeout);
@@ -222,7 +222,7 @@ async fn a_stream_that_falls_silent() {
 }
 
 #[tokio::test]
-async fn keep_alives_keep_a_stream_alive() {
+async fn keep_alives_reset_the_idle_timeout() {
     let mut moves = vec![chunked()];
     for _ in 0..6 {
         moves.extend([chunk(b": still here\n\n"), Move::Pause(400)]);
@@ -232,7 +232,7 @@ async fn keep_alives_keep_a_stream_alive() {
 }
 
 #[tokio::test]
-async fn a_stream_cut_in_the_middle() {
+async fn cut_stream_is_truncated() {
     let (front, _) = ANTHROPIC.split_once("world").unwrap();
     // In the middle of a chunk, after a chunk, and at a clean end of the body: the same failure.
     let broken = send([b"fff\r\n", front.as_bytes()].concat());
@@ -248,7 +248,7 @@ async fn a_stream_cut_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_success_that_is_no_stream() {
+async fn non_stream_success_is_a_protocol_error() {
     let error = fails(vec![head("200 OK", "text/html; charset=utf-8", ""), send("<html>log in</html>")]).await;
     assert_eq!(error.stage, FailedStage::Protocol);
     assert!(
@@ -262,7 +262,7 @@ async fn a_success_that_is_no_stream() {
 }
 
 #[tokio::test]
-async fn an_event_too_large_to_be_true() {
+async fn oversized_event_fails() {
     let mut moves = vec![head("200 OK", "text/event-stream", ""), send("data: ")];
     moves.extend(std::iter::repeat_n(send(vec![b'x'; 1024 * 1024]), 17));
     let error = fails(moves).await;
@@ -270,7 +270,7 @@ async fn an_event_too_large_to_be_true() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_that_quotes_the_key() {
+async fn key_in_a_stream_error_is_redacted() {
     let event =
         format!("event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"x\",\"message\":\"{KEY}\"}}}}\n\n");
     let error = fails(vec![chunked(), chunk(event.as_bytes()), last_chunk()]).await;
@@ -278,7 +278,7 @@ async fn an_error_in_the_stream_that_quotes_the_key() {
 }
 
 #[tokio::test]
-async fn a_provider_that_counts_nothing_is_counted_for() {
+async fn missing_usage_is_estimated() {
     let silent: String =
         OPENAI.split("\n\n").filter(|event| !event.contains("prompt_tokens")).collect::<Vec<_>>().join("\n\n");
     let server = Fake::start(vec![chunked(), chunk(silent.as_bytes()), last_chunk()]);
@@ -290,7 +290,7 @@ async fn a_provider_that_counts_nothing_is_counted_for() {
 }
 
 #[test]
-fn what_cannot_be_connected_says_why_before_anything_is_sent() {
+fn invalid_settings_fail_before_sending() {
     let refused = |change: &dyn Fn(&mut ProviderSettings)| {
         let mut settings = settings(Wire::Anthropic, "https://api.example.com");
         change(&mut settings);

@@ -108,7 +108,7 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
         match answer {
             Answered::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
             Answered::Ledger(LedgerAnswer::Refused { refusal }) => {
-                return Err(not_set_aside(&refusal).into());
+                return Err(render_reservation_refusal(&refusal).into());
             }
             Answered::TooMany { limit, .. } => return Err(Refused::limit("spawns_exceeded", limit, limit)),
             Answered::Child(thread) => made.thread = thread,
@@ -123,7 +123,7 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
 }
 
 /// Renders a refused reservation, for the model.
-fn not_set_aside(refusal: &Refusal) -> String {
+fn render_reservation_refusal(refusal: &Refusal) -> String {
     if let Refusal::MoreThanIsLeft { asked, left } = refusal {
         return format!("spend_exceeded: the child asks for ${asked} and ${left} is left for children");
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use rye_compiler::diagnostics::leaves_line;
+use rye_compiler::diagnostics::breaks_line;
 
 use crate::driver::Thread;
 use crate::event::Ended;
@@ -147,7 +147,7 @@ fn fenced(text: &str, language: &str) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if leaves_line(c) || c == '`' { ' ' } else { c }).take(200).collect()
+    text.chars().map(|c| if breaks_line(c) || c == '`' { ' ' } else { c }).take(200).collect()
 }
 
 /// Returns the longest prefix of at most `most` bytes that ends on a character boundary.

@@ -130,7 +130,7 @@ pub(super) async fn quiet(engine: &Engine) {
 }
 
 #[tokio::test]
-async fn it_is_answered_at_once_runs_on_its_own_and_is_waited_for() {
+async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let gate = Arc::new(Gate::default());
     let (opens, begun) = (Arc::clone(&gate), Arc::clone(&gate));
     let lab = lab(move |request, turn| {
@@ -185,7 +185,7 @@ async fn it_is_answered_at_once_runs_on_its_own_and_is_waited_for() {
 }
 
 #[tokio::test]
-async fn the_process_stays_for_it_or_ends_it_as_the_policy_and_the_parents_end_say() {
+async fn detached_tool_ends_with_its_parent_as_the_policy_says() {
     for (policy, fails, ends) in
         [("wait", false, Status::Completed), ("cancel", false, Status::Cancelled), ("wait", true, Status::Cancelled)]
     {
@@ -210,7 +210,7 @@ async fn the_process_stays_for_it_or_ends_it_as_the_policy_and_the_parents_end_s
 }
 
 #[tokio::test]
-async fn its_caller_and_others_can_stop_it() {
+async fn detached_tool_can_be_stopped_by_caller_and_others() {
     for (operation, status) in [("cancel_thread", Status::Cancelled), ("kill_thread", Status::Killed)] {
         let gate = Arc::new(Gate::default());
         let lab = lab(move |request, turn| {
@@ -231,7 +231,7 @@ async fn its_caller_and_others_can_stop_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_makes_no_run_and_says_so_at_once() {
+async fn invalid_detached_call_fails_at_once_without_a_run() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |_, turn| {
         Ok(match turn {
@@ -255,7 +255,7 @@ async fn what_cannot_run_makes_no_run_and_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn a_long_answer_is_kept_from_the_record_and_whole_for_who_waits() {
+async fn long_detached_result_is_truncated_in_the_transcript_only() {
     const KEY: &str =
         "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     let gate = Arc::new(Gate::default());
@@ -278,13 +278,13 @@ async fn a_long_answer_is_kept_from_the_record_and_whole_for_who_waits() {
     assert!(whole.contains("line 3999 of many") && whole.contains("line 1999 of many") && !whole.contains(KEY));
     // A waiting thread gets a bounded result, and can page through the whole as the tool returned it.
     let events = engine.threads().transcript(&thread(&result)).unwrap();
-    let waited = events.iter().find_map(|event| event.body.kept_result());
+    let waited = events.iter().find_map(|event| event.body.shortened_result());
     let (content, object) = waited.unwrap();
     assert!(content.contains(object) && content.len() < 33_000);
 }
 
 #[tokio::test]
-async fn nobody_goes_on_from_it_or_speaks_with_it() {
+async fn detached_tool_run_cannot_be_continued_or_steered() {
     let gate = Arc::new(Gate::default());
     let opens = Arc::clone(&gate);
     let lab = lab(move |request, turn| {
@@ -314,7 +314,7 @@ async fn nobody_goes_on_from_it_or_speaks_with_it() {
 }
 
 #[tokio::test]
-async fn more_of_them_than_may_run_wait_for_their_turn() {
+async fn detached_tools_beyond_the_limit_are_queued() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |_, turn| {
         Ok(match turn {
@@ -338,7 +338,7 @@ async fn more_of_them_than_may_run_wait_for_their_turn() {
 }
 
 #[test]
-fn one_whose_process_died_is_interrupted_when_its_thread_is_taken_up() {
+fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |request, turn| {
         Ok(match turn {
@@ -370,7 +370,7 @@ fn one_whose_process_died_is_interrupted_when_its_thread_is_taken_up() {
 }
 
 #[tokio::test]
-async fn the_registry_is_rebuilt_with_it_and_its_record_verifies() {
+async fn repair_restores_detached_tool_runs() {
     let gate = Arc::new(Gate::default());
     gate.open();
     let lab = lab(move |_, turn| Ok(if turn == 0 { calls(&[apart("test/waits", &json!({}))]) } else { say("done") }));

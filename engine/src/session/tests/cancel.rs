@@ -49,7 +49,7 @@ async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
 }
 
 #[tokio::test]
-async fn a_long_tool_is_asked_to_end() {
+async fn cancel_sends_sigterm_to_a_long_tool() {
     let (took, said) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait"), MOMENT).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(said.contains("begun\nbye"), "{said}");
@@ -57,7 +57,7 @@ async fn a_long_tool_is_asked_to_end() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_listen_is_ended() {
+async fn cancel_kills_a_tool_that_ignores_sigterm() {
     let (took, said) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done"), MOMENT).await;
     assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&took), "{took:?}");
     assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
@@ -65,7 +65,7 @@ async fn one_that_does_not_listen_is_ended() {
 
 /// The transcript has `tool_started`, but the tool is still being prepared.
 #[tokio::test]
-async fn one_that_has_not_begun_yet_hears_it_too() {
+async fn cancel_reaches_a_tool_that_is_still_starting() {
     for _ in 0..3 {
         let (took, said) = cancelled(&lab("sleep 60"), Duration::ZERO).await;
         assert!(took < Duration::from_secs(10), "{took:?}");
@@ -74,7 +74,7 @@ async fn one_that_has_not_begun_yet_hears_it_too() {
 }
 
 #[tokio::test]
-async fn a_short_one_comes_to_its_own_end() {
+async fn cancel_lets_a_short_tool_finish() {
     let (took, said) = cancelled(&lab("sleep 1; echo whole"), MOMENT).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(said, "whole\n[exit code 0]");

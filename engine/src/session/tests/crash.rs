@@ -155,12 +155,12 @@ macro_rules! scenarios {
             }
 
             #[test]
-            fn with_any_part_of_what_was_not_synced() {
+            fn power_failure_with_any_part_of_unsynced_data() {
                 left::at_each(&scenarios::$scenario, |at| Survival::Some(at * 7 + 1), None);
             }
 
             #[test]
-            fn killed_again_while_it_is_taken_up() {
+            fn killed_again_during_recovery() {
                 left::at_each(&scenarios::$scenario, |_| Survival::All, Some(|at| at * 5 % 41));
             }
 

@@ -68,7 +68,7 @@ async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, S
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_stops_the_thread_in_words_and_it_goes_on_when_there_is_room() {
+async fn thread_stops_on_a_full_disk_and_recovers_when_there_is_space() {
     let whole = Arc::new(SimulatedDisk::new());
     process(&lab(Some(Arc::clone(&whole) as Arc<dyn Disk>)), &mut None).await.unwrap();
     let mut stopped = 0;
@@ -97,7 +97,7 @@ async fn a_disk_that_is_full_stops_the_thread_in_words_and_it_goes_on_when_there
 }
 
 #[tokio::test]
-async fn a_registry_is_rebuilt_from_what_lies_in_objects_too() {
+async fn repair_reads_event_fields_stored_as_objects() {
     let long = "x".repeat(300_000);
     let lab = Lab::new(move |_| Ok(say(&long)));
     lab.directive("reads", "", "");
@@ -140,7 +140,7 @@ impl Clock for Back {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_costs_no_thread_its_time_or_its_order() {
+async fn backward_clock_keeps_durations_and_order() {
     let lab = lab(None);
     let mut back = 0;
     for at in 0..24 {

@@ -37,7 +37,7 @@ fn shell() -> PlannedHook {
 }
 
 #[tokio::test]
-async fn a_record_that_would_execute_what_no_file_says_is_refused() {
+async fn resume_rejects_a_hook_that_no_file_declares() {
     let lab = Lab::new(|_| Ok(say("done")));
     lab.directive("plain", "", "");
     let engine = lab.engine();
@@ -65,7 +65,7 @@ async fn a_record_that_would_execute_what_no_file_says_is_refused() {
 }
 
 #[tokio::test]
-async fn a_record_of_elsewhere_redirects_nothing() {
+async fn stored_plan_does_not_redirect_a_provider() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

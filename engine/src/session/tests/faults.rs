@@ -282,7 +282,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn each_failure_is_classed_recorded_and_tried_again_or_not() {
+async fn each_failure_is_classified_recorded_and_retried_if_retryable() {
     let field = Field::new(|_| {});
     for row in rows() {
         let (what, retried) = (&row.what, row.category != "permanent");
@@ -350,7 +350,7 @@ async fn repeated_cut_streams_stop_at_the_spend_limit() {
 }
 
 #[tokio::test]
-async fn a_wait_that_the_server_asks_for_wins_in_all_its_spellings() {
+async fn retry_after_headers_override_the_backoff() {
     let field = Field::new(|_| {});
     // Dates are compared with the clock, which advances a little with every read.
     let table: [(&str, std::ops::RangeInclusive<u64>); 9] = [
@@ -381,7 +381,7 @@ async fn a_wait_that_the_server_asks_for_wins_in_all_its_spellings() {
 }
 
 #[tokio::test]
-async fn without_a_word_the_wait_grows_and_is_drawn_from_the_recorded_seed() {
+async fn backoff_without_headers_grows_and_uses_the_recorded_seed() {
     let field = Field::new(|_| {});
     let (result, events) = field.run(vec![status(503, "", "x")]).await;
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "server_error"));
@@ -393,7 +393,7 @@ async fn without_a_word_the_wait_grows_and_is_drawn_from_the_recorded_seed() {
 }
 
 #[tokio::test]
-async fn when_all_attempts_are_used_up_the_error_hooks_decide() {
+async fn error_hooks_run_after_the_last_attempt() {
     let hook = "hooks:\n  - id: gives_up\n    event: error\n    condition: 'classification.name == \"overloaded\"'\n    \
                 action: { terminate: { status: error, error: \"we gave up\" } }\n";
     let field = Field::new(|lab| lab.write(".ai/config/agent/hooks.yaml", hook));
@@ -413,7 +413,7 @@ async fn when_all_attempts_are_used_up_the_error_hooks_decide() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_asked_again_and_then_given_up() {
+async fn unreachable_server_is_retried_then_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

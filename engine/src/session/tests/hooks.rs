@@ -35,7 +35,7 @@ fn spend(result: &RunResult) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_directive_that_a_hook_runs_is_in_the_cost() {
+async fn hook_directive_counts_in_the_threads_cost() {
     let lab = lab("", NOTE);
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
@@ -51,7 +51,7 @@ async fn a_directive_that_a_hook_runs_is_in_the_cost() {
 }
 
 #[tokio::test]
-async fn its_money_is_the_threads_and_stops_it() {
+async fn hook_directive_spends_the_threads_money() {
     // A parent that never ends by itself: 150,000 nanodollars a turn, and as much for the directive that the hook runs
     // after each.
     let turns = |hook: &str| {
@@ -82,7 +82,7 @@ async fn its_money_is_the_threads_and_stops_it() {
 }
 
 #[tokio::test]
-async fn spawns_and_depth_bound_it() {
+async fn hook_directive_is_bounded_by_spawns_and_depth() {
     for (limits, code) in [("spawns=\"0\"", "spawns_exceeded"), ("depth=\"0\"", "depth_exceeded")] {
         let lab = lab(&format!("<limits {limits}/>"), NOTE);
         let engine = lab.engine();
@@ -96,7 +96,7 @@ async fn spawns_and_depth_bound_it() {
 }
 
 #[tokio::test]
-async fn a_directive_that_starts_itself_at_its_end_stops_at_the_depth() {
+async fn self_starting_directive_stops_at_the_depth_limit() {
     let hook = r#"<hook id="again" event="after_complete"><action primary="execute" item_type="directive" item_id="test/parent"/></hook>"#;
     let lab = lab("<limits depth=\"2\"/>", hook);
     let engine = lab.engine();
@@ -107,7 +107,7 @@ async fn a_directive_that_starts_itself_at_its_end_stops_at_the_depth() {
 }
 
 #[tokio::test]
-async fn a_hook_that_runs_a_directive_at_every_failure_gets_a_new_one_each_time() {
+async fn failure_hook_starts_a_new_child_each_time() {
     let lab = Lab::new(|request| {
         if request.cue.directive == "test/note" {
             return Ok(say("{\"action\":\"retry\",\"delay_ms\":0}"));

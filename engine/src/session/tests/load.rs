@@ -43,7 +43,7 @@ async fn twenty_children_take_few_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_thread_stays_as_quick_as_it_was() {
+async fn long_thread_keeps_its_cost_per_turn() {
     let lab = Lab::new(|request| {
         let turn = request.cue.turn.unwrap();
         let read = calls(&[("rye_file_system_read", json!({"path": "a.txt", "offset": 1}))]);

@@ -38,7 +38,7 @@ fn ids(request: &crate::provider::Request, key: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_orchestrator_waits_looks_stops_and_goes_on() {
+async fn threads_tool_waits_reads_stops_and_continues() {
     let mut lab = Lab::new(|request| {
         let known = ids(request, "thread_id");
         let of = |n: usize| json!({"thread_id": known.get(n).cloned().unwrap_or_default()});
@@ -101,7 +101,7 @@ async fn the_orchestrator_waits_looks_stops_and_goes_on() {
 }
 
 #[tokio::test]
-async fn only_what_runs_below_may_be_stopped() {
+async fn threads_tool_stops_only_descendants() {
     let mut lab = Lab::new(|request| {
         let root = ids(request, "root").first().cloned().unwrap_or_default();
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
@@ -161,7 +161,7 @@ fn family(parent: impl Fn(&Request, u32) -> Vec<Block> + Send + Sync + 'static) 
 }
 
 #[tokio::test]
-async fn results_are_gathered_of_threads_that_are_over_and_of_those_that_are_not() {
+async fn aggregate_returns_ended_and_running_threads() {
     let lab = family(|request, turn| {
         let known = ids(request, "thread_id");
         match turn {
@@ -202,7 +202,7 @@ async fn results_are_gathered_of_threads_that_are_over_and_of_those_that_are_not
 }
 
 #[tokio::test]
-async fn a_child_that_is_told_to_hands_over_and_a_wait_follows_it() {
+async fn wait_follows_the_handoff_of_a_child() {
     let lab = family(|request, turn| {
         let known = ids(request, "thread_id");
         match turn {
@@ -259,7 +259,7 @@ async fn a_thread_hands_itself_over() {
 }
 
 #[tokio::test]
-async fn who_is_cancelled_waits_for_nobody_any_more() {
+async fn cancelled_thread_stops_waiting() {
     let lab = family(|request, turn| {
         if turn == 0 {
             return calls(&[("rye_file_system_read", json!({"path": "other.txt"}))]);
@@ -297,7 +297,7 @@ async fn until_it_waits(handle: &mut crate::engine::Handle) {
 }
 
 #[test]
-fn what_only_looks_is_run_again_after_a_crash() {
+fn read_only_operations_are_repeated_after_a_crash() {
     static RELEASED: AtomicBool = AtomicBool::new(false);
     let mut lab = Lab::new(|request| {
         let known = ids(request, "thread_id");
@@ -336,7 +336,7 @@ fn what_only_looks_is_run_again_after_a_crash() {
 }
 
 #[test]
-fn which_operations_may_be_run_again_is_said_for_each() {
+fn every_operation_declares_its_idempotence() {
     let lab = Lab::new(|_| Ok(say("nobody asks")));
     lab.directive("parent", &permit(&["rye.agent.threads.orchestrator"]), "");
     let plan = lab.compile("parent").plan;

@@ -53,7 +53,7 @@ fn look(lab: &Lab, engine: &Engine, id: &ThreadId) -> Verified {
 }
 
 #[tokio::test]
-async fn a_thread_signs_its_record_and_its_papers() {
+async fn thread_signs_its_transcript_and_artifacts() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let key = lab.keys.as_ref().unwrap().load().unwrap().unwrap();
@@ -129,7 +129,7 @@ async fn the_export_is_there_before_the_hooks_of_the_end() {
 }
 
 #[tokio::test]
-async fn every_changed_byte_of_a_record_is_found() {
+async fn verify_finds_every_changed_byte_of_a_transcript() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let path = lab.path().join(layout::transcript(&id));
@@ -163,7 +163,7 @@ async fn every_changed_byte_of_a_record_is_found() {
 type Change<'a> = dyn Fn(&EventBody) -> Option<EventBody> + 'a;
 
 #[tokio::test]
-async fn what_is_changed_and_chained_anew_is_found_by_its_signatures() {
+async fn verify_finds_rechained_changes_by_their_signatures() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let path = lab.path().join(layout::transcript(&id));
@@ -204,7 +204,7 @@ async fn what_is_changed_and_chained_anew_is_found_by_its_signatures() {
 }
 
 #[tokio::test]
-async fn a_torn_tail_is_no_damage_and_a_shortened_record_is() {
+async fn verify_accepts_a_torn_tail_and_rejects_a_shortened_transcript() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let path = lab.path().join(layout::transcript(&id));
@@ -223,7 +223,7 @@ async fn a_torn_tail_is_no_damage_and_a_shortened_record_is() {
 }
 
 #[tokio::test]
-async fn papers_that_were_changed_swapped_or_signed_by_others_are_found() {
+async fn verify_finds_changed_swapped_and_foreign_artifacts() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let (_, other) = ran(&lab).await;

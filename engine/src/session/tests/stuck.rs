@@ -103,7 +103,7 @@ const HARMS: [Harm; 3] = [
 ];
 
 #[test]
-fn a_child_that_cannot_be_taken_up_is_told_to_its_parent_and_given_back() {
+fn unrecoverable_child_is_reported_and_released() {
     for detached in [false, true] {
         for (what, harm, said) in HARMS {
             let lab = family(detached);
@@ -137,7 +137,7 @@ fn a_child_that_cannot_be_taken_up_is_told_to_its_parent_and_given_back() {
                 assert!(refused.contains(said), "{what}: {refused}");
                 assert_eq!(row(&engine, "test/child").1, Liveness::Orphaned, "{what}");
                 // The child can still be finalized.
-                let closed = engine.take_up(&child.id, vec![Letter::Kill]).await.unwrap_err();
+                let closed = engine.recover_with(&child.id, vec![Letter::Kill]).await.unwrap_err();
                 assert!(matches!(&closed, EngineError::Closed { why, .. } if why.contains(said)), "{what}: {closed:?}");
                 assert_eq!(row(&engine, "test/child").0.status, Status::Killed, "{what}");
                 assert!(is_released(&engine, &child.id) && is_released(&engine, &root), "{what}");
@@ -150,7 +150,7 @@ fn a_child_that_cannot_be_taken_up_is_told_to_its_parent_and_given_back() {
 }
 
 #[tokio::test]
-async fn a_thread_that_waits_for_a_person_waits_on_when_it_cannot_be_taken_up() {
+async fn unrecoverable_suspended_thread_stays_suspended() {
     let lab = Lab::new(|request| Ok(if request.cue.turn.unwrap() < 2 { calls(&[waits()]) } else { say("done") }));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
     lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
@@ -165,16 +165,16 @@ async fn a_thread_that_waits_for_a_person_waits_on_when_it_cannot_be_taken_up() 
     std::fs::rename(&plan, &aside).unwrap();
     let letters =
         || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true, question: None }];
-    engine.take_up(&thread(&result), letters()).await.unwrap_err();
+    engine.recover_with(&thread(&result), letters()).await.unwrap_err();
     let (after, liveness) = row(&engine, "test/parent");
     assert_eq!((after.status, after.owner, liveness), (Status::Suspended, None, Liveness::Over));
     std::fs::rename(&aside, &plan).unwrap();
-    let result = engine.take_up(&thread(&result), letters()).await.unwrap().join().await;
+    let result = engine.recover_with(&thread(&result), letters()).await.unwrap().join().await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")));
 }
 
 #[tokio::test]
-async fn a_thread_that_runs_is_not_taken_up_a_second_time_in_its_own_process() {
+async fn running_thread_is_not_recovered_in_its_own_process() {
     let lab = family(false);
     let gate = Arc::new(Gate::default());
     let engine = engine(&lab, &gate);
@@ -218,7 +218,7 @@ fn open(lab: &mut Lab, disk: &Arc<dyn Disk>, gate: &Arc<Gate>) -> Engine {
 }
 
 #[tokio::test]
-async fn a_child_that_died_before_its_first_line_is_owned_by_who_begins_it_again() {
+async fn restarted_child_is_owned_by_the_restarting_process() {
     let mut lab = family(false);
     let (simulated, disk) =
         at_the_childs_record(|step| matches!(step, Step::Change(path) if is_record(path)), Fault::PowerFailure);
@@ -245,7 +245,7 @@ async fn a_child_that_died_before_its_first_line_is_owned_by_who_begins_it_again
 }
 
 #[tokio::test]
-async fn a_plan_that_somebody_else_stores_meanwhile_is_found() {
+async fn plan_stored_concurrently_is_found() {
     let mut lab = family(false);
     let (simulated, disk) =
         at_the_childs_record(|step| matches!(step, Step::Change(path) if is_record(path)), Fault::PowerFailure);
@@ -274,7 +274,7 @@ async fn a_plan_that_somebody_else_stores_meanwhile_is_found() {
 }
 
 #[tokio::test]
-async fn a_child_whose_disk_fails_is_given_back_while_its_process_lives() {
+async fn child_with_a_failing_disk_is_released_by_a_live_process() {
     let full: fn(&Step<'_>) -> bool = |step| matches!(step, Step::Change(path) if is_record(path));
     let unsynced: fn(&Step<'_>) -> bool = |step| matches!(step, Step::Sync(path) if is_record(path));
     let faults =
@@ -311,7 +311,7 @@ async fn a_child_whose_disk_fails_is_given_back_while_its_process_lives() {
 }
 
 #[tokio::test]
-async fn who_is_killed_while_children_are_made_takes_them_along() {
+async fn kill_during_child_creation_ends_the_children() {
     let lab = family(true);
     let gate = Arc::new(Gate::default());
     let mut options = lab.options();
@@ -338,7 +338,7 @@ async fn who_is_killed_while_children_are_made_takes_them_along() {
 }
 
 #[tokio::test]
-async fn what_goes_on_from_another_and_cannot_begin_leaves_nothing() {
+async fn failed_continuation_leaves_no_trace() {
     let mut lab = Lab::new(|_| Ok(say("done")));
     lab.directive("child", "", "");
     let simulated = Arc::new(SimulatedDisk::new());

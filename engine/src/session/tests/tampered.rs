@@ -184,7 +184,7 @@ fn refused(lab: &Lab, thread: &ThreadId, is_over: bool, what: &str, expected: fn
         } else {
             errors.push(engine.recover(thread).await.map(drop).unwrap_err());
             let approve = crate::event::Letter::Approve { yes: true, question: None };
-            errors.push(engine.take_up(thread, vec![approve]).await.map(drop).unwrap_err());
+            errors.push(engine.recover_with(thread, vec![approve]).await.map(drop).unwrap_err());
         }
         errors.push(engine.fork(thread, 1, "again").await.map(drop).unwrap_err());
         for error in &errors {
@@ -203,7 +203,7 @@ fn recovered(lab: &Lab, thread: &ThreadId, accept: bool) -> Status {
         gate.open();
         let engine = engine(lab, &gate);
         if accept {
-            engine.accept_records();
+            engine.accept_unverified();
         }
         engine.recover(thread).await.unwrap().join().await.status
     })
@@ -284,7 +284,7 @@ fn an_accepted_transcript_gets_no_more_than_its_plan() {
             without_snapshot(&lab, &thread);
             blocking(async {
                 let engine = engine(&lab, &Arc::default());
-                engine.accept_records();
+                engine.accept_unverified();
                 let error = engine.recover(&thread).await.map(drop).unwrap_err();
                 assert!(is_damage(&error), "{what}: {error:?}");
             });

@@ -62,7 +62,7 @@ async fn children_run_below_their_parent_and_cost_it() {
 }
 
 #[tokio::test]
-async fn a_child_that_names_more_than_is_left_is_refused() {
+async fn child_requesting_more_than_available_is_refused() {
     let lab = Lab::new(|request| Ok(family(request)));
     lab.write("a.txt", "a\n");
     lab.directive("parent", &format!("<limits spend=\"0.10\"/>{DIRECTIVES}"), "");
@@ -78,7 +78,7 @@ async fn a_child_that_names_more_than_is_left_is_refused() {
 }
 
 #[tokio::test]
-async fn a_child_may_do_no_more_than_its_parent() {
+async fn child_is_bounded_by_its_parents_grants() {
     let lab = Lab::new(|request| Ok(family(request)));
     lab.write("a.txt", "a\n");
     let only = "<permissions><execute><directive>test.*</directive></execute></permissions>";
@@ -167,7 +167,7 @@ async fn the_same_tree_runs_twice_in_one_project() {
 }
 
 #[tokio::test]
-async fn an_ended_thread_goes_on_in_a_linked_one() {
+async fn resume_of_an_ended_thread_starts_a_linked_one() {
     let lab = Lab::new(|request| Ok(say(&format!("{} turns before", request.turns.len()))));
     lab.directive("hello", "", "");
     let engine = lab.engine();
@@ -185,7 +185,7 @@ async fn an_ended_thread_goes_on_in_a_linked_one() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_is_not_gone_on_from() {
+async fn resume_rejects_a_damaged_transcript() {
     let lab = Lab::new(|_| Ok(say("hello")));
     lab.directive("hello", "", "");
     let engine = lab.engine();
@@ -200,7 +200,7 @@ async fn a_damaged_record_is_not_gone_on_from() {
 }
 
 #[tokio::test]
-async fn a_full_context_is_handed_over() {
+async fn full_context_causes_a_handoff() {
     let lab = Lab::new(|request| {
         let seen = serde_json::to_string(&request.turns).unwrap();
         let fresh = !seen.contains("Go on from where you left off") && !seen.contains("continu");
@@ -226,7 +226,7 @@ async fn quiet(engine: &crate::engine::Engine) {
 }
 
 #[tokio::test]
-async fn a_call_that_does_not_wait_is_answered_at_once_and_its_child_outlives_the_parent() {
+async fn async_call_returns_at_once_and_its_child_outlives_the_parent() {
     let mut lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[start_async("test/child"), start_async("test/child")]),
@@ -282,7 +282,7 @@ async fn a_parent_learns_of_the_end_of_a_child_it_does_not_wait_for() {
 }
 
 #[tokio::test]
-async fn survivors_move_to_the_nearest_thread_that_lives() {
+async fn surviving_children_move_to_the_nearest_live_ancestor() {
     let mut lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[child()]),
@@ -322,7 +322,7 @@ async fn survivors_move_to_the_nearest_thread_that_lives() {
 }
 
 #[tokio::test]
-async fn children_end_with_their_parent_when_the_policy_or_its_failure_says_so() {
+async fn children_end_with_their_parent_by_policy_or_on_failure() {
     for (policy, last, ended) in
         [("cancel", "say", Status::Cancelled), ("wait", "fail", Status::Cancelled), ("wait", "say", Status::Completed)]
     {
@@ -349,7 +349,7 @@ async fn children_end_with_their_parent_when_the_policy_or_its_failure_says_so()
 }
 
 #[tokio::test]
-async fn more_children_than_may_run_wait_for_their_turn() {
+async fn children_beyond_the_limit_are_queued() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);

@@ -14,7 +14,7 @@ use crate::provider::BoxFuture;
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
-use crate::threads::open_question;
+use crate::threads::pending_approval;
 
 const ESCALATE: &str = "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n";
 
@@ -37,7 +37,7 @@ fn raise(limit: &str, value: u64) -> Letter {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_escalated_suspends_until_somebody_raises_it() {
+async fn escalated_limit_suspends_until_it_is_raised() {
     let lab = reader(5);
     lab.write(".ai/config/agent/hooks.yaml", ESCALATE);
     lab.directive("reader", &format!("<limits turns=\"3\"/>{}", permit(&["rye.file-system.read"])), "");
@@ -69,7 +69,8 @@ async fn an_answer_that_refuses_ends_the_thread_at_its_limit() {
     lab.directive("reader", &format!("<limits turns=\"3\"/>{}", permit(&["rye.file-system.read"])), "");
     let engine = lab.engine();
     let result = lab.run(&engine, "reader").await;
-    let handle = engine.take_up(&thread(&result), vec![Letter::Approve { yes: false, question: None }]).await.unwrap();
+    let handle =
+        engine.recover_with(&thread(&result), vec![Letter::Approve { yes: false, question: None }]).await.unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "turns_exceeded"));
 }
@@ -87,7 +88,7 @@ async fn money_that_is_raised_is_raised_in_the_ledger() {
     let first = lab.run(&engine, "reader").await;
     assert_eq!(first.status, Status::Suspended, "{first:?}");
     let letters = vec![raise("spend", 2_000_000_000), Letter::Approve { yes: true, question: None }];
-    let result = engine.take_up(&thread(&first), letters).await.unwrap().join().await;
+    let result = engine.recover_with(&thread(&first), letters).await.unwrap().join().await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     let account = engine.account(&thread(&result)).unwrap().unwrap();
     assert_eq!(account.reserved().to_u64(), 2_000_000_000);
@@ -150,7 +151,7 @@ async fn a_fork_begins_at_the_end_of_a_turn() {
 }
 
 #[tokio::test]
-async fn a_thread_that_is_told_to_hands_over_after_its_turn() {
+async fn handoff_message_takes_effect_after_the_turn() {
     let mut lab = reader(6);
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(20);
     lab.directive("reader", &permit(&["rye.file-system.read"]), "");
@@ -211,14 +212,14 @@ async fn put(asker: &Silent, times: usize) {
 }
 
 #[tokio::test]
-async fn an_open_question_is_seen_and_answered_from_elsewhere_and_the_terminal_is_let_go() {
+async fn approval_request_can_be_answered_by_another_process() {
     let lab = escalates();
     let (engine, asker) = silent(&lab);
     let handle = lab.start(&engine, "reader").await;
     put(&asker, 1).await;
     // As another process reads it: from the disk, before an answer.
     let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
-    let seen = open_question(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
+    let seen = pending_approval(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
     assert_eq!((seen.asked, seen.what.as_str()), (Asked::Limit, "go on beyond turns_exceeded: 3 of 3"));
     // A message interrupts the wait; the question is asked again, but not recorded again.
     handle.send(raise("turns", 20));
@@ -236,7 +237,7 @@ async fn an_open_question_is_seen_and_answered_from_elsewhere_and_the_terminal_i
 }
 
 #[test]
-fn a_question_that_a_process_died_with_is_asked_again() {
+fn approval_request_is_repeated_after_a_crash() {
     let lab = escalates();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let id = {
@@ -251,7 +252,7 @@ fn a_question_that_a_process_died_with_is_asked_again() {
     runtime().block_on(async {
         let handle = engine.recover(&id).await.unwrap();
         put(&asker, 1).await;
-        let asked = open_question(&engine.threads().transcript(&id).unwrap()).unwrap();
+        let asked = pending_approval(&engine.threads().transcript(&id).unwrap()).unwrap();
         handle.send(raise("turns", 20));
         handle.send(Letter::Approve { yes: true, question: Some(asked.seq) });
         let result = handle.join().await;

@@ -43,7 +43,7 @@ fn a_new_thread_costs_one_sync() {
 }
 
 #[test]
-fn what_is_given_back_is_gone() {
+fn released_id_loses_its_folder_unless_used() {
     let (disk, ids) = simulated();
     let id = ids.allocate(&ItemId::parse("hello").unwrap(), NOW).unwrap();
     ids.give_back(&id).unwrap();
@@ -62,7 +62,7 @@ fn a_name_too_long_for_a_folder_is_refused() {
 }
 
 #[test]
-fn nobody_gets_an_id_twice() {
+fn concurrent_allocators_never_share_an_id() {
     let folder = TempDir::new().unwrap();
     // Each allocator has its own disk handle and memory, as separate processes do.
     let allocators: Vec<ThreadIds> = (0..4)

@@ -22,7 +22,7 @@ fn bodies(disk: &SimulatedDisk) -> Vec<Value> {
 }
 
 #[test]
-fn mail_comes_in_the_order_of_sending_and_goes_when_consumed() {
+fn messages_are_listed_in_order_and_removed_when_consumed() {
     let disk = disk();
     assert_eq!(bodies(&disk), Vec::<Value>::new());
     for now in [30, 10, 20] {
@@ -37,13 +37,13 @@ fn mail_comes_in_the_order_of_sending_and_goes_when_consumed() {
 }
 
 #[test]
-fn mail_to_nobody_is_refused() {
+fn message_to_an_unknown_thread_is_rejected() {
     let disk = SimulatedDisk::new();
     assert!(matches!(send(&disk, &thread(), &json!(1), 1), Err(StoreError::UnknownThread { .. })));
 }
 
 #[test]
-fn what_is_no_mail_is_left_alone_or_shown_as_text() {
+fn foreign_files_are_ignored_and_invalid_json_is_returned_as_text() {
     let disk = disk();
     let id = send(&disk, &thread(), &json!({"kind": "cancel"}), 1).unwrap();
     let inbox = layout::inbox(&thread());

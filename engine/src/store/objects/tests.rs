@@ -38,7 +38,7 @@ fn the_same_contents_are_synced_once() {
 }
 
 #[test]
-fn a_lost_last_rename_loses_nothing() {
+fn object_survives_loss_of_its_final_rename() {
     let (disk, objects) = objects();
     let id = objects.put(b"abc").unwrap();
     disk.restart(Survival::Nothing);
@@ -49,7 +49,7 @@ fn a_lost_last_rename_loses_nothing() {
 }
 
 #[test]
-fn one_that_gets_its_last_name_while_it_is_read_is_found() {
+fn object_renamed_during_a_read_is_found() {
     let (disk, objects) = objects();
     let id = objects.put(b"abc").unwrap();
     // The power failed before the second rename was durable.
@@ -77,7 +77,7 @@ fn altered_contents_are_refused() {
 }
 
 #[test]
-fn what_is_no_hash_is_no_id() {
+fn object_id_rejects_everything_but_a_hash() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(ObjectId::parse(hash).unwrap(), ObjectId::of(b"abc"));
     let upper = hash.to_uppercase();
@@ -90,7 +90,7 @@ fn what_is_no_hash_is_no_id() {
 }
 
 #[test]
-fn many_store_the_same_at_once() {
+fn concurrent_puts_of_equal_contents_succeed() {
     let folder = tempfile::TempDir::new().unwrap();
     let disk = Arc::new(crate::store::RealDisk::open(folder.path()).unwrap());
     layout::prepare(&*disk).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     use crate::store::disk::SimulatedDisk;
 
     #[test]
-    fn what_is_written_is_read_and_stored_and_the_rest_is_zero() {
+    fn memory_backend_reads_and_stores_written_bytes_and_zeros_elsewhere() {
         let memory = Memory::default();
         memory.set_len(3 * PAGE_BYTES + 10).unwrap();
         memory.write(PAGE_BYTES - 2, b"abcd").unwrap();

@@ -54,7 +54,7 @@ mod tests {
     use crate::thread_id::ThreadId;
 
     #[test]
-    fn what_breaks_down_is_an_error_and_the_next_answer_is_its_own() {
+    fn panic_becomes_an_error_and_later_calls_succeed() {
         let broken = caught("reading it", || -> Result<(), StoreError> {
             Vec::<()>::new().swap_remove(0);
             Ok(())
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_others_are_an_error_and_never_a_panic() {
+    fn corrupt_registry_file_is_an_error_not_a_panic() {
         let folder = tempfile::tempdir().unwrap();
         let open = || -> Arc<dyn Disk> { Arc::new(RealDisk::open(folder.path()).unwrap()) };
         let row =

@@ -80,8 +80,8 @@ impl Registry {
     }
 
     /// Variant of `commit_all` that never waits for another writer. `None` means that nothing was done.
-    pub fn commit_all_now(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<Answered>>, StoreError>> {
-        self.write_now(|transaction| self.each(transaction, lists))
+    pub fn try_commit_all(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<Answered>>, StoreError>> {
+        self.try_write(|transaction| self.each(transaction, lists))
     }
 
     fn each(&self, transaction: &WriteTransaction, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {

@@ -35,7 +35,7 @@ impl FirstError {
     /// Replaces a database error by the recorded I/O error if the file caused it.
     pub fn explain(&self, error: StoreError, path: &Path) -> StoreError {
         let StoreError::Registry { source, .. } = &error else { return error };
-        if !is_of_the_file(&**source) {
+        if !is_io_failure(&**source) {
             return error;
         }
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -62,7 +62,7 @@ impl Met {
 }
 
 /// Returns whether the file caused the database error, now or earlier.
-fn is_of_the_file(source: &(dyn Error + Send + Sync + 'static)) -> bool {
+fn is_io_failure(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     let storage = if let Some(TransactionError::Storage(storage)) = source.downcast_ref() {
         Some(storage)
     } else if let Some(TableError::Storage(storage)) = source.downcast_ref() {

@@ -44,7 +44,7 @@ fn on_each_disk(test: impl Fn(Arc<dyn Disk>)) {
 }
 
 #[test]
-fn rows_are_kept() {
+fn rows_survive_reopening() {
     on_each_disk(|disk| {
         {
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
@@ -64,7 +64,7 @@ fn rows_are_kept() {
 }
 
 #[test]
-fn the_active_are_those_that_are_not_over() {
+fn active_lists_threads_that_have_not_ended() {
     on_each_disk(|disk| {
         let registry = Registry::open(disk).unwrap();
         registry.commit(&[put("a-1"), put("a-2"), put("a-3"), status("a-2", Status::Completed)]).unwrap();
@@ -92,7 +92,7 @@ fn a_refused_change_ends_its_list() {
 }
 
 #[test]
-fn a_spawn_asked_for_again_is_the_same_child() {
+fn repeated_spawn_returns_the_same_child() {
     on_each_disk(|disk| {
         let registry = Registry::open(disk).unwrap();
         registry.commit(&[put("p-1")]).unwrap();
@@ -113,7 +113,7 @@ fn a_spawn_asked_for_again_is_the_same_child() {
 }
 
 #[test]
-fn a_thread_has_one_living_owner() {
+fn thread_has_at_most_one_live_owner() {
     on_each_disk(|disk| {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
         let first = OwnerLock::take(Arc::clone(&disk), 1).unwrap();
@@ -183,7 +183,7 @@ fn readers_need_no_writer_and_follow_one() {
 }
 
 #[test]
-fn what_is_no_registry_says_what_to_do() {
+fn invalid_registry_file_suggests_repair() {
     let (folder, disk) = folder();
     layout::prepare(&*disk).unwrap();
     std::fs::write(folder.path().join(REGISTRY), b"no database").unwrap();
@@ -196,7 +196,7 @@ fn what_is_no_registry_says_what_to_do() {
 /// The disk is full at every possible point of a commit; repeated calls must report that too, although the database
 /// forgets its first error.
 #[test]
-fn a_full_disk_is_told_as_such_now_and_afterwards() {
+fn full_disk_is_reported_on_every_commit() {
     let mut failed = 0;
     for at in 0..200 {
         let disk = Arc::new(SimulatedDisk::new());
@@ -257,7 +257,7 @@ fn threads_share_a_registry() {
 }
 
 #[test]
-fn who_writes_without_a_break_lets_others_in() {
+fn continuous_writer_lets_other_processes_commit() {
     use std::sync::atomic::AtomicBool;
     let (_folder, disk) = folder();
     // Two handles stand for two processes: only the file's locks connect them.
@@ -380,7 +380,7 @@ fn write_until_killed(folder: &Path) -> ! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_that_wait_together_share_commits() {
+async fn concurrent_tasks_share_commits() {
     let (_folder, disk) = folder();
     let writer = Arc::new(RegistryWriter::new(Arc::new(Registry::open(disk).unwrap()), Gathering::default()));
     writer.expect(200);
@@ -407,7 +407,7 @@ async fn tasks_that_wait_together_share_commits() {
 }
 
 #[tokio::test]
-async fn one_alone_writes_where_it_stands_unless_somebody_else_writes() {
+async fn single_task_commits_inline_unless_another_process_writes() {
     let (_folder, disk) = folder();
     let writer =
         Arc::new(RegistryWriter::new(Arc::new(Registry::open(Arc::clone(&disk)).unwrap()), Gathering::default()));

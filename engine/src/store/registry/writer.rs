@@ -79,7 +79,7 @@ impl RegistryWriter {
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<Answered>>, StoreError> {
         if self.crowd.load(Ordering::Relaxed) <= 1 {
             let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
-            if let Some(done) = self.registry.commit_all_now(&slices) {
+            if let Some(done) = self.registry.try_commit_all(&slices) {
                 return done;
             }
         }

@@ -83,7 +83,7 @@ fn an_integer_that_would_be_rounded_can_be_written_as_text() {
 }
 
 #[test]
-fn a_signature_has_its_canonical_place() {
+fn signed_snapshot_is_canonical_json() {
     let disk = disk();
     for first in ["A", "_", "a"] {
         let mut fields = fields();
@@ -96,7 +96,7 @@ fn a_signature_has_its_canonical_place() {
 }
 
 #[test]
-fn exports_are_knowledge() {
+fn export_is_written_as_a_knowledge_item() {
     let disk = disk();
     let directive = ItemId::parse("agency-kiwi/discover_leads").unwrap();
     for text in ["first", "second"] {

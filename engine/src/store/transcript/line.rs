@@ -12,7 +12,7 @@ use super::Record;
 use crate::thread_id::ThreadId;
 
 /// Maximum bytes of a line, including its newline.
-pub const LINE_LIMIT: usize = 256 * 1024;
+pub const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// The line format that this program writes, and the newest it reads.
 pub const VERSION: u64 = 1;
@@ -137,8 +137,8 @@ pub fn write<T: Serialize>(
         hash = before.next(&front, &back);
     }
     let text = format!("{front}{hash}{back}\n");
-    if text.len() > LINE_LIMIT {
-        return Err(StoreError::LineTooLong { bytes: text.len(), limit: LINE_LIMIT });
+    if text.len() > MAX_LINE_BYTES {
+        return Err(StoreError::LineTooLong { bytes: text.len(), limit: MAX_LINE_BYTES });
     }
     Ok((text, Record { seq, ts, barrier, hash, seal, body }))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::disk::Disk;
 use super::super::{StoreError, layout};
 use super::Record;
-use super::line::{self, Hash, LINE_LIMIT, Refused};
+use super::line::{self, Hash, MAX_LINE_BYTES, Refused};
 use crate::thread_id::ThreadId;
 
 /// The contents of a transcript.
@@ -78,7 +78,7 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, 
 pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreError> {
     let path = layout::transcript(thread);
     let length = match disk.length(&path) {
-        Ok(length) => usize::try_from(length).unwrap_or(usize::MAX).min(HEAD_BYTES),
+        Ok(length) => usize::try_from(length).unwrap_or(usize::MAX).min(MAX_HEAD_BYTES),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(StoreError::UnknownThread { thread: thread.to_string() });
         }
@@ -92,7 +92,7 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreErr
 }
 
 /// Maximum bytes of the head of a transcript: three lines.
-const HEAD_BYTES: usize = 3 * LINE_LIMIT;
+const MAX_HEAD_BYTES: usize = 3 * MAX_LINE_BYTES;
 
 /// Reads the lines behind `last`, whose line ended at offset `length` (see [`Reading`]), for followers of a thread.
 pub fn read_after(disk: &dyn Disk, thread: &ThreadId, last: &Record, length: u64) -> Result<Reading, StoreError> {
@@ -118,7 +118,7 @@ fn scan(path: &Path, bytes: &[u8], start: Start, synced: u64) -> Result<Reading,
     let mut rest = bytes;
     let mut torn = None;
     while !rest.is_empty() {
-        let end = memchr::memchr(b'\n', rest).filter(|end| *end < LINE_LIMIT);
+        let end = memchr::memchr(b'\n', rest).filter(|end| *end < MAX_LINE_BYTES);
         let refused = match end.and_then(|end| rest.split_at_checked(end)) {
             None => Refused::Broken("it has no end".to_string()),
             Some((text, tail)) => match line::read(text, count, hash) {

@@ -51,7 +51,7 @@ fn bytes(disk: &SimulatedDisk) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_appended_is_read_back() {
+fn appended_events_are_read_back() {
     let disk = disk();
     let mut transcript = Transcript::create(Arc::clone(&disk) as Arc<dyn Disk>, &thread()).unwrap();
     let first = transcript.append(&[event(1), event(2)], -5).unwrap();
@@ -69,7 +69,7 @@ fn what_is_appended_is_read_back() {
 }
 
 #[test]
-fn a_reopened_transcript_goes_on() {
+fn reopened_transcript_accepts_appends() {
     let disk = disk();
     written(&disk);
     let (mut transcript, _) = open(&disk).unwrap();
@@ -98,7 +98,7 @@ fn a_torn_tail_is_cut_at_every_byte() {
 }
 
 #[test]
-fn a_break_before_a_barrier_is_damage_at_every_byte() {
+fn change_before_a_barrier_is_reported_as_damage() {
     let disk = disk();
     written(&disk);
     let whole = bytes(&disk);
@@ -120,7 +120,7 @@ fn a_break_before_a_barrier_is_damage_at_every_byte() {
 }
 
 #[test]
-fn an_event_cannot_pass_its_own_text_for_a_line() {
+fn event_text_is_never_parsed_as_a_line() {
     let disk = disk();
     let mut transcript = written(&disk);
     let line = json!({"v": 1, "seq": 99, "ts": 1, "b": 99, "h": "00"});
@@ -148,7 +148,7 @@ fn lines_that_were_swapped_removed_or_repeated_are_damage() {
 }
 
 #[test]
-fn who_knows_how_far_it_was_synced_notices_a_lost_end() {
+fn read_with_a_known_barrier_detects_a_lost_tail() {
     let disk = disk();
     written(&disk);
     let whole = bytes(&disk);
@@ -207,18 +207,18 @@ fn an_older_format_is_read() {
 }
 
 #[test]
-fn what_is_no_event_is_not_written() {
+fn values_that_are_no_events_are_rejected() {
     let disk = disk();
     let mut transcript = written(&disk);
     let before = bytes(&disk);
     for value in [json!(1), json!([]), json!({}), json!({"type": 3})] {
         assert!(matches!(transcript.append(&[event(7), value], 1), Err(StoreError::NoEvent)));
     }
-    let large = json!({"type": "a", "text": "x".repeat(LINE_LIMIT)});
+    let large = json!({"type": "a", "text": "x".repeat(MAX_LINE_BYTES)});
     assert!(matches!(transcript.append(&[large], 1), Err(StoreError::LineTooLong { .. })));
     assert_eq!(bytes(&disk), before);
     // The largest line that fits is read back.
-    let room = LINE_LIMIT - (json!({"type": "a", "text": ""}).to_string().len() + 200);
+    let room = MAX_LINE_BYTES - (json!({"type": "a", "text": ""}).to_string().len() + 200);
     transcript.append(&[json!({"type": "a", "text": "x".repeat(room)})], 1).unwrap();
     assert_eq!(read(&*disk, &thread(), 7).unwrap().records.len(), 7);
 }
@@ -239,7 +239,7 @@ fn an_event_may_have_fields_with_the_names_of_the_line() {
 }
 
 #[test]
-fn a_short_write_is_taken_back() {
+fn short_write_is_truncated() {
     for short in [0, 1, 40, 100_000] {
         let disk = disk();
         let mut transcript = written(&disk);
@@ -286,7 +286,7 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
-fn a_second_writer_is_noticed() {
+fn second_writer_poisons_the_first() {
     let disk = disk();
     let mut first = written(&disk);
     let (mut second, _) = open(&disk).unwrap();
@@ -311,7 +311,7 @@ fn followers_read_what_was_added() {
 }
 
 #[test]
-fn a_sync_is_asked_for_once() {
+fn repeated_sync_without_changes_costs_nothing() {
     let disk = disk();
     let before = disk.counters();
     let mut transcript = written(&disk);
@@ -322,7 +322,7 @@ fn a_sync_is_asked_for_once() {
 }
 
 #[test]
-fn deltas_are_cut() {
+fn live_file_is_removed_when_cleared() {
     let disk = disk();
     let path = layout::live(&thread());
     let before = disk.counters();

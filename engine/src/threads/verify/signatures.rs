@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::event::Checkpoint;
-use crate::keys::{SignatureFault, Standing, TrustStore};
-use crate::seal::{EPHEMERAL, Place, line_message};
+use crate::keys::{SignatureError, Standing, TrustStore};
+use crate::seal::{EPHEMERAL, Place, line_signing_input};
 use crate::store::Record;
 use crate::store::transcript::Seal;
 use crate::thread_id::ThreadId;
@@ -45,7 +45,7 @@ impl<'t> Judge<'t> {
 
     /// Verifies the seal of a line.
     pub fn line(&mut self, thread: &ThreadId, record: &Record, seal: &Seal) -> Result<Whose, String> {
-        self.mark(line_message(thread, record.seq, seal.link).as_bytes(), &seal.mark)
+        self.mark(line_signing_input(thread, record.seq, seal.link).as_bytes(), &seal.mark)
     }
 
     /// Returns true if signatures under this name can be verified here.
@@ -63,10 +63,10 @@ impl<'t> Judge<'t> {
     pub fn file(&mut self, bytes: &[u8]) -> Result<Option<Whose>, String> {
         let trusted = self.trust.standing(bytes);
         let standing = match &trusted {
-            Err(SignatureFault::UnknownKey { .. }) => {
+            Err(SignatureError::UnknownKey { .. }) => {
                 self.passing.standing(bytes).map(|standing| (standing, Whose::Ephemeral))
             }
-            Ok(_) | Err(SignatureFault::Malformed | SignatureFault::Altered | SignatureFault::Forged { .. }) => {
+            Ok(_) | Err(SignatureError::Malformed | SignatureError::Altered | SignatureError::Forged { .. }) => {
                 trusted.clone().map(|standing| (standing, Whose::Trusted))
             }
         };

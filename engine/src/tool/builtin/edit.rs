@@ -55,7 +55,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
         note = ", keeping its CRLF line ends";
     }
     if places.is_empty() {
-        return Err(Failure(not_found(&bytes, &parameters.old_string, &path.to_string())));
+        return Err(Failure(not_found_message(&bytes, &parameters.old_string, &path.to_string())));
     }
     if places.len() > 1 && !parameters.replace_all {
         return Err(Failure(ambiguous(&bytes, &places, &path.to_string())));
@@ -112,7 +112,7 @@ fn ambiguous(bytes: &[u8], places: &[usize], path: &str) -> String {
 }
 
 /// Returns a message that names the line most similar to the missing text.
-fn not_found(bytes: &[u8], old: &str, path: &str) -> String {
+fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
     let text = String::from_utf8_lossy(bytes);
     let Some(wanted) = old.lines().map(str::trim).find(|l| !l.is_empty()) else {
         return format!("`old_string` is not in `{path}`");

@@ -133,7 +133,7 @@ impl Git {
         }
         arguments.push("--end-of-options".into());
         if let Some(revision) = &given.revision {
-            arguments.push(revision_of(revision)?.into());
+            arguments.push(parse_revision(revision)?.into());
         } else if self == Self::Show {
             arguments.push("HEAD".into());
         }
@@ -162,7 +162,7 @@ fn words(all: &[&str]) -> Vec<OsString> {
     all.iter().map(OsString::from).collect()
 }
 
-fn revision_of(text: &str) -> Result<String, Failure> {
+fn parse_revision(text: &str) -> Result<String, Failure> {
     let odd = text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control);
     if odd { Err(Failure(format!("`{}` names no revision", text.escape_debug()))) } else { Ok(text.to_owned()) }
 }

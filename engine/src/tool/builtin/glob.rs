@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 
 use super::text::count;
-use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
 use crate::tool::confine::Project;
 use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::stop::Stop;
@@ -71,7 +71,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         if pattern.matches(seen.below) {
             found += 1;
             let line = format!("{}\n", seen.path);
-            if found <= limit && text.len() + line.len() <= MAX_ANSWER && shown + 1 == found {
+            if found <= limit && text.len() + line.len() <= MAX_RESULT_BYTES && shown + 1 == found {
                 text.push_str(&line);
                 shown += 1;
             }

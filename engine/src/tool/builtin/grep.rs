@@ -10,8 +10,8 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use super::glob::PathPattern;
-use super::text::{count, cut, is_binary, without_end};
-use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use super::text::{count, cut, is_binary, split_line_end};
+use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
 use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::confine::{Found, Project, Relative};
 use crate::tool::stop::Stop;
@@ -19,11 +19,11 @@ use crate::tool::stop::Stop;
 /// Default number of matches.
 const DEFAULT_LIMIT: usize = 100;
 /// Maximum size of a compiled pattern, in bytes.
-const MAX_COMPILED: usize = 4 << 20;
+const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;
 /// Maximum bytes of a line that are searched.
-const MAX_SEARCHED: u64 = 1 << 20;
+const MAX_SEARCHED_LINE_BYTES: u64 = 1 << 20;
 /// Maximum bytes of a line that are shown.
-const MAX_SHOWN: usize = 400;
+const MAX_SHOWN_LINE_BYTES: usize = 400;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +58,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
     let regex = RegexBuilder::new(&parameters.pattern)
         .case_insensitive(parameters.ignore_case)
         .crlf(true)
-        .size_limit(MAX_COMPILED)
+        .size_limit(MAX_COMPILED_PATTERN_BYTES)
         .build()
         .map_err(|e| Failure(format!("`pattern` is no regular expression: {e}")))?;
     let filter = parameters.glob.as_deref().map(PathPattern::read).transpose()?;
@@ -81,7 +81,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
                 if filter.as_ref().is_some_and(|f| !f.matches(seen.below)) {
                     return ControlFlow::Continue(());
                 }
-                match project.open_seen(seen) {
+                match project.open_visited(seen) {
                     Ok(file) => search.file(file, seen.path),
                     Err(_) => search.unread += 1,
                 }
@@ -128,7 +128,7 @@ impl Search<'_> {
             if number % 1024 == 0 && self.stop.is_due() {
                 return Ok(());
             }
-            let (bytes, _) = without_end(&line);
+            let (bytes, _) = split_line_end(&line);
             if self.regex.is_match(bytes) {
                 if self.matches == self.limit {
                     self.full = true;
@@ -150,7 +150,7 @@ impl Search<'_> {
                 self.show(path, number, '-', bytes);
                 last_shown = number;
             } else if self.context > 0 {
-                earlier.push_back((number, bytes.get(..MAX_SHOWN * 4).unwrap_or(bytes).to_vec()));
+                earlier.push_back((number, bytes.get(..MAX_SHOWN_LINE_BYTES * 4).unwrap_or(bytes).to_vec()));
                 if earlier.len() > self.context {
                     earlier.pop_front();
                 }
@@ -164,10 +164,10 @@ impl Search<'_> {
 
     fn show(&mut self, path: &Relative, number: u64, mark: char, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
-        let shown = cut(&text, MAX_SHOWN);
+        let shown = cut(&text, MAX_SHOWN_LINE_BYTES);
         let more = if shown.len() < text.len() { "…" } else { "" };
         let line = format!("{path}{mark}{number}{mark} {shown}{more}\n");
-        if self.text.len() + line.len() > MAX_ANSWER {
+        if self.text.len() + line.len() > MAX_RESULT_BYTES {
             self.full = true;
             return;
         }
@@ -195,7 +195,7 @@ impl Search<'_> {
     }
 }
 
-/// Reads a line of any length, keeping at most [`MAX_SEARCHED`] bytes of it. Returns false at the end.
+/// Reads a line of any length, keeping at most [`MAX_SEARCHED_LINE_BYTES`] bytes of it. Returns false at the end.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
     line.clear();
     let mut any = false;
@@ -211,7 +211,7 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<b
         any = true;
         let end = memchr::memchr(b'\n', chunk).map(|at| at + 1);
         let used = end.unwrap_or(chunk.len());
-        if (line.len() as u64) < MAX_SEARCHED {
+        if (line.len() as u64) < MAX_SEARCHED_LINE_BYTES {
             line.extend_from_slice(chunk.get(..used).unwrap_or_default());
         }
         reader.consume(used);

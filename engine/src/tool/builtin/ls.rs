@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use rustix::fs::{AtFlags, FileType};
 use serde::Deserialize;
 
-use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
 use crate::tool::confine::{Project, Zone, printable, zone};
 use crate::tool::stop::Stop;
 
@@ -59,7 +59,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
             // Removed since it was listed.
             Err(_) => continue,
         };
-        if text.len() + line.len() > MAX_ANSWER {
+        if text.len() + line.len() > MAX_RESULT_BYTES {
             break;
         }
         text.push_str(&line);

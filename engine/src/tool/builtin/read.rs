@@ -6,19 +6,19 @@ use std::io::{BufRead, BufReader, Read};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::text::{cut, is_binary, without_end};
-use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use super::text::{cut, is_binary, split_line_end};
+use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
 use crate::tool::confine::{Project, Refused};
 use crate::tool::stop::Stop;
 
 /// Default number of lines in a page.
 const DEFAULT_LIMIT: u64 = 2000;
 /// Maximum bytes of a line that are shown.
-const MAX_LINE: usize = 2000;
+const MAX_SHOWN_LINE_BYTES: usize = 2000;
 /// Maximum bytes of a line that are kept while reading.
-const MAX_HELD: u64 = 64 * 1024;
+const MAX_BUFFERED_LINE_BYTES: u64 = 64 * 1024;
 /// Maximum bytes read after the page to count the lines.
-const MAX_COUNTED: u64 = 64 << 20;
+const MAX_COUNTED_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,11 +89,11 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         let lines = super::text::count(usize::try_from(number).unwrap_or(usize::MAX), "line");
         return Err(Failure(format!("`{path}` has {lines}; there is nothing from line {first} on")));
     }
-    let total = if more { count_rest(&mut reader, number, stop).map_err(fail)? } else { Some(number) };
+    let total = if more { count_remaining_lines(&mut reader, number, stop).map_err(fail)? } else { Some(number) };
     Ok(page.answer(first, more, total))
 }
 
-/// Reads one line, keeping at most [`MAX_HELD`] bytes of it. Returns its full length in bytes; 0 at the end.
+/// Reads one line, keeping at most [`MAX_BUFFERED_LINE_BYTES`] bytes of it. Returns its full length in bytes; 0 at the end.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::io::Result<u64> {
     line.clear();
     let mut length = 0;
@@ -105,7 +105,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::
         };
         let end = memchr::memchr(b'\n', chunk).map(|at| at + 1);
         let used = end.unwrap_or(chunk.len());
-        if !skip && (line.len() as u64) < MAX_HELD {
+        if !skip && (line.len() as u64) < MAX_BUFFERED_LINE_BYTES {
             line.extend_from_slice(chunk.get(..used).unwrap_or_default());
         }
         length += used as u64;
@@ -118,8 +118,8 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::
 }
 
 /// Returns the total number of lines, `number` of which have been read; `None` if there is too much to count.
-fn count_rest(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::Result<Option<u64>> {
-    let mut limited = reader.take(MAX_COUNTED);
+fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::Result<Option<u64>> {
+    let mut limited = reader.take(MAX_COUNTED_BYTES);
     let mut total = number;
     let mut open = false;
     loop {
@@ -141,14 +141,14 @@ fn count_rest(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::R
 impl Page {
     /// Adds a line. Returns false if it does not fit any more.
     fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
-        let (bytes, crlf) = without_end(line);
+        let (bytes, crlf) = split_line_end(line);
         let text = String::from_utf8_lossy(bytes);
-        let shown = cut(&text, MAX_LINE);
-        if self.last != 0 && self.text.len() + shown.len() + 64 > MAX_ANSWER {
+        let shown = cut(&text, MAX_SHOWN_LINE_BYTES);
+        if self.last != 0 && self.text.len() + shown.len() + 64 > MAX_RESULT_BYTES {
             return false;
         }
         self.crlf |= crlf;
-        self.lossy |= matches!(text, std::borrow::Cow::Owned(_)) && (bytes.len() as u64) < MAX_HELD;
+        self.lossy |= matches!(text, std::borrow::Cow::Owned(_)) && (bytes.len() as u64) < MAX_BUFFERED_LINE_BYTES;
         self.text.extend([format!("{number}\t{shown}")]);
         if shown.len() < text.len() || (line.len() as u64) < length {
             self.text.extend([format!("… [line of {length} bytes, cut]")]);

@@ -53,7 +53,7 @@ fn numbered(n: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn read_numbers_lines_and_says_how_to_go_on() {
+async fn read_numbers_lines_and_gives_the_next_offset() {
     let w = world(&[("a", b"x\ny"), ("long", &numbered(5000))]);
     assert_eq!(w.ok(FileTool::Read, json!({"path": "a"})).await, "1\tx\n2\ty\n");
     assert_eq!(
@@ -68,13 +68,13 @@ async fn read_numbers_lines_and_says_how_to_go_on() {
 }
 
 #[tokio::test]
-async fn pages_of_read_join_to_the_whole_file() {
+async fn read_pages_join_to_the_whole_file() {
     let w = world(&[("long", &numbered(5000))]);
     let (mut offset, mut all) = (1, String::new());
     loop {
         let outcome = w.call(&FileTool::Read, json!({"path": "long", "offset": offset})).await;
         let text = outcome.content.as_str().unwrap().to_owned();
-        assert!(text.len() <= MAX_ANSWER + 200);
+        assert!(text.len() <= MAX_RESULT_BYTES + 200);
         all.extend(
             text.lines().filter(|l| !l.starts_with('[')).map(|l| format!("{}\n", l.split_once('\t').unwrap().1)),
         );
@@ -87,7 +87,7 @@ async fn pages_of_read_join_to_the_whole_file() {
 }
 
 #[tokio::test]
-async fn read_of_odd_files() {
+async fn read_handles_binary_and_unusual_files() {
     let minified = [b"a".repeat(3_000_000), b"\nlast".to_vec()].concat();
     let w = world(&[
         ("empty", b""),
@@ -115,7 +115,7 @@ async fn read_of_odd_files() {
 }
 
 #[tokio::test]
-async fn write_replaces_whole_files_and_makes_folders() {
+async fn write_replaces_files_and_creates_folders() {
     let w = world(&[("a", b"old")]);
     assert_eq!(w.ok(FileTool::Write, json!({"path": "a", "content": "new"})).await, "replaced `a`, 3 bytes");
     assert_eq!(w.ok(FileTool::Write, json!({"path": "x/y/z", "content": ""})).await, "created `x/y/z`, 0 bytes");
@@ -126,7 +126,7 @@ async fn write_replaces_whole_files_and_makes_folders() {
 }
 
 #[tokio::test]
-async fn edit_wants_exactly_one_place() {
+async fn edit_requires_a_unique_match() {
     let w = world(&[("a", b"one\ntwo\none\n")]);
     let edit = |old: &str, new: &str| json!({"path": "a", "old_string": old, "new_string": new});
     assert_eq!(
@@ -164,7 +164,7 @@ async fn edit_names_the_nearest_line() {
 }
 
 #[tokio::test]
-async fn edit_keeps_what_it_does_not_touch() {
+async fn edit_preserves_the_rest_of_the_file() {
     let w = world(&[("crlf", b"a\r\nb\r\nc\r\n"), ("latin", b"caf\xE9 one\n")]);
     let crlf = json!({"path": "crlf", "old_string": "a\nb", "new_string": "x\ny\nz"});
     assert_eq!(w.ok(FileTool::Edit, crlf).await, "edited `crlf` at line 1, keeping its CRLF line ends");
@@ -175,7 +175,7 @@ async fn edit_keeps_what_it_does_not_touch() {
 }
 
 #[tokio::test]
-async fn ls_is_sorted_bounded_and_blind_to_the_state() {
+async fn ls_is_sorted_and_bounded_and_hides_state() {
     let w = world(&[
         ("b", b"12"),
         ("a/x", b""),
@@ -231,7 +231,7 @@ async fn glob_respects_ignore_files() {
 }
 
 #[tokio::test]
-async fn grep_answers_file_line_and_text() {
+async fn grep_returns_file_line_and_text() {
     let w = tree();
     assert_eq!(
         w.ok(FileTool::Grep, json!({"pattern": "TODO"})).await,
@@ -263,7 +263,7 @@ async fn grep_is_bounded() {
         "a:1: line 1\na:2: line 2\na:3: line 3\n[first 3 matches in 1 file; there are more, narrow the pattern or the path]\n"
     );
     let text = w.ok(FileTool::Grep, json!({"pattern": "line", "limit": 1000, "context": 20})).await;
-    assert!(text.len() < MAX_ANSWER + 200);
+    assert!(text.len() < MAX_RESULT_BYTES + 200);
     let text = w.ok(FileTool::Grep, json!({"pattern": "x+", "path": "b"})).await;
     assert!(text.len() < 500, "{}", text.len());
     assert!(
@@ -272,7 +272,7 @@ async fn grep_is_bounded() {
 }
 
 #[tokio::test]
-async fn bash_answers_output_and_code() {
+async fn bash_returns_output_and_exit_code() {
     let w = world(&[("sub/x", b"")]);
     let bash = Bash { default_timeout: Duration::from_secs(10) };
     let ok = w.call(&bash, json!({"command": "ls", "cwd": "sub"})).await;
@@ -308,7 +308,7 @@ async fn a_command_tool_gives_parameters_as_arguments() {
 }
 
 #[tokio::test]
-async fn knowledge_is_written_with_its_metadata_and_a_grant() {
+async fn knowledge_write_needs_a_grant_and_adds_metadata() {
     let w = world(&[]);
     let parameters = json!({"item_id": "team/notes", "title": "a: b\n---\n# x", "tags": ["t"], "body": "Text.\n\n"});
     let denied = w.call(&FileTool::Knowledge, parameters.clone()).await;
@@ -339,7 +339,7 @@ async fn knowledge_is_written_with_its_metadata_and_a_grant() {
 }
 
 #[tokio::test]
-async fn a_project_that_is_gone_is_an_error() {
+async fn missing_project_folder_is_an_error() {
     let w = world(&[]);
     let invocation = Invocation { project_root: PathBuf::from("/nowhere/at/all"), ..invocation(&w) };
     assert!(FileTool::Ls.run(invocation).await.is_error);

@@ -18,7 +18,7 @@ pub fn cut(text: &str, most: usize) -> &str {
 }
 
 /// Returns a line without its line end, and true if that was CRLF.
-pub fn without_end(line: &[u8]) -> (&[u8], bool) {
+pub fn split_line_end(line: &[u8]) -> (&[u8], bool) {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").map_or((line, false), |l| (l, true))
 }

@@ -14,14 +14,14 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 
 mod html;
 
-pub use html::to_text as page_text;
+pub use html::html_to_text as page_text;
 
 /// Maximum bytes of a page that are read.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The tool, with its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WebFetch {
+pub struct WebFetchTool {
     pub timeout: Duration,
 }
 
@@ -33,7 +33,7 @@ struct Parameters {
     raw: bool,
 }
 
-impl WebFetch {
+impl WebFetchTool {
     async fn act(&self, invocation: Invocation) -> Answer {
         let given: Parameters = parameters(&invocation.parameters)?;
         let url = Url::parse(&given.url).map_err(|e| Failure(format!("`url` is no address: {e}")))?;
@@ -53,7 +53,7 @@ impl WebFetch {
         }
         let text = String::from_utf8_lossy(&answer.body);
         let is_html = kind.contains("html") || (kind.is_empty() && text.trim_start().starts_with('<'));
-        let mut text = if is_html && !given.raw { html::to_text(&text) } else { text.into_owned() };
+        let mut text = if is_html && !given.raw { html::html_to_text(&text) } else { text.into_owned() };
         if answer.cut {
             text.extend([format!("\n[cut: only the first {MAX_BYTES} bytes were read]\n")]);
         }
@@ -65,7 +65,7 @@ impl WebFetch {
     }
 }
 
-impl Tool for WebFetch {
+impl Tool for WebFetchTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
     }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_by_place() {
+    fn path_access_by_location() {
         for ordinary in
             ["a", "src/main.rs", ".ai/data", ".ai/data/x/y.json", ".github/x", "env", ".gitignore", "x.ai/state"]
         {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn spelling_does_not_matter() {
+    fn path_access_ignores_spelling() {
         assert_eq!(of(".AI/State/x"), Zone::Hidden);
         assert_eq!(of(".ai/ſtate/x"), Zone::Hidden);
         assert_eq!(of(".Ai/KEYS/private.pem"), Zone::Hidden);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn items_need_their_own_capability() {
+    fn item_files_need_their_own_capability() {
         assert_eq!(of(".ai/directives/a/b.md"), item_of("rye.sign.directive.a.b"));
         assert_eq!(of(".ai/knowledge/x.yml"), item_of("rye.sign.knowledge.x"));
         assert_eq!(of(".ai/tools/a-b/c.sh"), item_of("rye.sign.tool.a-b.c"));

@@ -12,7 +12,7 @@ pub enum Refused {
     #[error("`{path}` leads out of the project through a link")]
     LeadsOut { path: String },
     #[error("`{path}` is no path: {reason}")]
-    BadPath { path: String, reason: &'static str },
+    InvalidPath { path: String, reason: &'static str },
     #[error("`{path}` is hidden from tools; past results and threads are read with rye_fetch and the thread tools")]
     Hidden { path: String },
     #[error("`{path}` is read-only for tools")]

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rye_compiler::diagnostics::leaves_line;
+use rye_compiler::diagnostics::breaks_line;
 
 /// Path segments from the project root; empty for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ impl fmt::Display for Relative {
 pub fn printable(name: &OsStr) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.to_string_lossy().chars() {
-        if leaves_line(c) {
+        if breaks_line(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);

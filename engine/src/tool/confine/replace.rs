@@ -37,7 +37,7 @@ impl Project {
     /// Replaces the file with `bytes`, or creates it with missing folders. With `expected`, fails if the file changed
     /// since it was read. Keeps the permission bits of an existing file.
     pub fn replace(&self, place: &Place, bytes: &[u8], expected: Option<Stamp>) -> Result<Written, Refused> {
-        self.may_write(&place.path)?;
+        self.check_writable(&place.path)?;
         match &place.found {
             Found::Folder(_) => Err(Refused::IsFolder { path: place.path.clone() }),
             Found::Special { what } => Err(Refused::Special { path: place.path.clone(), what }),

@@ -55,7 +55,7 @@ impl World {
 }
 
 #[test]
-fn spellings_of_a_path_inside() {
+fn locate_accepts_every_spelling_of_a_path_inside() {
     let w = world();
     let absolute = w.root.join("src/b.txt");
     for path in
@@ -89,7 +89,7 @@ fn paths_that_leave_are_refused() {
 }
 
 #[test]
-fn a_neighbour_whose_name_begins_the_same_is_outside() {
+fn locate_refuses_a_sibling_with_the_same_prefix() {
     let w = world();
     let twin = w.root.with_file_name("project-twin");
     fs::create_dir(&twin).unwrap();
@@ -118,7 +118,7 @@ fn links_inside_are_followed_and_links_out_refused() {
 }
 
 #[test]
-fn the_state_cannot_be_seen_by_any_name() {
+fn state_is_hidden_under_every_name() {
     let w = world();
     symlink(".ai/state", w.root.join("s")).unwrap();
     symlink("../.ai/state/threads/t.jsonl", w.root.join("src/t")).unwrap();
@@ -176,7 +176,7 @@ fn file_tools_never_read_or_write_keys_and_trust() {
 }
 
 #[test]
-fn a_state_that_is_missing_says_nothing_either() {
+fn missing_state_is_hidden_too() {
     let w = world();
     fs::remove_dir_all(w.root.join(".ai")).unwrap();
     assert!(w.read(".ai/state/x").unwrap_err().contains("is hidden from tools"));
@@ -185,7 +185,7 @@ fn a_state_that_is_missing_says_nothing_either() {
 }
 
 #[test]
-fn the_law_is_read_only_by_any_name() {
+fn protected_paths_are_read_only_under_every_name() {
     let w = world();
     symlink(".git", w.root.join("g")).unwrap();
     symlink("../.env", w.root.join("src/e")).unwrap();
@@ -233,7 +233,7 @@ fn only_regular_files_are_opened() {
 }
 
 #[test]
-fn a_write_keeps_the_mode_and_breaks_no_other_name() {
+fn replace_keeps_the_mode_and_other_hard_links() {
     let w = world();
     let script = w.root.join("run.sh");
     fs::write(&script, "old").unwrap();
@@ -256,7 +256,7 @@ fn a_write_keeps_the_mode_and_breaks_no_other_name() {
 }
 
 #[test]
-fn a_file_swapped_for_a_link_between_look_and_open_is_not_followed() {
+fn open_file_rejects_a_link_swapped_in_after_locate() {
     let w = world();
     let project = w.project();
     let place = project.locate("a.txt").unwrap();
@@ -269,7 +269,7 @@ fn a_file_swapped_for_a_link_between_look_and_open_is_not_followed() {
 }
 
 #[test]
-fn a_file_changed_in_the_meantime_is_not_overwritten() {
+fn replace_rejects_a_changed_file() {
     let w = world();
     let project = w.project();
     let place = project.locate("a.txt").unwrap();
@@ -307,7 +307,7 @@ mod any_path {
 
         /// An opened file is the file that the kernel finds at that path, inside the project and outside its state.
         #[test]
-        fn leads_where_the_kernel_says_or_nowhere(words in prop::collection::vec(segment(), 1..7), absolute: bool) {
+        fn locate_agrees_with_the_kernel(words in prop::collection::vec(segment(), 1..7), absolute: bool) {
             let w = world();
             symlink("..", w.root.join("src/up")).unwrap();
             symlink(&w.outside, w.root.join("OUT")).unwrap();

@@ -88,7 +88,7 @@ impl Project {
     }
 
     /// Opens a visited file.
-    pub fn open_seen(&self, seen: &Seen<'_>) -> Result<std::fs::File, Refused> {
+    pub fn open_visited(&self, seen: &Seen<'_>) -> Result<std::fs::File, Refused> {
         self.open_file_at(seen.parent, seen.name, seen.path).map(|f| f.0)
     }
 }
@@ -151,7 +151,7 @@ impl Walk<'_> {
             let below = below.join(&name);
             if is_folder {
                 if depth + 1 < MAX_DEPTH
-                    && self.project.no_alias(&path, &stat).is_ok()
+                    && self.project.reject_alias(&path, &stat).is_ok()
                     && let Ok(inner) = open_folder_at(dir, &name)
                 {
                     self.folder(&inner, &path, &below, depth + 1, visit)?;

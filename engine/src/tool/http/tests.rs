@@ -35,7 +35,7 @@ fn invocation(parameters: Value, net: &[&str]) -> Invocation {
 }
 
 #[tokio::test]
-async fn a_request_as_declared() {
+async fn http_tool_sends_the_declared_request() {
     let address =
         serve(|request| http("200 OK", &[("content-type", "application/json")], &json!({"got": request}).to_string()))
             .await;
@@ -58,7 +58,7 @@ async fn a_request_as_declared() {
 }
 
 #[tokio::test]
-async fn bad_calls_are_answered_in_words() {
+async fn invalid_http_calls_return_messages() {
     let address = serve(|_| http("404 Not Found", &[], "no such thing")).await;
     let port = address.port();
     let yaml = format!(
@@ -84,7 +84,7 @@ async fn bad_calls_are_answered_in_words() {
 }
 
 #[tokio::test]
-async fn servers_that_are_good_slow_flooding_lying_or_break_off() {
+async fn http_tool_handles_misbehaving_servers() {
     let address = serve(|request| {
         let json = [("content-type", "application/json")];
         match request.split('/').nth(1).and_then(|rest| rest.split(' ').next()) {
@@ -109,7 +109,7 @@ async fn servers_that_are_good_slow_flooding_lying_or_break_off() {
     let good = ask("good").await;
     assert_eq!((good.content, good.is_error), (json!({"n": 42}), false));
     let flood = ask("flood").await;
-    assert_eq!(flood.content.as_str().map(str::len), Some(MAX_BODY), "a part of JSON is text");
+    assert_eq!(flood.content.as_str().map(str::len), Some(MAX_BODY_BYTES), "a part of JSON is text");
     assert_eq!(flood.details["cut"], true);
     let lie = ask("lie").await;
     assert_eq!(lie.content, "{\"n\": <b>no</b>", "what is no JSON is text, whatever it calls itself");

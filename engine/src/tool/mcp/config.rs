@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rye_compiler::item::Items;
 use rye_compiler::plan::{Place, hex};
-use rye_compiler::tool_spec::ServerWall;
-use rye_compiler::trust::{Executes, ExecutesKind, Subject, line, named, of_server, spelt};
+use rye_compiler::tool_spec::ServerSandbox;
+use rye_compiler::trust::{Executes, Subject, TrustRequirementKind, line, named, of_server, spelt};
 use rye_compiler::world::ItemKind;
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{SourceId, Sources, yaml};
@@ -124,18 +124,18 @@ impl Server {
     }
 
     /// Returns the isolation of the server from this machine.
-    pub fn wall(&self) -> ServerWall {
+    pub fn wall(&self) -> ServerSandbox {
         match &self.transport {
-            Transport::Http { .. } => ServerWall::Net,
-            Transport::Stdio { wall: Some(_), .. } => ServerWall::Process,
-            Transport::Stdio { wall: None, .. } => ServerWall::None,
+            Transport::Http { .. } => ServerSandbox::Net,
+            Transport::Stdio { wall: Some(_), .. } => ServerSandbox::Process,
+            Transport::Stdio { wall: None, .. } => ServerSandbox::None,
         }
     }
 
     /// Returns the trust requirement; `None` if the user's own files configure the server.
     pub fn executes(&self) -> Option<Executes> {
         self.of_project.then(|| Executes {
-            kind: ExecutesKind::Server,
+            kind: TrustRequirementKind::Server,
             name: self.name.clone(),
             what: line(&of_server(&self.name, &self.describe(), self.wall())),
             subjects: vec![Subject { kind: ItemKind::Config, id: format!("mcp:{}", self.name), sha256: self.sha256() }],
@@ -178,7 +178,7 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
             return Err("`.mcp.json` has `servers`, which nothing reads there; write `mcpServers`".into());
         }
     }
-    if let Some(node) = items.config_named("mcp") {
+    if let Some(node) = items.config_by_name("mcp") {
         if let Some(entry) = node.entries().iter().find(|e| e.key.node != "servers") {
             return Err(format!("`.ai/config/mcp.yaml` has no key `{}`; write `servers:`", entry.key.node));
         }
@@ -287,7 +287,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
     let transport = match (node.get("command"), node.get("url").and_then(Node::as_str)) {
         (Some(_), Some(_)) => return Err("has a `command` and a `url`; keep one".into()),
         (Some(command), None) => {
-            one_program(command)?;
+            check_single_program(command)?;
             let mut all = strings(command, "command")?;
             if let Some(args) = node.get("args") {
                 all.extend(strings(args, "args")?);
@@ -298,7 +298,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
             let wall = openings(node)?;
             if wall.is_some()
-                && let Some(name) = environment.keys().find(|name| changes_every_program(name))
+                && let Some(name) = environment.keys().find(|name| controls_the_loader(name))
             {
                 return Err(format!("`{name}` would change the program that raises its wall; no server gets it"));
             }
@@ -328,7 +328,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
 }
 
 /// Refuses a command line in place of a program: no program is called `npx -y server`. A path may contain a space.
-fn one_program(command: &Node) -> Result<(), String> {
+fn check_single_program(command: &Node) -> Result<(), String> {
     let Some((program, rest)) = command.as_str().and_then(|text| text.trim().split_once(char::is_whitespace)) else {
         return Ok(());
     };
@@ -364,7 +364,7 @@ fn openings(node: &Node) -> Result<Option<Openings>, String> {
 }
 
 /// Returns true for variables that control the dynamic loader, which acts before the sandbox applies.
-fn changes_every_program(name: &str) -> bool {
+fn controls_the_loader(name: &str) -> bool {
     const FRONTS: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
     name.is_empty() || name.contains(['=', '\0']) || FRONTS.iter().any(|front| name.starts_with(front))
 }

@@ -16,8 +16,8 @@ use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
-use rye_compiler::diagnostics::leaves_line;
-use rye_compiler::tool_spec::ServerWall;
+use rye_compiler::diagnostics::breaks_line;
+use rye_compiler::tool_spec::ServerSandbox;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -31,9 +31,9 @@ use crate::tool::process::{Attended, Held, Server as Program, Wall, attend};
 const MAX_TOOLS: usize = 2_000;
 const MAX_PAGES: usize = 200;
 /// Maximum total size of a server's definitions, in bytes; a single line may already hold 16 MiB.
-const MAX_DEFINITIONS: usize = 32 << 20;
+const MAX_DEFINITIONS_BYTES: usize = 32 << 20;
 /// Maximum characters of a server's message in an error.
-const MAX_WORDS: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 
 /// The reason why a server could not be used; a message for the model and the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,8 +164,8 @@ impl Connection {
                 bytes = bytes.saturating_add(definition.size());
                 all.push(definition);
             }
-            if bytes > MAX_DEFINITIONS {
-                let reason = format!("its list of tools is larger than {} MiB", MAX_DEFINITIONS >> 20);
+            if bytes > MAX_DEFINITIONS_BYTES {
+                let reason = format!("its list of tools is larger than {} MiB", MAX_DEFINITIONS_BYTES >> 20);
                 return Err(McpError::Unreachable { server: self.name.clone(), reason });
             }
             if all.len() > MAX_TOOLS {
@@ -264,7 +264,7 @@ fn program(
         arguments: arguments.iter().map(OsString::from).collect(),
         folder: folder.to_owned(),
         wall: wall.map(|openings| Wall {
-            read: openings.read.iter().filter_map(|path| from_home(path)).collect(),
+            read: openings.read.iter().filter_map(|path| resolve_home(path)).collect(),
             ..Wall::new(folder, openings.write.clone(), &openings.net)
         }),
         environment: variables.into_iter().collect(),
@@ -272,7 +272,7 @@ fn program(
 }
 
 /// Resolves `~/` in a path.
-fn from_home(path: &str) -> Option<PathBuf> {
+fn resolve_home(path: &str) -> Option<PathBuf> {
     match path.strip_prefix("~/") {
         Some(below) => std::env::var_os("HOME").map(|home| PathBuf::from(home).join(below)),
         None => Some(path.into()),
@@ -282,8 +282,8 @@ fn from_home(path: &str) -> Option<PathBuf> {
 /// Returns a hint about the sandbox, for servers that fail only because of it.
 fn behind(server: &Server) -> &'static str {
     match server.wall() {
-        ServerWall::Net | ServerWall::None => "",
-        ServerWall::Process => {
+        ServerSandbox::Net | ServerSandbox::None => "",
+        ServerSandbox::Process => {
             " (it runs behind a wall: `needs: { net: [HOST], write: [FOLDER/], read: [/PLACE] }` in its settings opens it, `wall: none` takes it away)"
         }
     }
@@ -319,6 +319,6 @@ fn http(
 
 /// Truncates a server's message and puts it on one line.
 fn cut(text: &str) -> String {
-    let line: String = text.chars().map(|c| if leaves_line(c) { ' ' } else { c }).take(MAX_WORDS).collect();
+    let line: String = text.chars().map(|c| if breaks_line(c) { ' ' } else { c }).take(MAX_MESSAGE_CHARS).collect();
     line.trim().to_owned()
 }

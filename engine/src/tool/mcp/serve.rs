@@ -366,4 +366,4 @@ fn reply(block: Block, stop: StopReason) -> Reply {
 }
 
 /// Maximum time for a session's thread to end after its client is gone.
-pub const LAST_STEPS: Duration = Duration::from_secs(10);
+pub const SESSION_END_TIMEOUT: Duration = Duration::from_secs(10);

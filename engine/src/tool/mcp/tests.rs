@@ -119,7 +119,7 @@ impl Setup {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_calls_and_starts_again() {
+async fn server_is_listed_called_and_restarted() {
     let Some(s) = Setup::new() else { return };
     let listed = s.listed().await;
     assert_eq!(listed.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["math.add", "say"]);
@@ -146,7 +146,7 @@ async fn lists_calls_and_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_definition_is_not_called() {
+async fn changed_definition_is_refused() {
     let Some(s) = Setup::new() else { return };
     let listed = s.listed().await;
     let (add, say, long) = (listed[0].sha256.clone(), listed[1].sha256.clone(), Duration::from_secs(20));
@@ -162,7 +162,7 @@ async fn a_changed_definition_is_not_called() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_misbehave_are_unreachable() {
+async fn misbehaving_server_is_unreachable() {
     let Some(s) = Setup::new() else { return };
     let endless = Connection::open(&Setup::server("endless"), s.dir.path()).await.err().unwrap();
     assert!(endless.to_string().contains("more than 2000 tools"), "{endless}");
@@ -180,7 +180,7 @@ async fn servers_that_misbehave_are_unreachable() {
 }
 
 #[tokio::test]
-async fn listings_are_items_and_nothing_is_cut() {
+async fn listed_tools_become_whole_items() {
     let Some(s) = Setup::new() else { return };
     let listed = s.listed().await;
     let files = listing::items(&Setup::server(""), &listed).unwrap();
@@ -212,7 +212,7 @@ fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String,
 }
 
 #[test]
-fn settings_of_both_files() {
+fn servers_of_both_files_are_merged() {
     let json = r#"{"mcpServers": {"every thing": {"command": "npx", "args": ["-y", "x"], "env": {"A": "${B}"}},
         "web": {"type": "http", "url": "https://a.example/mcp", "headers": {"X": "1"}}}}"#;
     let yaml = "servers:\n  web: { command: [local], timeout_seconds: 5 }\n";

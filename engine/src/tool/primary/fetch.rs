@@ -13,8 +13,8 @@ use crate::tool::ToolOutcome;
 use crate::tool::guard::{ObjectStore, floor};
 
 /// Default and maximum size of a page in bytes; a page fits into one result.
-const DEFAULT_PAGE: u64 = 16 * 1024;
-const MAX_PAGE: u64 = 28 * 1024;
+const DEFAULT_PAGE_BYTES: u64 = 16 * 1024;
+const MAX_PAGE_BYTES: u64 = 28 * 1024;
 
 /// The sources that a thread can fetch from.
 pub struct Library<'l> {
@@ -73,7 +73,7 @@ fn page(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, St
         return Err(format!("there are {total} bytes; nothing from byte {offset} on"));
     }
     let start = floor(&text, start);
-    let size = usize::try_from(limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE)).unwrap_or(usize::MAX);
+    let size = usize::try_from(limit.unwrap_or(DEFAULT_PAGE_BYTES).min(MAX_PAGE_BYTES)).unwrap_or(usize::MAX);
     // A page smaller than a character still makes progress.
     let end = floor(&text, start.saturating_add(size))
         .max((start + 1..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len()));

@@ -5,7 +5,7 @@
 use rye_compiler::semantics::glob::Glob;
 
 /// Maximum number of words and phrases in a query.
-const MAX_TERMS: usize = 32;
+const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
 const MAX_DEPTH: usize = 16;
 /// Points for each additional matching word; more than any number of repetitions.
@@ -100,8 +100,8 @@ impl Query {
     /// A message for the model: an unclosed quote or parenthesis, an unknown field, or no search word.
     pub fn read(text: &str) -> Result<Self, String> {
         let tokens = tokens(&text.to_lowercase(), text)?;
-        if tokens.iter().filter(|t| matches!(t, Token::Term(_))).count() > MAX_TERMS {
-            return Err(format!("`query` holds more than {MAX_TERMS} words"));
+        if tokens.iter().filter(|t| matches!(t, Token::Term(_))).count() > MAX_QUERY_TERMS {
+            return Err(format!("`query` holds more than {MAX_QUERY_TERMS} words"));
         }
         let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
         let query = parser.any()?;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_wished_for_and_operators_demand() {
+    fn plain_words_are_optional_and_operators_are_not() {
         assert!(points("deploy").is_some() && points("deploy nothing").is_some());
         assert!(points("deploy staging") > points("deploy nothing"));
         assert!(points("deploy AND staging").is_some() && points("deploy AND nothing").is_none());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_queries_are_answered_in_words() {
+    fn invalid_queries_return_messages() {
         for (query, said) in [
             ("", "no word"),
             ("()", "no word"),

@@ -15,7 +15,7 @@ use crate::tool::{ToolOutcome, pattern_matches};
 const DEFAULT_HITS: u64 = 10;
 const MAX_HITS: u64 = 50;
 /// Maximum characters of a hit's description.
-const MAX_DESCRIPTION: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 200;
 
 struct Hit {
     points: u32,
@@ -105,8 +105,8 @@ fn texts(id: &ItemId, text: &ItemText) -> Texts {
 
 fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= MAX_DESCRIPTION {
+    if line.chars().count() <= MAX_DESCRIPTION_CHARS {
         return line;
     }
-    line.chars().take(MAX_DESCRIPTION).chain(['…']).collect()
+    line.chars().take(MAX_DESCRIPTION_CHARS).chain(['…']).collect()
 }

@@ -48,14 +48,14 @@ impl Group {
     /// Kills the group, and the helper after all of its descendants.
     pub(super) fn kill(&self) {
         match self.pid {
-            Some(pid) if self.has_helper && self.leader_lives => kill_below(pid),
+            Some(pid) if self.has_helper && self.leader_lives => kill_helper_tree(pid),
             Some(_) | None => self.signal(Signal::KILL),
         }
     }
 }
 
 /// Kills the descendants of a helper, then the helper and its group.
-fn kill_below(helper: Pid) {
+fn kill_helper_tree(helper: Pid) {
     if let Ok(mut table) = ProcessTable::open_for(helper) {
         table.end_all();
     }
@@ -70,7 +70,7 @@ impl Drop for Group {
             runtime.spawn(async move {
                 tokio::time::sleep(HELPER_TIMEOUT).await;
                 if getpgid(Some(pid)).is_ok_and(|group| group == pid) {
-                    kill_below(pid);
+                    kill_helper_tree(pid);
                 }
             });
         }

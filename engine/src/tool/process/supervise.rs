@@ -33,14 +33,14 @@ const CONFINE: &str = "__confine";
 /// Interval between two counts of the program's processes.
 const COUNTING: Duration = Duration::from_millis(20);
 /// The exit code if the sandbox cannot be applied.
-const NO_WALL: u8 = 126;
+const SANDBOX_FAILED: u8 = 126;
 /// Output drain timeout for orphaned descendants.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const ORPHAN_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// The exit code if the program cannot be started, as in shells.
-const NOT_STARTED: u8 = 127;
+const START_FAILED: u8 = 127;
 
 /// Maximum bytes of unread input. Above it, the program is ended as one that never reads.
-const MOST_UNREAD: usize = 32 << 20;
+const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Time for a program to end by itself after its input was closed.
 const FAREWELL: Duration = Duration::from_millis(400);
 
@@ -62,7 +62,7 @@ static HELPER: OnceLock<OsString> = OnceLock::new();
 /// in any other process records that this binary can act as the helper and returns `None`.
 ///
 /// Marks every inherited descriptor beyond standard error as close-on-exec, so that no child process gets it.
-pub fn supervise_if_asked() -> Option<ExitCode> {
+pub fn supervise_if_requested() -> Option<ExitCode> {
     close_fds::set_fds_cloexec(FIRST_UNSHARED_FD, &[]);
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
@@ -73,7 +73,7 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
         }
         Some(first) if first == CONFINE => {
             let (wall, program) = (arguments.next(), arguments.next());
-            return Some(become_confined(wall, program, &arguments.collect::<Vec<_>>()));
+            return Some(exec_sandboxed(wall, program, &arguments.collect::<Vec<_>>()));
         }
         Some(_) | None => {}
     }
@@ -104,29 +104,29 @@ pub(super) fn helped(
 }
 
 /// Applies the sandbox, then executes the program. Only returns on failure.
-fn become_confined(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
+fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
-    let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
+    let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
     let wall = wall.to_str().ok_or_else(|| io::Error::other("it is no text"));
     let raised = wall.and_then(|text| Ok(serde_json::from_str::<Wall>(text)?)).and_then(|wall| wall::raise(&wall));
     if let Err(error) = raised {
         say(&format!("`{}` is not started, for its wall cannot be raised: {error}\n", program.display()));
-        return ExitCode::from(NO_WALL);
+        return ExitCode::from(SANDBOX_FAILED);
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
     say(&format!("`{}` cannot be started: {error}\n", program.display()));
-    ExitCode::from(NOT_STARTED)
+    ExitCode::from(START_FAILED)
 }
 
 fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
-    let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
+    let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
     let mut arguments = arguments.to_vec();
     if !wall.is_empty() {
         let within = match bubblewrapped(&wall) {
             Ok(within) => within,
             Err(error) => {
                 say(&format!("`{}` is not started, for bubblewrap cannot be raised: {error}\n", program.display()));
-                return ExitCode::from(NO_WALL);
+                return ExitCode::from(SANDBOX_FAILED);
             }
         };
         let (first, before) = within.unwrap_or_else(|| (own_binary(), Vec::new()));
@@ -139,7 +139,7 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
         Ok(status) => leave(status),
         Err(e) => {
             say(&format!("`{}` cannot be started: {e}\n", program.display()));
-            ExitCode::from(NOT_STARTED)
+            ExitCode::from(START_FAILED)
         }
     }
 }
@@ -186,7 +186,7 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
     let mut counting = tokio::time::interval(COUNTING);
     let mut gone = Box::pin(async {
         match talk {
-            Talk::Once => owner_gone(&mut owner, stdin, input).await,
+            Talk::Once => feed_until_owner_ends(&mut owner, stdin, input).await,
             Talk::Stream => relay(&mut owner, stdin).await,
         }
     });
@@ -220,7 +220,7 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
         }
     };
     drop(gone);
-    let patience = Instant::now() + LAST_WORDS;
+    let patience = Instant::now() + ORPHAN_DRAIN_TIMEOUT;
     while Instant::now() < patience && has_children() {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
@@ -237,7 +237,7 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
 
 /// Waits for the owner's end, and forwards the input meanwhile, so that a program that never reads cannot hide that
 /// end.
-async fn owner_gone(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input: Vec<u8>) {
+async fn feed_until_owner_ends(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input: Vec<u8>) {
     let mut nothing = [0_u8; 1];
     // The owner sends nothing after the input, so any result of the read means that the owner has closed the pipe.
     if let Some(mut stdin) = stdin {
@@ -263,7 +263,7 @@ async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
         tokio::select! {
             read = owner.read(&mut chunk) => match read {
                 Ok(0) | Err(_) => break,
-                Ok(_) if held.len() > MOST_UNREAD => break,
+                Ok(_) if held.len() > MAX_UNREAD_BYTES => break,
                 Ok(read) => held.extend(chunk.get(..read).unwrap_or_default()),
             },
             wrote = hand_on(&mut stdin, &held), if wants => if let Ok(wrote) = wrote {

@@ -49,13 +49,13 @@ async fn output_of_both_streams_in_order_and_the_code() {
 }
 
 #[tokio::test]
-async fn there_is_no_input_and_little_environment() {
+async fn program_gets_no_input_and_a_minimal_environment() {
     let f = done("cat; env | cut -d= -f1 | sort | tr '\\n' ' '; echo $TERM $RYE_PARENT_THREAD_ID").await;
     assert_eq!(f.output.text, "HOME LANG PATH PWD RYE_PARENT_THREAD_ID SHLVL TERM _ dumb t-1\n");
 }
 
 #[tokio::test]
-async fn a_flood_is_counted_and_not_kept() {
+async fn output_beyond_the_limit_is_counted_and_dropped() {
     let f = done("head -c 50000000 /dev/zero | tr '\\0' x; echo end").await;
     assert_eq!(f.output.total, 50_000_004);
     assert!(f.output.text.len() < 2 * KEPT + 100);
@@ -63,7 +63,7 @@ async fn a_flood_is_counted_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_grandchildren_that_ignore_it() {
+async fn timeout_kills_grandchildren_that_ignore_sigterm() {
     let start = Clock::now();
     let command =
         "trap '' TERM; (trap '' TERM; echo $BASHPID; while :; do sleep 0.1; done) & wait; while :; do sleep 0.1; done";
@@ -75,7 +75,7 @@ async fn a_timeout_ends_grandchildren_that_ignore_it() {
 }
 
 #[tokio::test]
-async fn a_polite_program_may_clean_up_at_its_timeout() {
+async fn timeout_lets_a_program_clean_up_after_sigterm() {
     let f = run(&bash("trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done", Duration::from_millis(300)))
         .await
         .unwrap();
@@ -84,7 +84,7 @@ async fn a_polite_program_may_clean_up_at_its_timeout() {
 }
 
 #[tokio::test]
-async fn what_is_left_in_the_background_ends_with_the_command() {
+async fn background_processes_end_with_the_command() {
     let start = Clock::now();
     let f = done("sleep 300 & echo $!").await;
     assert_eq!(f.exit, Exit::Code(0));
@@ -94,7 +94,7 @@ async fn what_is_left_in_the_background_ends_with_the_command() {
 }
 
 #[tokio::test]
-async fn an_escaped_process_that_holds_the_output_is_not_waited_for() {
+async fn run_does_not_wait_for_an_escaped_process_that_holds_the_output() {
     let start = Clock::now();
     let f = done("setsid sleep 30 & echo started").await;
     assert_eq!((f.output.text.as_str(), f.exit), ("started\n", Exit::Code(0)));

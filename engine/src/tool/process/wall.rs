@@ -105,7 +105,7 @@ fn hidden(project: &Path) -> Vec<PathBuf> {
 pub fn raise(wall: &Wall) -> io::Result<()> {
     limits::set()?;
     files::confine(wall)?;
-    limits::give_up_privileges()?;
+    limits::drop_privileges()?;
     // Applied last, because the filter sets `no_new_privs` if Landlock has not, and refuses many of the calls before.
     syscalls::apply(if wall.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
 }

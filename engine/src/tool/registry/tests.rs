@@ -66,7 +66,7 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
 }
 
 #[test]
-fn every_file_of_the_standard_library_can_be_run() {
+fn every_standard_tool_can_be_prepared() {
     let registry = Registry::standard();
     let specs = specs();
     assert_eq!(specs.len(), 13);
@@ -94,13 +94,13 @@ fn every_file_of_the_standard_library_can_be_run() {
 }
 
 #[test]
-fn the_palette_of_them_all_is_lean() {
+fn standard_palette_stays_small() {
     let size: usize = specs().iter().map(|(_, s)| s.description.len() + s.parameters.to_string().len()).sum();
     assert!(size / 4 < 1500, "{} tokens", size / 4);
 }
 
 #[tokio::test]
-async fn every_parameter_a_schema_names_is_one_its_tool_reads() {
+async fn every_schema_parameter_is_read_by_its_tool() {
     let dir = tempfile::tempdir().unwrap();
     let registry = Registry::standard();
     for (id, spec) in specs() {
@@ -124,7 +124,7 @@ async fn every_parameter_a_schema_names_is_one_its_tool_reads() {
 }
 
 #[tokio::test]
-async fn parameters_that_do_not_fit_never_reach_the_tool() {
+async fn invalid_parameters_never_reach_the_tool() {
     let dir = tempfile::tempdir().unwrap();
     let tool = spec(
         json!({"type": "object", "additionalProperties": false, "properties": {"n": {"type": "integer"}}}),
@@ -152,7 +152,7 @@ fn an_unknown_builtin_names_the_known_ones() {
 /// The built-ins that the compiler accepts are those of the engine: the registry's, and the one that a running engine
 /// adds.
 #[test]
-fn the_names_that_check_knows_are_the_names_there_are() {
+fn compiler_and_engine_know_the_same_builtins() {
     let mut names: Vec<String> = Registry::standard().builtins.into_keys().collect();
     names.push("orchestrator".into());
     names.sort();

@@ -74,7 +74,7 @@ fn text(outcome: &ToolOutcome) -> &str {
 const OPEN: &str = "CONFIG_SCHEMA = {'type': 'object'}\n__tool_description__ = 'x'\n";
 
 #[tokio::test]
-async fn python_good_in_every_form() {
+async fn python_tools_succeed_in_every_form() {
     if !has("python3") {
         return;
     }
@@ -100,7 +100,7 @@ async fn python_good_in_every_form() {
 }
 
 #[tokio::test]
-async fn python_crashing_lying_and_slow() {
+async fn python_failures_are_reported() {
     if !has("python3") {
         return;
     }
@@ -129,7 +129,7 @@ async fn python_crashing_lying_and_slow() {
 }
 
 #[tokio::test]
-async fn what_was_read_is_what_runs() {
+async fn script_runs_the_bytes_that_were_read() {
     if !has("python3") {
         return;
     }
@@ -151,7 +151,7 @@ async fn what_was_read_is_what_runs() {
 const JS: &str = "export const __tool_description__ = 'x';\nexport const CONFIG_SCHEMA = { type: 'object' };\n";
 
 #[tokio::test]
-async fn javascript_in_every_form() {
+async fn javascript_tools_run_in_every_form() {
     if !has("node") {
         return;
     }
@@ -204,7 +204,7 @@ async fn shell_scripts_get_variables_and_input() {
 }
 
 #[tokio::test]
-async fn files_of_the_folder_that_is_worked_in_are_no_part_of_a_tool() {
+async fn project_files_are_not_imported_by_a_tool() {
     let project = Project::new();
     let root = project.dir.path();
     for name in

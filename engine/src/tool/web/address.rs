@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_everybody() {
+    fn public_addresses_are_recognized() {
         for public in ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"] {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }

@@ -54,7 +54,7 @@ fn get(url: &str) -> Request {
 }
 
 #[tokio::test]
-async fn only_a_grant_that_names_it_reaches_this_machine() {
+async fn loopback_needs_a_grant_by_name() {
     let address = serve(|_| http("200 OK", &[("content-type", "text/plain")], "hello")).await;
     let url = format!("http://{address}/");
     let answer = web(&["127.0.0.1"]).send(get(&url)).await.unwrap();
@@ -87,7 +87,7 @@ async fn only_a_grant_that_names_it_reaches_this_machine() {
 }
 
 #[tokio::test]
-async fn redirects_are_checked_like_the_first() {
+async fn redirects_are_checked_like_first_requests() {
     let inside = serve(|_| http("200 OK", &[], "inside")).await;
     let target = format!("http://127.0.0.1:{}/x", inside.port());
     let outside = serve(move |_| http("302 Found", &[("location", &target)], "")).await;
@@ -104,7 +104,7 @@ async fn redirects_are_checked_like_the_first() {
 }
 
 #[tokio::test]
-async fn headers_stay_with_their_host_and_bodies_are_not_repeated() {
+async fn redirect_drops_headers_and_body() {
     let second = serve(|request| http("200 OK", &[], request)).await;
     let target = format!("http://127.0.0.1:{}/x", second.port());
     let first = serve(move |_| http("303 See Other", &[("location", &target)], "")).await;

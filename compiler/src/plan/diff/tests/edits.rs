@@ -82,7 +82,7 @@ fn world(files: &Files) -> MapWorld<'static> {
 
 fn compiled(world: &MapWorld<'_>) -> Compilation {
     let mut compilation = plain(world, "root");
-    compilation.unattended = Unattended::of_settings(world, false);
+    compilation.unattended = Unattended::from_settings(world, false);
     compilation
 }
 
@@ -378,7 +378,7 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
 /// Compiles without inputs; `None` if the edit broke the directive.
 fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     let mut compilation = compile(world, &Request::new(ItemId::parse(id).unwrap())).value?;
-    compilation.unattended = Unattended::of_settings(world, false);
+    compilation.unattended = Unattended::from_settings(world, false);
     Some(compilation)
 }
 
@@ -400,7 +400,7 @@ fn holds_for_each_line(files: &Files, id: &str) -> usize {
                 let found = diff_trees(Some(sides.0), Some(sides.1)).unwrap();
                 let shown = self::text(path, &found);
                 compared += 1;
-                assert!(was.plan_id == is.plan_id || !found.says_nothing(), "{path}:{n} `{variant}`\n{shown}");
+                assert!(was.plan_id == is.plan_id || !found.has_no_changes(), "{path}:{n} `{variant}`\n{shown}");
                 let is_unnamed = |change: &Change| {
                     change.what.ends_with("of the plan changed") && change.direction == Direction::Unknown
                 };

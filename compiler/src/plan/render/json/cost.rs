@@ -28,11 +28,11 @@ pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ForecastReport {
     /// The first request alone, with a reply of maximum length.
-    pub first: CourseReport,
+    pub first: RunEstimateReport,
     /// Replies and results of typical length, the constant prefix read from the cache.
-    pub typical: CourseReport,
+    pub typical: RunEstimateReport,
     /// Every reply of maximum length, one largest tool result per turn, nothing cached.
-    pub worst: CourseReport,
+    pub worst: RunEstimateReport,
     /// Upper bound on the turns that the spend limit pays for; null if the model has no price.
     pub affordable_turns: Option<u64>,
     pub prefix: PrefixReport,
@@ -40,7 +40,7 @@ pub struct ForecastReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CourseReport {
+pub struct RunEstimateReport {
     pub turns: u64,
     /// Prompt tokens of all requests, including cached ones.
     pub input: u64,
@@ -78,14 +78,14 @@ impl From<Forecast> for ForecastReport {
             prefix: PrefixReport { constant: forecast.prefix.constant, per_thread: forecast.prefix.per_thread },
             assumptions: AssumptionsReport {
                 typical_turns: forecast::TYPICAL_TURNS,
-                typical_output: forecast::TYPICAL_OUTPUT,
-                typical_result: forecast::TYPICAL_RESULT,
+                typical_output: forecast::TYPICAL_OUTPUT_TOKENS,
+                typical_result: forecast::TYPICAL_RESULT_TOKENS,
             },
         }
     }
 }
 
-impl From<Course> for CourseReport {
+impl From<Course> for RunEstimateReport {
     fn from(course: Course) -> Self {
         Self {
             turns: course.turns,

@@ -16,7 +16,7 @@ pub const HEIGHT: f64 = 28.0;
 /// Gap between two layers.
 const GAP: f64 = 46.0;
 /// Gap between two layers that are drawn side by side, with room for the edge labels.
-const WIDE_GAP: f64 = 170.0;
+const LEFT_TO_RIGHT_LAYER_GAP: f64 = 170.0;
 /// Gap between two boxes of a layer.
 const SPACE: f64 = 26.0;
 const MARGIN: f64 = 24.0;
@@ -24,13 +24,13 @@ const MARGIN: f64 = 24.0;
 const ROW: f64 = 1_600.0;
 /// Width of a character of the font.
 const CHARACTER: f64 = 7.3;
-const LONGEST_LABEL: usize = 44;
+const MAX_LABEL_CHARS: usize = 44;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the graph is too large to be drawn here: ask for DOT and draw it with a program of your own, or narrow it to one directive"
 )]
-pub struct TooLarge;
+pub struct DrawingTooLarge;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Point {
@@ -50,7 +50,7 @@ pub struct Placed {
 
 /// Returns the text written into a box.
 pub fn label_of(node: &DrawnNode) -> String {
-    shortened(&one_line(&node.label), LONGEST_LABEL)
+    shortened(&one_line(&node.label), MAX_LABEL_CHARS)
 }
 
 pub fn shortened(text: &str, most: usize) -> String {
@@ -88,10 +88,10 @@ pub fn width(node: &DrawnNode) -> f64 {
 ///
 /// # Errors
 /// Fails if the drawing is too large.
-pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
+pub fn place(drawing: &Drawing) -> Result<Placed, DrawingTooLarge> {
     let count = drawing.nodes.len();
     if count > MOST || drawing.edges.len() > MOST {
-        return Err(TooLarge);
+        return Err(DrawingTooLarge);
     }
     let forward = forward(drawing);
     let layers = layers(count, &forward);
@@ -155,7 +155,7 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<Layer> {
             }
         }
     }
-    let gap = if drawing.sideways { WIDE_GAP } else { GAP };
+    let gap = if drawing.sideways { LEFT_TO_RIGHT_LAYER_GAP } else { GAP };
     let mut at = 0.0;
     let mut starts = Vec::with_capacity(count);
     for depth in depths {
@@ -249,7 +249,7 @@ struct Routes {
     points: usize,
 }
 
-fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) -> Result<Routes, TooLarge> {
+fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) -> Result<Routes, DrawingTooLarge> {
     let mut routes = Routes { ways: Vec::new(), steps: Vec::new(), layers: Vec::new(), points: 0 };
     let mut known = BTreeSet::new();
     for edge in forward {
@@ -261,7 +261,7 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
                 let point = count + routes.points;
                 routes.points += 1;
                 if routes.points > MOST {
-                    return Err(TooLarge);
+                    return Err(DrawingTooLarge);
                 }
                 routes.layers.push(layer);
                 routes.steps.push((last, point));

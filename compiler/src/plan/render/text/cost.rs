@@ -22,7 +22,8 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
     heading(out, "A whole run", &format!("tokens counted {}", plan.model.counted()));
     let rows = [row("typical", &forecast.typical), row("worst", &forecast.worst)];
     table(out, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left], &rows);
-    let (turns, reply, result) = (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT, grouped(forecast::TYPICAL_RESULT));
+    let (turns, reply, result) =
+        (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT_TOKENS, grouped(forecast::TYPICAL_RESULT_TOKENS));
     push(
         out,
         &format!("  typical: at most {turns} turns, {reply} tokens a reply, {result} a tool result, the prefix cached"),

@@ -23,7 +23,7 @@ const PROJECT: &str = "RYE_TEST_KILLED_IN";
 
 pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     if let (Some(at), Some(project)) = (std::env::var_os(AT), std::env::var_os(PROJECT)) {
-        be_killed(scenario, at.to_str().unwrap().parse().unwrap(), PathBuf::from(project));
+        run_and_kill_self(scenario, at.to_str().unwrap().parse().unwrap(), PathBuf::from(project));
     }
     let first = Place::new(scenario);
     let steps = Arc::new(Mutex::new(Vec::new()));
@@ -105,7 +105,7 @@ impl Place {
 }
 
 /// Runs the scenario in this process, which kills itself before a step.
-fn be_killed(scenario: &'static Scenario, at: u64, project: PathBuf) -> ! {
+fn run_and_kill_self(scenario: &'static Scenario, at: u64, project: PathBuf) -> ! {
     let steps = AtomicU64::new(0);
     let real: Arc<dyn Disk> = Arc::new(RealDisk::open(&project).unwrap());
     let disk: Arc<dyn Disk> = Arc::new(Tampered::new(real, move |_| {

@@ -36,7 +36,7 @@ macro_rules! mutants {
         )*
 
         #[test]
-        fn there_is_one_for_each_kind() {
+        fn each_kind_of_skipped_sync_is_noticed() {
             assert_eq!([$(SyncKind::$kind),*], SyncKind::ALL);
         }
     };
@@ -55,7 +55,7 @@ mutants! {
 }
 
 #[test]
-fn a_kill_does_not_show_that_nothing_was_synced() {
+fn kill_does_not_reveal_skipped_syncs() {
     for scenario in [&scenarios::TOOLS, &scenarios::CANCEL] {
         assert_eq!(noticed(scenario, &SyncKind::ALL, (Survival::All, 3)), None);
         assert!(noticed(scenario, &SyncKind::ALL, (Survival::Nothing, 3)).is_some());

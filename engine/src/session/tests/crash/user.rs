@@ -31,7 +31,7 @@ pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outsi
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
             Todo::Start => engine.start(&plan(scenario, lab), Launch::default()).await,
-            Todo::TakeUp(thread, letters) => engine.take_up(&thread, letters).await,
+            Todo::TakeUp(thread, letters) => engine.recover_with(&thread, letters).await,
             Todo::Resume(thread, message) => engine.resume(&thread, message).await,
             Todo::Nothing => return Ok(()),
         };

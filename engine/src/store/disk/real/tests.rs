@@ -47,7 +47,7 @@ fn nothing_outside_the_root_is_touched() {
 }
 
 #[test]
-fn a_pipe_or_a_device_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+fn pipes_and_folders_are_rejected_without_blocking() {
     let (folder, disk) = disk();
     let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
     assert!(made.success());
@@ -67,7 +67,7 @@ fn a_pipe_or_a_device_in_the_place_of_a_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn an_append_says_where_it_belongs() {
+fn append_at_a_wrong_offset_fails() {
     let (_folder, disk) = disk();
     let path = Path::new("log");
     assert_eq!(disk.append(path, 3, b"x").unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -86,7 +86,7 @@ fn an_append_says_where_it_belongs() {
 }
 
 #[test]
-fn more_unsynced_files_than_may_be_open_are_written_all_the_same() {
+fn more_unsynced_files_than_handles_lose_nothing() {
     let (_folder, disk) = disk();
     let count = OPEN_FILES + 40;
     let paths: Vec<PathBuf> = (0..count).map(|n| PathBuf::from(format!("log-{n}"))).collect();
@@ -104,7 +104,7 @@ fn more_unsynced_files_than_may_be_open_are_written_all_the_same() {
 }
 
 #[test]
-fn a_file_that_owes_nothing_is_closed_before_one_that_does() {
+fn synced_handles_are_evicted_first() {
     let (_folder, disk) = disk();
     let (first, second) = (Path::new("first"), Path::new("second"));
     for path in [first, second] {
@@ -119,7 +119,7 @@ fn a_file_that_owes_nothing_is_closed_before_one_that_does() {
 }
 
 #[test]
-fn a_file_that_was_replaced_is_found_again_by_whoever_reads_it_first() {
+fn full_read_finds_a_replaced_file() {
     let (folder, disk) = disk();
     let path = Path::new("log");
     disk.append(path, 0, b"ab").unwrap();
@@ -132,7 +132,7 @@ fn a_file_that_was_replaced_is_found_again_by_whoever_reads_it_first() {
 }
 
 #[test]
-fn a_write_that_failed_behind_our_back_fails_the_next_sync() {
+fn failed_eviction_sync_fails_the_next_sync() {
     let (_folder, disk) = disk();
     let path = Path::new("log");
     disk.append(path, 0, b"ab").unwrap();
@@ -142,7 +142,7 @@ fn a_write_that_failed_behind_our_back_fails_the_next_sync() {
 }
 
 #[test]
-fn one_of_many_gets_a_new_name() {
+fn rename_new_has_one_winner() {
     let (folder, disk) = disk();
     let to = Path::new("name");
     let won: usize = std::thread::scope(|scope| {
@@ -170,7 +170,7 @@ fn one_of_many_gets_a_new_name() {
 }
 
 #[test]
-fn a_lock_is_seen_until_it_ends() {
+fn lock_is_visible_until_released() {
     let (_folder, disk) = disk();
     let path = Path::new("owner");
     assert!(!disk.is_locked(path).unwrap());
@@ -183,7 +183,7 @@ fn a_lock_is_seen_until_it_ends() {
 }
 
 #[test]
-fn a_replaced_file_is_old_or_new() {
+fn write_atomic_never_shows_a_mixed_file() {
     let (folder, disk) = disk();
     let path = Path::new("thread.json");
     disk.write_atomic(path, &vec![b'a'; 50_000]).unwrap();

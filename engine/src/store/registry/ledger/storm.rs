@@ -122,7 +122,7 @@ fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
 }
 
 #[test]
-fn a_million_operations_lose_nothing_and_give_nothing_twice() {
+fn a_million_operations_conserve_spend() {
     for seed in 0..500 {
         let (mut ledger, mut known, mut dice) = (Ledger::new(), Known::default(), Dice::new(seed));
         for _ in 0..2_000 {
@@ -171,7 +171,7 @@ fn spent_in_all(ledger: &Ledger) -> u64 {
 }
 
 #[test]
-fn ten_thousand_operations_of_many_threads_get_each_one_answer() {
+fn concurrent_operations_get_one_answer_each() {
     let folder = tempfile::TempDir::new().unwrap();
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
     // Two registries simulate two processes, which share only the file's locks.

@@ -32,7 +32,7 @@ fn spent(registry: &Registry, thread: &str) -> i64 {
 }
 
 #[test]
-fn a_step_is_taken_once() {
+fn repeated_step_is_applied_once() {
     let registry = registry();
     let root = id("a-1");
     assert_eq!(ask(&registry, LedgerStep::register(&root, 1_000)), Answer::Done);
@@ -69,7 +69,7 @@ fn settle_and_the_next_issue_share_a_commit() {
 }
 
 #[test]
-fn a_refusal_is_not_remembered() {
+fn refused_step_can_be_retried() {
     let registry = registry();
     let root = id("a-1");
     ask(&registry, LedgerStep::register(&root, 100));
@@ -111,7 +111,7 @@ fn an_ended_thread_leaves_one_answer() {
 }
 
 #[test]
-fn three_levels_twice() {
+fn three_level_tree_books_each_step_once() {
     let registry = registry();
     for round in 1..=2 {
         let [top, middle, low] = ["t", "m", "l"].map(|name| id(&format!("{name}-{round}")));
@@ -174,7 +174,7 @@ fn handed_over_money_is_not_held_twice_while_children_of_the_first_thread_live()
 }
 
 #[test]
-fn nobody_gets_what_another_has() {
+fn concurrent_reservations_never_exceed_the_limit() {
     let folder = TempDir::new().unwrap();
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk) as _).unwrap()).collect();
@@ -241,7 +241,7 @@ proptest! {
 
     /// Property test: reading only the accounts that an operation can touch gives the same result as reading all.
     #[test]
-    fn rows_are_the_pure_ledger(operations in prop::collection::vec(operation(), 1..80)) {
+    fn rows_match_the_pure_ledger(operations in prop::collection::vec(operation(), 1..80)) {
         let registry = registry();
         let mut ledger = Ledger::new();
         let mut expected = Vec::new();

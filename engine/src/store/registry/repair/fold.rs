@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{Event, EventBody, HookAnswer, Letter, Origin};
+use crate::event::{Event, EventBody, HookOutcome, Letter, Origin};
 use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -108,7 +108,7 @@ impl Fold {
                 }
             }
             EventBody::HookPoint(run) => {
-                if let HookAnswer::Raise { limit, value } = &run.answer {
+                if let HookOutcome::Raise { limit, value } = &run.answer {
                     self.raise(ts, limit, *value);
                 }
             }

@@ -150,7 +150,7 @@ fn state(registry: &Registry, threads: &[ThreadId]) -> Vec<String> {
 }
 
 #[test]
-fn a_repaired_registry_is_the_one_that_was_there() {
+fn repair_restores_an_identical_registry() {
     let folder = TempDir::new().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
     let registry = Registry::open(Arc::clone(&disk)).unwrap();
@@ -178,7 +178,7 @@ fn a_repaired_registry_is_the_one_that_was_there() {
 }
 
 #[test]
-fn nobody_may_be_at_work() {
+fn repair_is_refused_while_an_owner_is_alive() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let owner = OwnerLock::take(Arc::clone(&disk), 1).unwrap();
     assert!(matches!(repair(&disk), Err(StoreError::InUse { count: 1 })));
@@ -187,7 +187,7 @@ fn nobody_may_be_at_work() {
 }
 
 #[test]
-fn a_damaged_transcript_is_named_and_spoils_no_other() {
+fn repair_reports_a_damaged_transcript_and_keeps_the_others() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let threads = tree(&disk, &Registry::open(Arc::clone(&disk)).unwrap());
     disk.write_at(&layout::transcript(&threads[1]), 10, b"~").unwrap();
@@ -204,7 +204,7 @@ fn a_damaged_transcript_is_named_and_spoils_no_other() {
 }
 
 #[test]
-fn chains_are_linked_and_limits_are_no_calls() {
+fn repair_links_continuations_and_ignores_limited_attempts() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();

@@ -56,7 +56,7 @@ impl Repository {
 }
 
 #[tokio::test]
-async fn status_diff_log_and_show() {
+async fn git_tools_show_the_repository() {
     let Some(r) = Repository::new() else { return };
     assert_eq!(r.call(Git::Diff, json!({})).await, ("[no difference]".to_owned(), false));
     r.write("a.txt", "two\n");
@@ -96,7 +96,7 @@ async fn bad_input_is_refused() {
 }
 
 #[tokio::test]
-async fn a_repository_elsewhere_is_not_shown() {
+async fn git_file_to_another_repository_is_refused() {
     let (Some(r), Some(other)) = (Repository::new(), Repository::new()) else { return };
     let git = r.dir.path().join(".git");
     std::fs::remove_dir_all(&git).unwrap();
@@ -111,7 +111,7 @@ async fn a_repository_elsewhere_is_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_not_fetched_by_a_command() {
+async fn missing_objects_are_not_fetched() {
     let Some(r) = Repository::new() else { return };
     let sprung = r.dir.path().join("sprung");
     let command = format!("ext::sh -c touch% {}", sprung.display());
@@ -140,7 +140,7 @@ async fn what_is_missing_is_not_fetched_by_a_command() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_repository_names_is_run() {
+async fn repository_configuration_never_runs_programs() {
     let Some(r) = Repository::new() else { return };
     let trap = r.dir.path().join("trap.sh");
     let sprung = r.dir.path().join("sprung");

@@ -31,10 +31,10 @@ const BLOCKS: [&str; 24] = [
     "dd",
 ];
 /// Maximum characters of a link's address.
-const MAX_LINK: usize = 300;
+const MAX_LINK_CHARS: usize = 300;
 
 /// Converts a page to text.
-pub fn to_text(html: &str) -> String {
+pub fn html_to_text(html: &str) -> String {
     let mut out = Text { lines: String::new(), pre: 0 };
     let mut links: Vec<Option<String>> = Vec::new();
     let mut rest = html;
@@ -78,7 +78,7 @@ pub fn to_text(html: &str) -> String {
             }
             ("a", true) => {
                 if let Some(Some(target)) = links.pop() {
-                    let shown: String = target.chars().take(MAX_LINK).collect();
+                    let shown: String = target.chars().take(MAX_LINK_CHARS).collect();
                     out.raw(&format!("]({shown})"));
                 }
             }
@@ -221,11 +221,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_reader_sees() {
+    fn html_converts_to_readable_text() {
         let page = "<!DOCTYPE html><html><head><title>T</title><script>if (a < b) { x('</p>') }</script></head>\
             <body><h1>Big &amp; small</h1><p>One\n  <b>two</b> <a href='/x?a=1&amp;b=2'>link &#x41;</a>.</p>\
             <!-- <p>hidden</p> --><ul><li>a<li>b</ul><pre>  kept\n   so</pre><style>p{}</style>1 < 2 &unknown; & end</body>";
-        let text = to_text(page);
+        let text = html_to_text(page);
         assert_eq!(
             text,
             "# Big & small\n\nOne two [link A](/x?a=1&b=2).\n\n- a\n- b\n\n  kept\n   so\n1 < 2 &unknown; & end\n"
@@ -233,9 +233,9 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_have_an_end() {
+    fn arbitrary_html_terminates() {
         for part in ["<", "<a", "<!--", "</", "<script>", "<a href=\"", "&", "&#x", "<pre>", "é<é"] {
-            let text = to_text(&part.repeat(20_000));
+            let text = html_to_text(&part.repeat(20_000));
             assert!(text.len() < 400_000);
         }
     }

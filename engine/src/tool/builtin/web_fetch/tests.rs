@@ -21,7 +21,7 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
         net: net.iter().map(|h| (*h).to_owned()).collect(),
         may_write_item: Vec::new(),
     };
-    let outcome = WebFetch { timeout: Duration::from_secs(5) }.run(invocation).await;
+    let outcome = WebFetchTool { timeout: Duration::from_secs(5) }.run(invocation).await;
     (outcome.content.as_str().unwrap().to_owned(), outcome.is_error)
 }
 

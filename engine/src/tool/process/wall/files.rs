@@ -257,7 +257,7 @@ impl<'w> Rules<'w> {
         if kind(fd) == FileType::RegularFile {
             return self.allow(fd, Right::Write);
         }
-        if !segments.is_empty() && self.is_lawless(fd, segments)? {
+        if !segments.is_empty() && self.is_unprotected(fd, segments)? {
             return self.allow(fd, Right::Write);
         }
         for name in names(fd)? {
@@ -281,7 +281,7 @@ impl<'w> Rules<'w> {
     }
 
     /// Checks that a folder contains no protected path. A folder that is too large to search counts as protected.
-    fn is_lawless(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
+    fn is_unprotected(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
         for name in names(fd)? {
             self.entries += 1;
             let inner = join(segments, &name);
@@ -289,7 +289,7 @@ impl<'w> Rules<'w> {
                 return Ok(false);
             }
             let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
-            if kind(&child) == FileType::Directory && !self.is_lawless(&child, &inner)? {
+            if kind(&child) == FileType::Directory && !self.is_unprotected(&child, &inner)? {
                 return Ok(false);
             }
         }

@@ -13,10 +13,10 @@ const DATA: u64 = 8 << 30;
 const OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
 /// Processes and threads allowed in addition to the existing ones.
-const MORE_PROCESSES: u64 = 1024;
+const MAX_NEW_TASKS: u64 = 1024;
 
 pub fn set() -> io::Result<()> {
-    let processes = all_tasks().map(|there| there + MORE_PROCESSES);
+    let processes = all_tasks().map(|there| there + MAX_NEW_TASKS);
     let bounds = [
         (Resource::Core, Some(0)),
         (Resource::Fsize, Some(FILE)),
@@ -39,7 +39,7 @@ pub fn set() -> io::Result<()> {
 
 /// Drops the capabilities of a program that runs as root, except for those about files, which the sandbox restricts: no
 /// tracing, kernel modules, mounts or network configuration.
-pub fn give_up_privileges() -> io::Result<()> {
+pub fn drop_privileges() -> io::Result<()> {
     let files = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
     let permitted = capabilities(None)?.permitted & files;
     let inheritable = CapabilitySet::empty();

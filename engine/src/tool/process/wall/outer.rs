@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::{Wall, files};
 
 /// Maximum number of mounts; more would take longer than the program itself.
-const MOST_PLACES: usize = 500;
+const MAX_MOUNTS: usize = 500;
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
@@ -32,9 +32,8 @@ pub(super) fn program() -> Option<PathBuf> {
 pub fn arguments(wall: &Wall) -> io::Result<Vec<OsString>> {
     let mut places = files::places(wall)?;
     places.extend(wall.scratch.clone());
-    if places.len() > MOST_PLACES {
-        let text =
-            format!("what is granted lies in {} pieces, and bubblewrap gets at most {MOST_PLACES}", places.len());
+    if places.len() > MAX_MOUNTS {
+        let text = format!("what is granted lies in {} pieces, and bubblewrap gets at most {MAX_MOUNTS}", places.len());
         return Err(io::Error::other(text));
     }
     let mut arguments: Vec<OsString> = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
