@@ -23,8 +23,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
     /// Output format; `json` prints the result alone to stdout and messages to stderr
-    #[arg(long, global = true, value_enum, default_value_t = Asked::Human)]
-    pub format: Asked,
+    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Human)]
+    pub format: OutputFormat,
     /// When to use colors; `NO_COLOR` and output to a pipe disable them too
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
@@ -38,7 +38,7 @@ pub struct Global {
 
 /// Values of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Asked {
+pub enum OutputFormat {
     /// For a terminal
     Human,
     /// A fact per line, without colors or drawings
@@ -66,7 +66,7 @@ pub enum Format {
     Json,
 }
 
-impl Asked {
+impl OutputFormat {
     pub fn format(self) -> Format {
         match self {
             Self::Human => Format::Human,

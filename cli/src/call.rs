@@ -15,7 +15,7 @@ use rye_compiler::world::{ItemKind, World};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use crate::Failure;
+use crate::CommandError;
 
 #[derive(Debug, Clone, Args)]
 pub struct RunRequestArgs {
@@ -34,17 +34,17 @@ pub struct RunRequestArgs {
 }
 
 /// Parses the id of a directive.
-pub fn directive(text: &str) -> Result<ItemId, Failure> {
-    item(text, ItemKind::Directive).map_err(|failure| Failure {
+pub fn directive(text: &str) -> Result<ItemId, CommandError> {
+    item(text, ItemKind::Directive).map_err(|failure| CommandError {
         message: failure.message.replacen(" is no id: ", " is no id of a directive: ", 1),
         ..failure
     })
 }
 
 /// Parses the id of an item. If the text is the path of an item's file, which shells complete, suggests the id.
-pub fn item(text: &str, kind: ItemKind) -> Result<ItemId, Failure> {
+pub fn item(text: &str, kind: ItemKind) -> Result<ItemId, CommandError> {
     ItemId::parse(text).map_err(|invalid| {
-        let failure = Failure::usage(format!("`{}` is no id: {}", text.escape_debug(), invalid.reason));
+        let failure = CommandError::usage(format!("`{}` is no id: {}", text.escape_debug(), invalid.reason));
         match id_of_path(text, kind) {
             Some(id) => failure.help(format!("did you mean `{id}`?")),
             None => failure,
@@ -61,14 +61,14 @@ fn id_of_path(text: &str, kind: ItemKind) -> Option<ItemId> {
 }
 
 /// Parses the ids of directives, each of which must exist.
-pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, Failure> {
+pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
     let items = Items::new(world);
     let there = |text: &String| {
         let id = directive(text)?;
         if items.exists(ItemKind::Directive, &id) {
             return Ok(id);
         }
-        let failure = Failure::failed(format!("there is no directive `{id}`"));
+        let failure = CommandError::failed(format!("there is no directive `{id}`"));
         Err(match items.nearest(ItemKind::Directive, id.as_str()) {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
             None => failure,
@@ -84,11 +84,11 @@ impl RunRequestArgs {
     }
 
     /// Returns the request for a directive; its inputs are `None` if none are given.
-    pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, Failure> {
+    pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, CommandError> {
         let mut request = Request::new(directive);
         request.model = ModelOverride { model: self.model.clone(), provider: None };
         for limit in &self.limit {
-            let (name, value) = named("limit", limit)?;
+            let (name, value) = split_name_value("limit", limit)?;
             request.limits.push((name.to_owned(), Written::Text(value.to_owned())));
         }
         if self.inputs.is_some() || !self.input.is_empty() {
@@ -97,33 +97,33 @@ impl RunRequestArgs {
         Ok(request)
     }
 
-    fn inputs(&self, directive: &ItemId, world: &dyn World) -> Result<Map<String, Value>, Failure> {
+    fn inputs(&self, directive: &ItemId, world: &dyn World) -> Result<Map<String, Value>, CommandError> {
         let mut values = self.inputs.as_deref().map(read).transpose()?.unwrap_or_default();
         let mut written: BTreeMap<&str, &str> = BTreeMap::new();
         for input in &self.input {
-            let (name, value) = named("input", input)?;
+            let (name, value) = split_name_value("input", input)?;
             if written.insert(name, value).is_some() {
-                return Err(Failure::usage(format!("`--input {name}` is given twice")));
+                return Err(CommandError::usage(format!("`--input {name}` is given twice")));
             }
         }
         let declared = if written.is_empty() { BTreeMap::new() } else { declared(directive, world) };
         if written.keys().any(|name| !declared.contains_key(*name)) {
-            return Ok(routed(directive, world, &values, &written));
+            return Ok(read_routed_inputs(directive, world, &values, &written));
         }
-        values.extend(read_as(&declared, &written));
+        values.extend(parse_inputs(&declared, &written));
         Ok(values)
     }
 }
 
 /// Parses each text according to its declared type.
-fn read_as(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &str>) -> Map<String, Value> {
-    written.iter().map(|(name, text)| ((*name).to_owned(), typed(types.get(*name).copied(), text))).collect()
+fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &str>) -> Map<String, Value> {
+    written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
 /// Parses inputs of which some are declared by a parent that a routing hook selects. The parent may depend on the
 /// inputs, so the texts are parsed as strings, then as JSON, until the types of the resulting chain give the same
 /// values.
-fn routed(
+fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,
     values: &Map<String, Value>,
@@ -140,7 +140,7 @@ fn routed(
     let mut last = None;
     for given in [text, guessed] {
         let types = declared_inputs(world, directive, &given);
-        let read = with(read_as(&types, written));
+        let read = with(parse_inputs(&types, written));
         if written.keys().all(|name| types.contains_key(*name))
             && (read == given || declared_inputs(world, directive, &read) == types)
         {
@@ -151,27 +151,27 @@ fn routed(
     last.unwrap_or_default()
 }
 
-fn named<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str), Failure> {
+fn split_name_value<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str), CommandError> {
     let (name, value) = text
         .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("`--{flag} {text}` has no value: write `--{flag} NAME=VALUE`")))?;
+        .ok_or_else(|| CommandError::usage(format!("`--{flag} {text}` has no value: write `--{flag} NAME=VALUE`")))?;
     Ok((name.trim(), value))
 }
 
 /// Reads a JSON object from a file, or from stdin.
-fn read(from: &str) -> Result<Map<String, Value>, Failure> {
+fn read(from: &str) -> Result<Map<String, Value>, CommandError> {
     let mut text = String::new();
     let read = match from {
         "-" => std::io::stdin().lock().read_to_string(&mut text),
         path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
     };
     let place = if from == "-" { "stdin" } else { from };
-    read.map_err(|error| Failure::usage(format!("the inputs in `{place}` cannot be read: {error}")))?;
+    read.map_err(|error| CommandError::usage(format!("the inputs in `{place}` cannot be read: {error}")))?;
     let value = parse_json(text.trim_start_matches('\u{feff}'));
-    match value.map_err(|error| Failure::usage(format!("the inputs in `{place}` are no JSON: {error}")))? {
+    match value.map_err(|error| CommandError::usage(format!("the inputs in `{place}` are no JSON: {error}")))? {
         Value::Object(values) => Ok(values),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(Failure::usage(format!("the inputs in `{place}` are no JSON object: `{{\"name\": value}}`")))
+            Err(CommandError::usage(format!("the inputs in `{place}` are no JSON object: `{{\"name\": value}}`")))
         }
     }
 }
@@ -194,7 +194,7 @@ fn declared(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType
 }
 
 /// Parses a text according to its declared type. If it does not fit, it stays a string for the compiler to report.
-fn typed(declared: Option<FieldType>, text: &str) -> Value {
+fn parse_typed(declared: Option<FieldType>, text: &str) -> Value {
     match declared {
         None | Some(FieldType::String) => Value::from(text),
         Some(FieldType::Integer | FieldType::Number | FieldType::Boolean | FieldType::Array | FieldType::Object) => {
@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn text_is_parsed_by_its_declared_type() {
-        assert_eq!(typed(None, "1"), json!("1"));
-        assert_eq!(typed(Some(FieldType::String), "[1]"), json!("[1]"));
-        assert_eq!(typed(Some(FieldType::Integer), "12"), json!(12));
-        assert_eq!(typed(Some(FieldType::Integer), "twelve"), json!("twelve"));
-        assert_eq!(typed(Some(FieldType::Array), "[1, \"a\"]"), json!([1, "a"]));
+        assert_eq!(parse_typed(None, "1"), json!("1"));
+        assert_eq!(parse_typed(Some(FieldType::String), "[1]"), json!("[1]"));
+        assert_eq!(parse_typed(Some(FieldType::Integer), "12"), json!(12));
+        assert_eq!(parse_typed(Some(FieldType::Integer), "twelve"), json!("twelve"));
+        assert_eq!(parse_typed(Some(FieldType::Array), "[1, \"a\"]"), json!([1, "a"]));
     }
 }

@@ -27,16 +27,16 @@ pub mod why;
 
 use clap::ValueEnum;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Args, Command};
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 
-pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
     let global = &args.global;
     if !global.format.fits(&args.command) {
         let name = global.format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-        return Err(Failure::usage(format!("this command does not print as `{name}`"))
+        return Err(CommandError::usage(format!("this command does not print as `{name}`"))
             .help("`human`, `plain` and `json` are for every command; `rye --help` says which the others are for"));
     }
     match args.command {

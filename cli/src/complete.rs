@@ -13,15 +13,15 @@ use rye_compiler::semantics::limits::LimitName;
 use rye_compiler::world::{ItemKind, World};
 
 use crate::args::Args;
-use crate::command::threads::book::Book;
+use crate::command::threads::book::ThreadReader;
 use crate::space::Spaces;
 
 /// The variable that the scripts of `rye completions` set.
 pub const ASKED: &str = "RYE_COMPLETE";
 /// Maximum number of candidates.
-const MOST: usize = 2000;
+const MAX_CANDIDATES: usize = 2000;
 /// Id prefix of provider files.
-const PROVIDERS: &str = "agent/providers/";
+const PROVIDER_PREFIX: &str = "agent/providers/";
 
 /// Answers a completion request, if there is one. Returns true in that case.
 ///
@@ -42,23 +42,23 @@ fn command() -> Command {
 
 fn with_ids(command: Command) -> Command {
     let name = command.get_name().to_owned();
-    command.mut_args(|arg| offer(&name, arg)).mut_subcommands(with_ids)
+    command.mut_args(|arg| with_completer(&name, arg)).mut_subcommands(with_ids)
 }
 
 /// Selects the completer of an argument by its value name, which the help text shows.
-fn offer(command: &str, arg: Arg) -> Arg {
+fn with_completer(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let what = match (command, value.as_deref().unwrap_or_default()) {
         // A new item has no id yet.
         ("new", _) => return arg,
-        ("fetch", "ID") => What::OfType,
-        (_, "ID") => What::Directives,
-        (_, "PATH|ID") => What::DirectivesAndPaths,
-        (_, "ITEM|GLOB") => What::Items,
-        (_, "THREAD") => What::Threads,
-        (_, "PROVIDER") => What::Providers,
-        (_, "CODE") => What::Codes,
-        ("why", "THING") => What::Things,
+        ("fetch", "ID") => CandidateKind::OfType,
+        (_, "ID") => CandidateKind::Directives,
+        (_, "PATH|ID") => CandidateKind::DirectivesAndPaths,
+        (_, "ITEM|GLOB") => CandidateKind::Items,
+        (_, "THREAD") => CandidateKind::Threads,
+        (_, "PROVIDER") => CandidateKind::Providers,
+        (_, "CODE") => CandidateKind::Codes,
+        ("why", "THING") => CandidateKind::Things,
         _ => return arg,
     };
     arg.add(ArgValueCompleter::new(what))
@@ -66,7 +66,7 @@ fn offer(command: &str, arg: Arg) -> Arg {
 
 /// The kind of candidates of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum CandidateKind {
     Directives,
     DirectivesAndPaths,
     /// Items of the type that another argument names.
@@ -78,13 +78,17 @@ enum What {
     Things,
 }
 
-impl ValueCompleter for What {
+impl ValueCompleter for CandidateKind {
     fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
         let words: Vec<OsString> = std::env::args_os().collect();
         let mut found: Vec<CompletionCandidate> = match current.to_str() {
-            Some(begun) => {
-                self.names(&words).into_iter().filter(|n| n.starts_with(begun)).take(MOST).map(Into::into).collect()
-            }
+            Some(begun) => self
+                .names(&words)
+                .into_iter()
+                .filter(|n| n.starts_with(begun))
+                .take(MAX_CANDIDATES)
+                .map(Into::into)
+                .collect(),
             None => Vec::new(),
         };
         if *self == Self::DirectivesAndPaths {
@@ -94,7 +98,7 @@ impl ValueCompleter for What {
     }
 }
 
-impl What {
+impl CandidateKind {
     fn names(self, words: &[OsString]) -> Vec<String> {
         match self {
             Self::Directives | Self::DirectivesAndPaths => ids(words, &[ItemKind::Directive]),
@@ -108,7 +112,7 @@ impl What {
             Self::Threads => threads(words),
             Self::Providers => {
                 let all = ids(words, &[ItemKind::Config]);
-                all.iter().filter_map(|id| id.strip_prefix(PROVIDERS)).map(str::to_owned).collect()
+                all.iter().filter_map(|id| id.strip_prefix(PROVIDER_PREFIX)).map(str::to_owned).collect()
             }
             Self::Codes => CODES.iter().map(|code| (*code).to_owned()).collect(),
             Self::Things => {
@@ -142,7 +146,9 @@ fn ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
 
 /// Returns thread ids, newest first.
 fn threads(words: &[OsString]) -> Vec<String> {
-    let Some(book) = spaces(words).and_then(|spaces| Book::open(&spaces.project).ok()) else { return Vec::new() };
+    let Some(book) = spaces(words).and_then(|spaces| ThreadReader::open(&spaces.project).ok()) else {
+        return Vec::new();
+    };
     let Ok((mut entries, _)) = book.threads() else { return Vec::new() };
     entries.sort_by(|a, b| (b.row.created_at, &a.row.id).cmp(&(a.row.created_at, &b.row.id)));
     entries.into_iter().map(|entry| entry.row.id.to_string()).collect()

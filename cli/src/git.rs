@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use rye_compiler::world::{ItemKind, MapWorld, Space};
 
-use crate::Failure;
+use crate::CommandError;
 
 /// Maximum size of a file, in bytes.
-const MOST_FILE_BYTES: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Maximum total size of a revision's files, in bytes.
-const MOST_BYTES: u64 = 512 << 20;
+const MAX_REVISION_BYTES: u64 = 512 << 20;
 
 /// The item files of a revision, by path relative to the project's folder.
 pub struct Revision {
@@ -23,29 +23,30 @@ pub struct Revision {
 
 impl Revision {
     /// Reads a revision: a commit, a tag, a branch, `HEAD~3`.
-    pub fn read(project: &Path, revision: &str) -> Result<Self, Failure> {
+    pub fn read(project: &Path, revision: &str) -> Result<Self, CommandError> {
         if revision.starts_with('-') || revision.chars().any(char::is_control) {
-            return Err(Failure::usage(format!("`{}` is no revision", revision.escape_debug())));
+            return Err(CommandError::usage(format!("`{}` is no revision", revision.escape_debug())));
         }
         let wanted = format!("{revision}^{{commit}}");
-        let commit = text(project, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted]);
+        let commit = git_output_text(project, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted]);
         let commit = commit.map_err(|said| {
-            let failure = Failure::usage(format!("git knows no revision `{revision}` here"));
+            let failure = CommandError::usage(format!("git knows no revision `{revision}` here"));
             if said.is_empty() { failure } else { failure.help(said) }
         })?;
         let commit = commit.trim().to_owned();
         if commit.len() < 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
-            return Err(Failure::failed(format!("git does not say which commit `{revision}` is")));
+            return Err(CommandError::failed(format!("git does not say which commit `{revision}` is")));
         }
-        let prefix = text(project, &["rev-parse", "--show-prefix"]).map_err(Failure::failed)?;
+        let prefix = git_output_text(project, &["rev-parse", "--show-prefix"]).map_err(CommandError::failed)?;
         let prefix = prefix.trim_end_matches('\n');
         let folder = format!("{prefix}.ai/");
         // A path with wildcards is taken literally.
         let listed =
-            bytes(project, &["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--", &folder])
-                .map_err(Failure::failed)?;
-        let wanted: Vec<(String, String)> = listed.split(|b| *b == 0).filter_map(|line| item(line, prefix)).collect();
-        Ok(Self { files: contents(project, &wanted)?, commit })
+            git_output(project, &["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--", &folder])
+                .map_err(CommandError::failed)?;
+        let wanted: Vec<(String, String)> =
+            listed.split(|b| *b == 0).filter_map(|line| parse_tree_line(line, prefix)).collect();
+        Ok(Self { files: read_objects(project, &wanted)?, commit })
     }
 
     /// Returns a world with these files as the project's, and the other spaces of the given world.
@@ -60,7 +61,7 @@ impl Revision {
 
 /// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file; links are
 /// skipped, since they could lead anywhere.
-fn item(line: &[u8], prefix: &str) -> Option<(String, String)> {
+fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     let line = std::str::from_utf8(line).ok()?;
     let (head, path) = line.split_once('\t')?;
     let mut head = head.split(' ');
@@ -71,10 +72,12 @@ fn item(line: &[u8], prefix: &str) -> Option<(String, String)> {
 }
 
 /// Reads the contents of the objects, in one process.
-fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-    let lost = || Failure::failed("git ended before it had said everything");
-    let mut child =
-        git(project, &["cat-file", "--batch"]).stdin(Stdio::piped()).spawn().map_err(|error| no_git(&error))?;
+fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
+    let lost = || CommandError::failed("git ended before it had said everything");
+    let mut child = git_command(project, &["cat-file", "--batch"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(|error| git_start_failure(&error))?;
     let mut asks = child.stdin.take().ok_or_else(lost)?;
     let mut answers = BufReader::new(child.stdout.take().ok_or_else(lost)?);
     let mut files = Vec::with_capacity(wanted.len());
@@ -87,11 +90,11 @@ fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, 
         let mut head = head.trim_end().split(' ').skip(1);
         let (kind, size) = (head.next(), head.next().and_then(|size| size.parse::<u64>().ok()));
         let (Some("blob"), Some(size)) = (kind, size) else {
-            return Err(Failure::failed(format!("git cannot read `{path}` of that revision")));
+            return Err(CommandError::failed(format!("git cannot read `{path}` of that revision")));
         };
         total = total.saturating_add(size);
-        if size > MOST_FILE_BYTES || total > MOST_BYTES {
-            return Err(Failure::failed(format!("`{path}` of that revision is larger than an item may be")));
+        if size > MAX_FILE_BYTES || total > MAX_REVISION_BYTES {
+            return Err(CommandError::failed(format!("`{path}` of that revision is larger than an item may be")));
         }
         let mut content = Vec::new();
         answers.by_ref().take(size + 1).read_to_end(&mut content)?;
@@ -106,7 +109,7 @@ fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, 
 }
 
 /// Returns a git command that ignores all configuration that could run programs.
-fn git(project: &Path, args: &[&str]) -> Command {
+fn git_command(project: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("git");
     let fixed = [
         "--no-pager",
@@ -148,18 +151,18 @@ fn git(project: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn no_git(error: &std::io::Error) -> Failure {
-    Failure::failed(format!("git cannot be started: {error}"))
+fn git_start_failure(error: &std::io::Error) -> CommandError {
+    CommandError::failed(format!("git cannot be started: {error}"))
 }
 
-fn bytes(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    let output = git(project, args).output().map_err(|error| no_git(&error).message)?;
+fn git_output(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
+    let output = git_command(project, args).output().map_err(|error| git_start_failure(&error).message)?;
     if output.status.success() {
         return Ok(output.stdout);
     }
     Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned())
 }
 
-fn text(project: &Path, args: &[&str]) -> Result<String, String> {
-    String::from_utf8(bytes(project, args)?).map_err(|_| "git answered something that is no text".to_owned())
+fn git_output_text(project: &Path, args: &[&str]) -> Result<String, String> {
+    String::from_utf8(git_output(project, args)?).map_err(|_| "git answered something that is no text".to_owned())
 }

@@ -10,7 +10,7 @@ use rye_compiler::world::World;
 use rye_engine::within::Within;
 use rye_grammar::ItemId;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::exit::Exit;
 
 /// Path of the lock file, relative to the project.
@@ -19,23 +19,23 @@ pub const PATH: &str = ".ai/lock.json";
 const MAX_LOCK_BYTES: u64 = 64 << 20;
 
 /// Reads the lock of a project; `None` if there is none.
-pub fn read(project: &Path) -> Result<Option<Lock>, Failure> {
+pub fn read(project: &Path) -> Result<Option<Lock>, CommandError> {
     let read = Within::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK_BYTES));
-    let Some(text) = read.map_err(|error| Failure::failed(format!("`{PATH}` cannot be read: {error}")))? else {
+    let Some(text) = read.map_err(|error| CommandError::failed(format!("`{PATH}` cannot be read: {error}")))? else {
         return Ok(None);
     };
     let lock: Lock =
-        serde_json::from_slice(&text).map_err(|error| Failure::failed(format!("`{PATH}` is no lock: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| CommandError::failed(format!("`{PATH}` is no lock: {error}")))?;
     if lock.format > LOCK_FORMAT {
         let message = format!("`{PATH}` has format {}, and this rye reads formats up to {LOCK_FORMAT}", lock.format);
-        return Err(Failure::failed(message));
+        return Err(CommandError::failed(message));
     }
     Ok(Some(lock))
 }
 
 /// Writes the lock, replacing an older one atomically.
-pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(format!("`{PATH}` cannot be written: {error}"));
+pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::failed(format!("`{PATH}` cannot be written: {error}"));
     let mut text = serde_json::to_string_pretty(lock).map_err(std::io::Error::other).map_err(failed)?;
     text.push('\n');
     let written = Within::open(project).and_then(|within| within.replace(Path::new(PATH), text.as_bytes()));
@@ -46,33 +46,33 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
 ///
 /// # Errors
 /// There is no lock.
-pub fn required(project: &Path) -> Result<Lock, Failure> {
-    read(project)?.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))
+pub fn required(project: &Path) -> Result<Lock, CommandError> {
+    read(project)?.ok_or_else(|| CommandError::failed("nothing is locked").help("`rye lock` locks the project"))
 }
 
 /// Returns the differences between a directive and its lock entry.
 ///
 /// # Errors
 /// The lock has no entry for the directive, or the directive has no plan now.
-pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, Failure> {
+pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, CommandError> {
     let Some(locked) = lock.directives.get(id.as_str()) else {
-        return Err(Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")));
+        return Err(CommandError::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")));
     };
     Ok(drift(id.as_str(), locked, &now(world, id)?))
 }
 
 /// Returns the current lock entry of a directive.
-pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, Failure> {
+pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, CommandError> {
     entry(world, id).map_err(|why| no_plan_failure(id, why))
 }
 
 /// Returns the failure of a directive without a plan.
-pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> Failure {
+pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
     match why {
         NoPlan::Errors(_) => {
-            Failure::failed(format!("`{id}` has no plan until its errors are gone")).help("`rye check` names them")
+            CommandError::failed(format!("`{id}` has no plan until its errors are gone")).help("`rye check` names them")
         }
-        NoPlan::Matrix(error) => Failure::failed(format!("`{id}`: {error}")),
+        NoPlan::Matrix(error) => CommandError::failed(format!("`{id}`: {error}")),
     }
 }
 
@@ -80,27 +80,29 @@ pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> Failure {
 ///
 /// # Errors
 /// A refusal that names the directive, the drift, and the command that locks the directive.
-pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Failure> {
+pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), CommandError> {
     let id = &plan.directive;
     let Err(why) = hold(world, lock, plan) else { return Ok(()) };
     let failure = match why {
-        Unheld::NotLocked => Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")),
+        Unheld::NotLocked => {
+            CommandError::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it"))
+        }
         Unheld::NoPlan(why) => no_plan_failure(id, why),
         Unheld::Drifted(drifts) => refusal(&drifts),
     };
-    Err(Failure { exit: Exit::Refused, ..failure })
+    Err(CommandError { exit: Exit::Refused, ..failure })
 }
 
 /// Returns the refusal that lists the drift.
-pub fn refusal(drifts: &[Drift]) -> Failure {
+pub fn refusal(drifts: &[Drift]) -> CommandError {
     const MOST: usize = 20;
     let named: Vec<String> = drifts.iter().take(MOST).map(|d| format!("{} {}", d.what, d.how)).collect();
     let more = drifts.len().saturating_sub(MOST);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
     let directive = drifts.first().map(|d| d.directive.as_str()).unwrap_or_default();
-    Failure {
+    CommandError {
         exit: Exit::Refused,
-        ..Failure::failed(format!("`{directive}` is not as it was locked: {}{more}", named.join(", ")))
+        ..CommandError::failed(format!("`{directive}` is not as it was locked: {}{more}", named.join(", ")))
     }
     .help(format!("`rye plan {directive} --diff REV` shows the difference; `rye lock {directive}` takes it"))
 }

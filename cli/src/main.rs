@@ -22,7 +22,7 @@ use clap::Parser;
 
 use args::Args;
 use exit::Exit;
-use report::Report;
+use report::Printer;
 use rye_compiler::world::WorldError;
 
 /// Parsing and compiling allocate many small, short-lived values (`docs/decisions/0005-allocator.md`).
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
-    let report = Report::new(&args.global);
+    let report = Printer::new(&args.global);
     let exit = command::run(args, &report).unwrap_or_else(|failure| report.failure(&failure));
     exit.into()
 }
@@ -60,7 +60,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         let (message, help) = text.split_once("\n\n").unwrap_or((text, ""));
         let help = Some(help.trim()).filter(|help| !help.is_empty());
-        let failure = Failure { help: help.map(str::to_owned), ..Failure::usage(message.trim()) };
+        let failure = CommandError { help: help.map(str::to_owned), ..CommandError::usage(message.trim()) };
         return report::print_failure_json(&failure).into();
     }
     let printed = error.print().and_then(|()| std::io::stdout().flush());
@@ -75,7 +75,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 /// The failure of a command, with its exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct CommandError {
     pub exit: Exit,
     /// A code that `rye explain` documents, such as `extends::cycle`.
     pub code: Option<&'static str>,
@@ -83,7 +83,7 @@ pub struct Failure {
     pub help: Option<String>,
 }
 
-impl Failure {
+impl CommandError {
     /// Creates a failure caused by an invalid command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, code: None, message: message.into(), help: None }
@@ -101,13 +101,13 @@ impl Failure {
     }
 }
 
-impl From<rye_engine::store::StoreError> for Failure {
+impl From<rye_engine::store::StoreError> for CommandError {
     fn from(error: rye_engine::store::StoreError) -> Self {
         Self::failed(error.to_string())
     }
 }
 
-impl From<WorldError> for Failure {
+impl From<WorldError> for CommandError {
     /// Converts the error; an invalid signature gives [`Exit::Refused`], as it does during a run.
     fn from(error: WorldError) -> Self {
         let (exit, code) = match &error {
@@ -120,7 +120,7 @@ impl From<WorldError> for Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CommandError {
     /// Converts the error; a closed pipe is no failure.
     fn from(error: std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Fine } else { Exit::Failed };

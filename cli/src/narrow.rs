@@ -6,7 +6,7 @@ use rye_compiler::diagnostics::closest;
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
 
-use crate::Failure;
+use crate::CommandError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Narrow {
@@ -17,7 +17,7 @@ pub enum Narrow {
 
 /// Resolves each argument as an existing path, else as an id of the project. The project's own folder selects
 /// everything.
-pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Narrow, Failure> {
+pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Narrow, CommandError> {
     if asked.is_empty() {
         return Ok(Narrow::All);
     }
@@ -27,24 +27,24 @@ pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Na
         let real = here.join(path).canonicalize().or_else(|_| project.join(path).canonicalize());
         match real {
             Ok(real) => paths.push(inside(path, &real, project)?),
-            Err(error) => paths.extend(item(path, &error, world)?),
+            Err(error) => paths.extend(files_of_id(path, &error, world)?),
         }
     }
     Ok(if paths.iter().any(String::is_empty) { Narrow::All } else { Narrow::To(paths) })
 }
 
-fn inside(asked: &Path, real: &Path, project: &Path) -> Result<String, Failure> {
-    let inside = real
-        .strip_prefix(project)
-        .map_err(|_| Failure::usage(format!("`{}` is not in the project `{}`", asked.display(), project.display())))?;
+fn inside(asked: &Path, real: &Path, project: &Path) -> Result<String, CommandError> {
+    let inside = real.strip_prefix(project).map_err(|_| {
+        CommandError::usage(format!("`{}` is not in the project `{}`", asked.display(), project.display()))
+    })?;
     let segments = inside.components().filter_map(|c| if let Component::Normal(s) = c { s.to_str() } else { None });
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
 /// Returns the files of an id in the project, of all kinds.
-fn item(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, Failure> {
+fn files_of_id(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
     let shown = asked.display().to_string();
-    let unknown = || Failure::usage(format!("`{shown}` cannot be opened: {error}"));
+    let unknown = || CommandError::usage(format!("`{shown}` cannot be opened: {error}"));
     let id = asked.to_str().and_then(|text| ItemId::parse(text).ok()).ok_or_else(unknown)?;
     let mut found = Vec::new();
     let mut near = Vec::new();
@@ -59,7 +59,7 @@ fn item(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<S
         }
     }
     if found.is_empty() {
-        let failure = Failure::usage(format!("`{shown}` is neither a path nor an id of this project"));
+        let failure = CommandError::usage(format!("`{shown}` is neither a path nor an id of this project"));
         return Err(match closest(&shown, near.iter().map(String::as_str)) {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
             None => failure,

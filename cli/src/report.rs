@@ -12,20 +12,20 @@ use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, steers};
 use rye_grammar::Sources;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Color, Format, Global};
 use crate::exit::Exit;
 use crate::view::fold::{self, Stream};
 
 /// The output settings of this invocation.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct Printer {
     format: Format,
     quiet: bool,
     verbose: u8,
 }
 
-impl Report {
+impl Printer {
     /// Creates the settings; also sets the color choice of the whole process.
     pub fn new(global: &Global) -> Self {
         let format = global.format.format();
@@ -47,12 +47,12 @@ impl Report {
         clippy::unused_self,
         reason = "a command prints through the report it is given, whatever that comes to need"
     )]
-    pub fn line(&self, text: &str) -> Result<(), Failure> {
+    pub fn line(&self, text: &str) -> Result<(), CommandError> {
         Ok(writeln!(anstream::stdout().lock(), "{text}")?)
     }
 
     /// Prints the result as text, folded to the terminal's width.
-    pub fn text(&self, text: &str) -> Result<(), Failure> {
+    pub fn text(&self, text: &str) -> Result<(), CommandError> {
         match fold::width(Stream::Out).filter(|_| self.format == Format::Human) {
             Some(width) => self.line(&fold::fold(text, width)),
             None => self.line(text),
@@ -60,7 +60,7 @@ impl Report {
     }
 
     /// Prints a whole result as JSON on one line to stdout.
-    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+    pub fn json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
         self.line(&text)
     }
@@ -106,7 +106,7 @@ impl Report {
     }
 
     /// Prints a failure and returns its exit code.
-    pub fn failure(&self, failure: &Failure) -> Exit {
+    pub fn failure(&self, failure: &CommandError) -> Exit {
         match (failure.exit, self.format) {
             (Exit::Fine, _) => {}
             (_, Format::Json) => return print_failure_json(failure),
@@ -124,7 +124,7 @@ impl Report {
 }
 
 /// Prints a failure as JSON and returns its exit code.
-pub fn print_failure_json(failure: &Failure) -> Exit {
+pub fn print_failure_json(failure: &CommandError) -> Exit {
     let code = failure.code.unwrap_or(match failure.exit {
         Exit::Usage => "usage",
         Exit::Refused => "refused",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use similar::TextDiff;
 
-use crate::Failure;
+use crate::CommandError;
 
 /// A file with its old and new contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,19 +26,20 @@ impl Rewrite {
     }
 
     /// Writes the new contents: to a temporary file with the same permissions, which is renamed over the original.
-    pub fn write(&self, project: &Path) -> Result<(), Failure> {
+    pub fn write(&self, project: &Path) -> Result<(), CommandError> {
         let path = project.join(&self.path);
-        let failed =
-            |what: &str, error: &std::io::Error| Failure::failed(format!("`{}` cannot be {what}: {error}", self.path));
+        let failed = |what: &str, error: &std::io::Error| {
+            CommandError::failed(format!("`{}` cannot be {what}: {error}", self.path))
+        };
         let metadata = std::fs::symlink_metadata(&path).map_err(|e| failed("read", &e))?;
         if !metadata.is_file() {
-            return Err(Failure::failed(format!("`{}` is no regular file and is left as it is", self.path)));
+            return Err(CommandError::failed(format!("`{}` is no regular file and is left as it is", self.path)));
         }
         let now = std::fs::read(&path).map_err(|e| failed("read", &e))?;
         let (mark, text) =
             now.strip_prefix(BYTE_ORDER_MARK).map_or((&[][..], &now[..]), |text| (BYTE_ORDER_MARK, text));
         if text != self.before.as_bytes() {
-            return Err(Failure::failed(format!("`{}` has changed meanwhile and is left as it is", self.path)));
+            return Err(CommandError::failed(format!("`{}` has changed meanwhile and is left as it is", self.path)));
         }
         let beside = beside(&path);
         let written = (|| {

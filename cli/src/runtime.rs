@@ -5,7 +5,7 @@ use std::io;
 use tokio::runtime::{Builder, Runtime};
 
 /// Maximum number of threads for blocking calls; more would use memory without more throughput.
-const BLOCKING: usize = 64;
+const MAX_BLOCKING_THREADS: usize = 64;
 
 /// Number of workers of a process that runs several threads.
 pub const SEVERAL: usize = 2;
@@ -14,5 +14,5 @@ pub const ALONE: usize = 1;
 
 /// Starts a runtime with this number of workers.
 pub fn start(workers: usize) -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(BLOCKING).enable_all().build()
+    Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()
 }

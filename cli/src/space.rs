@@ -11,10 +11,10 @@ use rye_engine::keys::Keys;
 use rye_engine::trust::Trust;
 use rye_engine::user_space::candidates;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::command::init::shipped;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 
 /// Returns the folder that contains the user's `.ai/`, or would contain it.
 pub use rye_engine::user_space::root as user_root;
@@ -32,7 +32,7 @@ pub struct Spaces {
 impl Spaces {
     /// Finds the project: the folder that `--project` names, else the nearest ancestor of the working directory that holds
     /// `.ai/`. The search ends at a folder that may hold the user space, and never chooses it.
-    pub fn find(asked: Option<&Path>) -> Result<Self, Failure> {
+    pub fn find(asked: Option<&Path>) -> Result<Self, CommandError> {
         let project = match asked {
             Some(folder) => asked_project(folder)?,
             None => nearest_project()?,
@@ -43,7 +43,7 @@ impl Spaces {
     }
 
     /// Prints the project to stderr for a reader, if it is not the working directory.
-    pub fn announce(&self, report: &Report) {
+    pub fn announce(&self, report: &Printer) {
         let here = std::env::current_dir().and_then(|here| here.canonicalize());
         let elsewhere = here.map_or(true, |here| here != self.project);
         if elsewhere && report.format() == Format::Human {
@@ -68,22 +68,22 @@ impl Spaces {
     }
 
     /// Opens the world of these folders and the standard library. A signature is valid only if the user trusts its key.
-    pub fn open(&self) -> Result<DiskWorld, Failure> {
+    pub fn open(&self) -> Result<DiskWorld, CommandError> {
         self.look(Some(&self.project))
     }
 
     /// Opens the world without the files of the project, for a caller that reads those from elsewhere.
-    pub fn open_without_project(&self) -> Result<DiskWorld, Failure> {
+    pub fn open_without_project(&self) -> Result<DiskWorld, CommandError> {
         self.look(None)
     }
 
-    fn look(&self, project: Option<&Path>) -> Result<DiskWorld, Failure> {
+    fn look(&self, project: Option<&Path>) -> Result<DiskWorld, CommandError> {
         // If the project is the user space itself, its keys are still the user's.
         let keys = self.user.clone().or_else(user_space).map(|user| Keys::of_user_space(&user));
-        let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| Failure::failed(e.to_string()))?;
+        let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| CommandError::failed(e.to_string()))?;
         let system = rye_stdlib::files();
         DiskWorld::open(project, self.user.as_deref(), system, trust.unwrap_or_default())
-            .map_err(|error| Failure::failed(error.to_string()))
+            .map_err(|error| CommandError::failed(error.to_string()))
     }
 }
 
@@ -97,21 +97,21 @@ impl fmt::Display for Spaces {
     }
 }
 
-fn asked_project(folder: &Path) -> Result<PathBuf, Failure> {
+fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {
     let found = folder
         .canonicalize()
-        .map_err(|error| Failure::usage(format!("`{}` cannot be opened: {error}", folder.display())))?;
+        .map_err(|error| CommandError::usage(format!("`{}` cannot be opened: {error}", folder.display())))?;
     if found.join(".ai").is_dir() {
         return Ok(found);
     }
-    Err(Failure::usage(format!("`{}` is no project: it holds no `.ai/`", folder.display())))
+    Err(CommandError::usage(format!("`{}` is no project: it holds no `.ai/`", folder.display())))
 }
 
-fn nearest_project() -> Result<PathBuf, Failure> {
+fn nearest_project() -> Result<PathBuf, CommandError> {
     let here = std::env::current_dir()?.canonicalize()?;
-    let ends: Vec<Identity> = candidates().iter().filter_map(|folder| identity(folder)).collect();
+    let ends: Vec<Identity> = candidates().iter().filter_map(|folder| folder_identity(folder)).collect();
     for folder in here.ancestors() {
-        let is_user = identity(folder).is_some_and(|folder| ends.contains(&folder));
+        let is_user = folder_identity(folder).is_some_and(|folder| ends.contains(&folder));
         match (folder.join(".ai").is_dir(), is_user) {
             (true, false) => return Ok(folder.to_path_buf()),
             (true, true) => return Err(user_space_failure(folder)),
@@ -120,21 +120,21 @@ fn nearest_project() -> Result<PathBuf, Failure> {
         }
     }
     let nothing = format!("no project found: neither `{}` nor a folder above it holds `.ai/`", here.display());
-    Err(Failure::usage(nothing).help("create one with `rye init`, or name one with `--project DIR`"))
+    Err(CommandError::usage(nothing).help("create one with `rye init`, or name one with `--project DIR`"))
 }
 
 /// Returns the failure of a search that ends at the user space, which is never chosen as the project.
-fn user_space_failure(folder: &Path) -> Failure {
+fn user_space_failure(folder: &Path) -> CommandError {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
     let help = format!("create a project with `rye init`, or choose all of this folder with `--project {folder}`");
-    Failure::usage(reason).help(help)
+    CommandError::usage(reason).help(help)
 }
 
 /// Device and inode number: equal for all paths of a folder.
 type Identity = (u64, u64);
 
-fn identity(folder: &Path) -> Option<Identity> {
+fn folder_identity(folder: &Path) -> Option<Identity> {
     std::fs::metadata(folder).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 

@@ -48,15 +48,15 @@ pub fn now() -> i64 {
 
 /// Formats milliseconds since 1970 as date and time in UTC, to the second.
 pub fn date(ms: i64) -> String {
-    written(ms, "%Y-%m-%dT%H:%M:%SZ")
+    format_timestamp(ms, "%Y-%m-%dT%H:%M:%SZ")
 }
 
 /// Formats the time of day in UTC, to the millisecond.
 pub fn time_of_day(ms: i64) -> String {
-    written(ms, "%H:%M:%S%.3f")
+    format_timestamp(ms, "%H:%M:%S%.3f")
 }
 
-fn written(ms: i64, format: &str) -> String {
+fn format_timestamp(ms: i64, format: &str) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |at| at.strftime(format).to_string())
 }
 

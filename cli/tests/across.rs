@@ -10,13 +10,13 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
 /// Returns a project with three directives: `lead` runs for long, its child `work` runs longer, and `shell` follows
 /// `script.yaml`.
-fn place(script: &str) -> Place {
-    let place = Place::own();
+fn place(script: &str) -> TestProject {
+    let place = TestProject::own();
     for (name, spend) in [("lead", "3"), ("work", "1"), ("shell", "0.3")] {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
@@ -41,17 +41,17 @@ fn turns(directive: &str, count: usize, delay_ms: u64) -> String {
 }
 
 /// A process that is killed when the test ends, even by a panic.
-struct Running(Child);
+struct RyeProcess(Child);
 
-impl Drop for Running {
+impl Drop for RyeProcess {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-impl Running {
-    fn start(place: &Place, args: &[&str]) -> Self {
+impl RyeProcess {
+    fn start(place: &TestProject, args: &[&str]) -> Self {
         let mut command = place.command(&[args, &["--format", "json"]].concat());
         Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -79,7 +79,7 @@ fn wait_until(what: &str, is_there: impl Fn() -> bool) {
 }
 
 /// Waits until a thread of a directive has sent a model request, and returns its id.
-fn running(place: &Place, directive: &str) -> String {
+fn running(place: &TestProject, directive: &str) -> String {
     let found = || {
         let (_, listed) = place.json(&["threads", "list", "--active", "--directive", directive]);
         let id = listed["threads"][0]["thread_id"].as_str()?.to_owned();
@@ -91,24 +91,24 @@ fn running(place: &Place, directive: &str) -> String {
 }
 
 /// Starts a parent, a child and a grandchild, each in its own process.
-fn three_processes(place: &Place) -> [(String, Running); 3] {
-    let lead = Running::start(place, &["run", "lead"]);
+fn three_processes(place: &TestProject) -> [(String, RyeProcess); 3] {
+    let lead = RyeProcess::start(place, &["run", "lead"]);
     let top = running(place, "lead");
-    let work = Running::start(place, &["run", "work", "--parent", &top]);
+    let work = RyeProcess::start(place, &["run", "work", "--parent", &top]);
     let middle = running(place, "work");
-    let shell = Running::start(place, &["run", "shell", "--parent", &middle]);
+    let shell = RyeProcess::start(place, &["run", "shell", "--parent", &middle]);
     let low = running(place, "shell");
     [(top, lead), (middle, work), (low, shell)]
 }
 
-fn endless() -> Place {
+fn endless() -> TestProject {
     let script = ["lead", "work", "shell"].map(|name| turns(name, 300, 100)).concat();
     place(&format!("threads:\n{script}"))
 }
 
 #[test]
 fn ending_a_thread_ends_descendants_in_other_processes() {
-    type Stop = fn(&Place, &str, &Running);
+    type Stop = fn(&TestProject, &str, &RyeProcess);
     let ways: [(&str, Stop, &str, &str); 3] = [
         ("cancel", |place, id, _| drop(place.fine(&["threads", "cancel", id])), "cancelled", "cancelled"),
         ("kill", |place, id, _| drop(place.fine(&["threads", "kill", id])), "killed", "killed"),
@@ -152,9 +152,9 @@ fn child_policy_applies_to_children_in_other_processes() {
             "  lead:\n    - { delay_ms: 1500, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n";
         let place = place(&format!("threads:\n{lead}{last}{}", turns("work", 30, 100)));
         place.write(".ai/config/agent/resilience.yaml", &format!("child_policy: {{ on_end: {policy} }}\n"));
-        let lead = Running::start(&place, &["run", "lead"]);
+        let lead = RyeProcess::start(&place, &["run", "lead"]);
         let top = running(&place, "lead");
-        let work = Running::start(&place, &["run", "work", "--parent", &top]);
+        let work = RyeProcess::start(&place, &["run", "work", "--parent", &top]);
         lead.end();
         let (_, result) = work.end();
         assert_eq!(result["status"], ended, "{policy} {last}: {result}");
@@ -184,7 +184,7 @@ fn kill_ends_tools_and_descendants_that_ignore_sigterm() {
     let place = place(&format!(
         "threads:\n  shell:\n    - tool_calls: [{{ name: rye_bash_bash, input: {{ command: \"{deaf}\" }} }}]\n    - late\n"
     ));
-    let process = Running::start(&place, &["run", "shell"]);
+    let process = RyeProcess::start(&place, &["run", "shell"]);
     let pids = || std::fs::read_to_string(place.project().join("out/pids")).unwrap_or_default();
     wait_until("the tools", || pids().lines().count() == 3);
     let pids: Vec<String> = pids().lines().map(str::to_owned).collect();
@@ -203,9 +203,9 @@ fn wait_follows_a_handoff() {
     let script = "steps:\n  - { delay_ms: 700, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  \
                   - { delay_ms: 700, text: at last }\n";
     let place = place(script);
-    let process = Running::start(&place, &["run", "lead"]);
+    let process = RyeProcess::start(&place, &["run", "lead"]);
     let first = running(&place, "lead");
-    let wait = Running::start(&place, &["threads", "wait", &first]);
+    let wait = RyeProcess::start(&place, &["threads", "wait", &first]);
     place.fine(&["threads", "handoff", &first]);
     let (code, waited) = wait.end();
     assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
@@ -218,7 +218,7 @@ fn wait_follows_a_handoff() {
 
 /// Returns a project whose directive starts a shell command asynchronously; the command writes its pid and runs until
 /// `out/go` exists.
-fn apart() -> Place {
+fn apart() -> TestProject {
     let command = "echo $$ > out/pid; touch out/begun; while [ ! -e out/go ]; do sleep 0.05; done; echo let go";
     let input =
         json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": command}, "async": true});
@@ -228,7 +228,7 @@ fn apart() -> Place {
 }
 
 /// Waits until the command runs and its caller has finished; returns the ids of both threads.
-fn begun(place: &Place) -> (String, String) {
+fn begun(place: &TestProject) -> (String, String) {
     wait_until("the tool", || place.project().join("out/begun").exists() && place.read("out/pid").ends_with('\n'));
     let rows = || place.json(&["threads", "list"]).1["threads"].as_array().unwrap().clone();
     let root = || rows().into_iter().find(|row| row["tool"].is_null()).unwrap();
@@ -242,14 +242,14 @@ fn begun(place: &Place) -> (String, String) {
     (root["thread_id"].as_str().unwrap().to_owned(), run["thread_id"].as_str().unwrap().to_owned())
 }
 
-fn is_alive(place: &Place) -> bool {
+fn is_alive(place: &TestProject) -> bool {
     std::path::Path::new("/proc").join(place.read("out/pid").trim()).exists()
 }
 
 #[test]
 fn async_tool_call_is_listed_and_keeps_its_process() {
     let place = apart();
-    let mut process = Running::start(&place, &["run", "shell"]);
+    let mut process = RyeProcess::start(&place, &["run", "shell"]);
     let (root, run) = begun(&place);
     let (code, early) = place.json(&["threads", "wait", &run, "--timeout", "0"]);
     assert_eq!((code, &early["threads"][0]["standing"]), (Some(1), &json!("running")), "{early}");
@@ -287,7 +287,7 @@ fn async_tool_call_is_listed_and_keeps_its_process() {
 fn async_tool_call_is_stopped_with_its_descendants() {
     for (how, status) in [("cancel", "cancelled"), ("kill", "killed")] {
         let place = apart();
-        let process = Running::start(&place, &["run", "shell"]);
+        let process = RyeProcess::start(&place, &["run", "shell"]);
         let (_, run) = begun(&place);
         place.fine(&["threads", how, &run]);
         let (_, waited) = place.json(&["threads", "wait", &run]);
@@ -301,7 +301,7 @@ fn async_tool_call_is_stopped_with_its_descendants() {
 #[test]
 fn async_tool_call_is_interrupted_when_its_process_dies() {
     let place = apart();
-    let process = Running::start(&place, &["run", "shell"]);
+    let process = RyeProcess::start(&place, &["run", "shell"]);
     let (_, run) = begun(&place);
     drop(process);
     wait_until("its shell", || !is_alive(&place));

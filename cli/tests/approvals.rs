@@ -9,12 +9,12 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::json;
 
 /// Returns a project with a directive whose model calls a shell twice, without `<acknowledge>`.
-fn place() -> Place {
-    let place = Place::own();
+fn place() -> TestProject {
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/shell.md",
@@ -29,7 +29,7 @@ fn place() -> Place {
     place
 }
 
-fn log(place: &Place) -> String {
+fn log(place: &TestProject) -> String {
     std::fs::read_to_string(place.project().join("out/log")).unwrap_or_default()
 }
 
@@ -63,7 +63,7 @@ fn headless_call_waits_in_the_queue() {
 fn approval_applies_to_its_scope() {
     let place = place();
     assert_eq!(place.rye(&RUN).code, Some(5));
-    let thread = |place: &Place| {
+    let thread = |place: &TestProject| {
         let (_, queue) = place.json(&["threads", "approvals"]);
         queue["approvals"][0]["thread_id"].as_str().unwrap().to_owned()
     };
@@ -115,7 +115,7 @@ fn headless_policy_comes_from_flag_and_settings() {
 #[test]
 fn plan_and_doctor_print_the_headless_policy() {
     let place = place();
-    let told = |place: &Place| {
+    let told = |place: &TestProject| {
         let (_, plan) = place.json(&["plan", "shell", "--model", "scripted/fast"]);
         assert_eq!(plan["asked"][0]["pattern"], "rye.execute.tool.rye.bash.bash");
         let text = place.fine(&["plan", "shell", "--model", "scripted/fast"]);
@@ -170,7 +170,7 @@ fn children_and_trusted_tools_need_no_approval() {
 }
 
 /// Waits for the first approval request.
-fn question(place: &Place) -> serde_json::Value {
+fn question(place: &TestProject) -> serde_json::Value {
     let patience = Instant::now() + Duration::from_secs(30);
     loop {
         let first = place.json(&["threads", "approvals"]).1["approvals"][0].clone();

@@ -5,7 +5,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 fn directive(name: &str, permissions: &str, body: &str) -> String {
     format!(
@@ -15,7 +15,7 @@ fn directive(name: &str, permissions: &str, body: &str) -> String {
 
 #[test]
 fn violation_prints_the_spawn_chain() {
-    let place = Place::own();
+    let place = TestProject::own();
     let start = "<execute><directive>worker</directive><tool>rye.bash.*</tool></execute>";
     place.write(".ai/directives/lead.md", &directive("lead", start, "Run `directive_name=\"worker\"`."));
     place.write(
@@ -46,7 +46,7 @@ fn violation_prints_the_spawn_chain() {
 #[test]
 fn examples_satisfy_their_assertions() {
     for example in ["deploy", "hello", "review"] {
-        let place = Place::example(example);
+        let place = TestProject::example(example);
         let done = place.rye(&["assert"]);
         assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
     }

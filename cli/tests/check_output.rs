@@ -8,14 +8,14 @@ mod rye;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::Value;
 
 const UNUSED: &str = "# A\n\nSays a.\n\n```xml\n<directive name=\"a\" version=\"1.0.0\">\n  <metadata>\n    <permissions/>\n  </metadata>\n  <inputs>\n    <input name=\"x\" type=\"string\">nobody reads it</input>\n  </inputs>\n</directive>\n```\n\nSay a.\n";
 const BROKEN: &str = "# B\n\nSays b.\n\n```xml\n<directive name=\"wrong\" version=\"1.0.0\">\n  <metadata>\n    <limits max_turns=\"3\" trns=\"4\"/>\n    <permissions/>\n    <descripton>b</descripton>\n  </metadata>\n</directive>\n```\n\nSay b.\n";
 
-fn place() -> Place {
-    let place = Place::own();
+fn place() -> TestProject {
+    let place = TestProject::own();
     place.write(".ai/directives/a.md", UNUSED);
     place
 }
@@ -51,7 +51,7 @@ fn warnings_follow_flags_and_severity_overrides() {
 
 #[test]
 fn an_error_cannot_be_allowed() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(".ai/directives/b.md", BROKEN);
     place.write(".ai/config/check.yaml", "levels: { limit::unknown: allow }\n");
     let done = place.rye(&["check", "--allow", "limit::unknown"]);
@@ -61,7 +61,7 @@ fn an_error_cannot_be_allowed() {
 
 #[test]
 fn sarif_and_github_formats_are_printed() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(".ai/directives/b.md", BROKEN);
     let done = place.rye(&["check", "--format", "sarif"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(1), ""));
@@ -99,7 +99,7 @@ fn sarif_and_github_formats_are_printed() {
 
 #[test]
 fn safe_fixes_are_applied_and_printed() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(".ai/directives/b.md", BROKEN);
     let done = place.rye(&["check", "--fix"]);
     for line in ["-<directive name=\"wrong\"", "+<directive name=\"b\"", "+    <description>b</description>"] {
@@ -120,7 +120,7 @@ fn safe_fixes_are_applied_and_printed() {
 
 #[test]
 fn a_signed_file_and_a_link_are_not_rewritten() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write("elsewhere.md", BROKEN);
     std::fs::create_dir_all(place.project().join(".ai/directives")).unwrap();
     std::os::unix::fs::symlink("../../elsewhere.md", place.project().join(".ai/directives/b.md")).unwrap();

@@ -5,19 +5,19 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 /// Returns the candidates for the last word.
-fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+fn offered(place: &TestProject, words: &[&str]) -> Vec<String> {
     let mut command = place.command(&[&["--", "rye"], words].concat());
-    let done = rye::Done::from(command.env("RYE_COMPLETE", "fish").output().unwrap());
+    let done = rye::ProcessResult::from(command.env("RYE_COMPLETE", "fish").output().unwrap());
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{words:?}");
     done.stdout.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn ids_of_directives_items_threads_and_codes_are_offered() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     for command in
         [&["plan"][..], &["run"], &["lock"], &["assert"], &["graph"], &["check"], &["fmt"], &["why", "x", "--of"]]
     {
@@ -39,14 +39,14 @@ fn ids_of_directives_items_threads_and_codes_are_offered() {
 
 #[test]
 fn thread_ids_are_completed_for_the_selected_project() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.fine(&["run", "first", "--input", "topic=tea", "--quiet"]);
     let (_, listed) = place.json(&["threads", "list"]);
     let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
     assert_eq!(offered(&place, &["threads", "show", "fir"]), [thread]);
     let project = place.project();
-    let away = Place::own();
+    let away = TestProject::own();
     assert!(offered(&away, &["plan", "fir"]).is_empty());
     assert_eq!(offered(&away, &["--project", project.to_str().unwrap(), "plan", "fir"]), ["first"]);
 }
@@ -54,7 +54,7 @@ fn thread_ids_are_completed_for_the_selected_project() {
 /// Runs the completion script in bash.
 #[test]
 fn bash_script_calls_this_binary() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let script = "source <(rye completions bash); COMP_WORDS=(rye plan deploy_s); COMP_CWORD=2; COMP_TYPE=9; \
                   _clap_complete_rye rye deploy_s plan; printf '%s\\n' \"${COMPREPLY[@]}\"";
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_rye")).parent().unwrap();
@@ -72,8 +72,8 @@ fn bash_script_calls_this_binary() {
 
 #[test]
 fn unsupported_shell_is_rejected() {
-    let place = Place::own();
-    let done = rye::Done::from(place.command(&["check"]).env("RYE_COMPLETE", "nonsense").output().unwrap());
+    let place = TestProject::own();
+    let done = rye::ProcessResult::from(place.command(&["check"]).env("RYE_COMPLETE", "nonsense").output().unwrap());
     assert_eq!(done.code, Some(2));
     assert!(!done.stderr.is_empty());
 }

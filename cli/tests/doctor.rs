@@ -5,7 +5,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::Value;
 
 fn about<'v>(output: &'v Value, about: &str) -> Vec<&'v Value> {
@@ -14,7 +14,7 @@ fn about<'v>(output: &'v Value, about: &str) -> Vec<&'v Value> {
 
 #[test]
 fn valid_project_has_no_problems_and_lists_sandboxes() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let (code, doctor) = place.json(&["doctor"]);
     assert_eq!(code, Some(0), "{doctor}");
     for word in ["version", "spaces", "provider", "keys", "signing", "trust", "sandbox", "store", "project"] {
@@ -38,7 +38,7 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
 
 #[test]
 fn problems_have_fixes_and_no_secrets() {
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.fine(&["keys", "generate"]);
     place.write(".ai/tools/mine.yaml", "description: Mine.\nkind: command\ncommand: [ls]\n");

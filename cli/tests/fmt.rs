@@ -5,14 +5,14 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 const LOOSE: &str = "# A\n\nSays  a.\n\n```xml\n<directive name='a'  version=\"1.0.0\"><limits max_turns=\"3\"/>\n<!-- nothing -->\n<permissions></permissions></directive>\n```\n\nSay  a.\n";
 const TIGHT: &str = "# A\n\nSays  a.\n\n```xml\n<directive name=\"a\" version=\"1.0.0\">\n  <metadata>\n    <limits turns=\"3\"/>\n    <!-- nothing -->\n    <permissions/>\n  </metadata>\n</directive>\n```\n\nSay  a.\n";
 
 #[test]
 fn formatting_is_idempotent_and_keeps_the_meaning() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(".ai/directives/a.md", LOOSE);
     place.write(".ai/directives/x/broken.md", "```xml\n<directive\n```\n");
     let (_, before) = place.json(&["plan", "a"]);
@@ -40,11 +40,11 @@ fn formatting_is_idempotent_and_keeps_the_meaning() {
 #[test]
 fn examples_and_starter_are_formatted() {
     for example in ["deploy", "hello", "review"] {
-        let place = Place::example(example);
+        let place = TestProject::example(example);
         let done = place.rye(&["fmt", "--check"]);
         assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
     }
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     let done = place.rye(&["fmt", "--check"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
@@ -52,7 +52,7 @@ fn examples_and_starter_are_formatted() {
 
 #[test]
 fn formatting_keeps_comments_and_trims_blanks() {
-    let place = Place::own();
+    let place = TestProject::own();
     let hooks = "# all of them  \nhooks:\n\n\n\n  - { id: a, event: thread_started, action: { primary: load, item_type: knowledge, item_id: n } }   \n";
     place.write(".ai/config/agent/hooks.yaml", hooks);
     place.write(".ai/knowledge/n.md", "---\nname: Note  \n---\n\nA line  \nof two.\n\n\n");

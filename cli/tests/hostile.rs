@@ -9,11 +9,11 @@ mod rye;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use rye::{Place, files};
+use rye::{TestProject, files};
 
 /// Returns a project and a folder outside of it that must stay unchanged.
-fn beside() -> (Place, PathBuf) {
-    let place = Place::new();
+fn beside() -> (TestProject, PathBuf) {
+    let place = TestProject::new();
     let outside = place.project().join("../outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("file"), "mine").unwrap();
@@ -35,7 +35,7 @@ fn init_does_not_follow_a_gitignore_link() {
         assert!(!place.project().join(".ai").exists(), "nothing is half made");
         untouched(&outside);
     }
-    let place = Place::new();
+    let place = TestProject::new();
     let made = std::process::Command::new("mkfifo").arg(place.project().join(".gitignore")).status();
     if made.is_ok_and(|status| status.success()) {
         let done = place.rye(&["init"]);
@@ -83,7 +83,7 @@ fn lock_does_not_follow_links() {
 
 #[test]
 fn renamed_shell_needs_trust() {
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.write(
         ".ai/tools/rye/file-system/read.yaml",
@@ -110,7 +110,7 @@ fn renamed_shell_needs_trust() {
 
 #[test]
 fn server_cannot_set_loader_variables() {
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     for variable in ["LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "RYE_USER_SPACE"] {
         place.write(
@@ -138,7 +138,7 @@ fn server_cannot_set_loader_variables() {
 
 #[test]
 fn control_characters_are_never_printed() {
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.write(
         ".mcp.json",
@@ -179,7 +179,7 @@ fn control_characters_are_never_printed() {
 
 #[test]
 fn resume_prints_recorded_grants_first() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     let directive = |permissions: &str| {
         format!(

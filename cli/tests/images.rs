@@ -5,7 +5,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 /// Returns the header of a PNG of this size, the only part that is parsed.
 fn png(width: u32, height: u32) -> Vec<u8> {
@@ -18,8 +18,8 @@ fn png(width: u32, height: u32) -> Vec<u8> {
 
 const RUN: [&str; 3] = ["run", "look", "--image"];
 
-fn place() -> Place {
-    let place = Place::own();
+fn place() -> TestProject {
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/look.md",
@@ -32,7 +32,7 @@ fn place() -> Place {
     place
 }
 
-fn only_thread(place: &Place) -> String {
+fn only_thread(place: &TestProject) -> String {
     let (_, list) = place.json(&["threads", "list"]);
     list["threads"][0]["thread_id"].as_str().unwrap().to_owned()
 }

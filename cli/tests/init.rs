@@ -8,12 +8,12 @@ mod rye;
 use std::path::Path;
 use std::process::Command;
 
-use rye::{Place, files};
+use rye::{TestProject, files};
 use serde_json::json;
 
 #[test]
 fn a_new_project_has_a_directive_a_script_and_ignores_its_state() {
-    let place = Place::new();
+    let place = TestProject::new();
     let (code, made) = place.json(&["init"]);
     assert_eq!(code, Some(0));
     assert_eq!(made["directive"], "first");
@@ -24,14 +24,14 @@ fn a_new_project_has_a_directive_a_script_and_ignores_its_state() {
 
 #[test]
 fn init_creates_the_named_folder() {
-    let place = Place::new();
+    let place = TestProject::new();
     assert!(place.fine(&["init", "a/b"]).contains("first.md"));
     assert!(place.project().join("a/b/.ai/directives/first.md").is_file());
 }
 
 #[test]
 fn nothing_is_overwritten_and_lines_are_added_once() {
-    let place = Place::new();
+    let place = TestProject::new();
     place.write(".gitignore", "target\n.ai/state/ \nlast");
     place.fine(&["init"]);
     assert_eq!(place.read(".gitignore"), "target\n.ai/state/ \nlast\n.ai/knowledge/agent/threads/\n");
@@ -39,7 +39,7 @@ fn nothing_is_overwritten_and_lines_are_added_once() {
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("is a project already"), "{}", again.stderr);
 
-    let place = Place::new();
+    let place = TestProject::new();
     place.write("script.yaml", "mine\n");
     let refused = place.rye(&["init", "."]);
     assert_eq!(refused.code, Some(1));
@@ -53,7 +53,7 @@ fn nothing_is_overwritten_and_lines_are_added_once() {
 fn examples_are_copied_without_run_state() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for name in ["hello", "review", "deploy"] {
-        let place = Place::example(name);
+        let place = TestProject::example(name);
         let copied = files(&place.project());
         assert!(!copied.iter().any(|file| file.starts_with(".ai/state")), "{copied:?}");
         assert!(!place.read("README.md").contains("--project"));

@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 use serde_json::{Value, json};
 
 /// A run with the phase in which it is interrupted.
-struct Phase {
+struct InterruptPhase {
     name: &'static str,
     /// Script of the model.
     script: &'static str,
     /// Additional files: path and text.
     files: &'static [(&'static str, &'static str)],
     /// Condition under which the phase has been reached.
-    reached: Reached,
+    reached: PhaseCondition,
     /// Texts that the transcript must contain after one signal; `never` holds those that it must not.
     once: &'static [&'static str],
     never: &'static [&'static str],
@@ -35,7 +35,7 @@ struct Phase {
 }
 
 #[derive(Clone, Copy)]
-enum Reached {
+enum PhaseCondition {
     /// A transcript contains this text.
     Recorded(&'static str),
     /// This file of the project exists.
@@ -49,19 +49,19 @@ const LONG_REPLY: &str =
 
 const SHELL: &str = "trap 'echo bye; exit 0' TERM; echo $$ > out/pid; touch out/begun; sleep 60 & wait";
 
-fn phases() -> Vec<Phase> {
-    let bare = Phase {
+fn phases() -> Vec<InterruptPhase> {
+    let bare = InterruptPhase {
         name: "",
         script: "",
         files: &[],
-        reached: Reached::Streaming,
+        reached: PhaseCondition::Streaming,
         once: &[],
         never: &[],
         twice: &[],
         lasts: true,
     };
     vec![
-        Phase {
+        InterruptPhase {
             name: "streaming a reply",
             script: "steps:\n  - { text: LONG, pace_ms: 60, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  - Late.\n",
             // The tool call of the reply gets a result without being made.
@@ -70,24 +70,24 @@ fn phases() -> Vec<Phase> {
             twice: &["unknown_outcome\":true"],
             ..bare
         },
-        Phase {
+        InterruptPhase {
             name: "waiting between attempts",
             script: "steps:\n  - fault: { status: 529, headers: { retry-after: \"90\" } }\n  - Late.\n",
-            reached: Reached::Recorded("attempt_failed"),
+            reached: PhaseCondition::Recorded("attempt_failed"),
             never: &["cognition_out"],
             lasts: false,
             ..bare
         },
-        Phase {
+        InterruptPhase {
             name: "running a tool",
             script: "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: \"SHELL\" } }]\n  - Late.\n",
-            reached: Reached::File("out/begun"),
+            reached: PhaseCondition::File("out/begun"),
             once: &["[stopped: the thread was cancelled]", "bye"],
             never: &["Late."],
             twice: &["tool_started"],
             ..bare
         },
-        Phase {
+        InterruptPhase {
             name: "waiting for a child",
             script: "steps:\n  - tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }]\n  - Late.\n\
                      threads:\n  child:\n    - { text: LONG, pace_ms: 60 }\n",
@@ -96,7 +96,7 @@ fn phases() -> Vec<Phase> {
             twice: &["child_spawned", "unknown_outcome\":true"],
             ..bare
         },
-        Phase {
+        InterruptPhase {
             name: "in a hook",
             script: "steps:\n  - tool_calls: [{ name: rye_file_system_ls, input: { path: . } }]\n  - Late.\n",
             files: &[(
@@ -104,16 +104,16 @@ fn phases() -> Vec<Phase> {
                 "hooks:\n  - { id: long, event: after_step, grants: [rye.execute.tool.rye.bash.bash], action: { primary: execute, \
                  item_type: tool, item_id: rye/bash/bash, params: { command: \"SHELL\" } } }\n",
             )],
-            reached: Reached::File("out/begun"),
+            reached: PhaseCondition::File("out/begun"),
             once: &["cognition_out", "after_step"],
             never: &["Late."],
             twice: &["cognition_out"],
             ..bare
         },
-        Phase {
+        InterruptPhase {
             name: "between",
             script: "steps:\nTURNS  - Late.\n",
-            reached: Reached::Recorded("tool_call_result"),
+            reached: PhaseCondition::Recorded("tool_call_result"),
             once: &["cognition_out"],
             never: &["Late."],
             lasts: false,
@@ -122,8 +122,8 @@ fn phases() -> Vec<Phase> {
     ]
 }
 
-fn place(phase: &Phase) -> Place {
-    let place = Place::own();
+fn place(phase: &InterruptPhase) -> TestProject {
+    let place = TestProject::own();
     let directive = |name: &str, spend: &str| {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
@@ -148,13 +148,13 @@ fn place(phase: &Phase) -> Place {
 }
 
 /// Returns the transcripts of all threads.
-fn records(place: &Place) -> String {
+fn records(place: &TestProject) -> String {
     let threads = place.project().join(".ai/state/threads");
     let folders = std::fs::read_dir(threads).into_iter().flatten().flatten();
     folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("transcript.jsonl")).ok()).collect()
 }
 
-fn is_streaming(place: &Place) -> bool {
+fn is_streaming(place: &TestProject) -> bool {
     let threads = place.project().join(".ai/state/threads");
     let folders = std::fs::read_dir(threads).into_iter().flatten().flatten();
     let pieces = |folder: std::fs::DirEntry| std::fs::metadata(folder.path().join("live.jsonl"));
@@ -169,15 +169,15 @@ fn wait_until(what: &str, is_there: impl Fn() -> bool) {
     }
 }
 
-fn has_come(place: &Place, reached: &Reached) -> bool {
+fn has_come(place: &TestProject, reached: &PhaseCondition) -> bool {
     match reached {
-        Reached::Recorded(text) => records(place).contains(text),
-        Reached::File(path) => place.project().join(path).exists(),
-        Reached::Streaming => is_streaming(place),
+        PhaseCondition::Recorded(text) => records(place).contains(text),
+        PhaseCondition::File(path) => place.project().join(path).exists(),
+        PhaseCondition::Streaming => is_streaming(place),
     }
 }
 
-fn start(place: &Place) -> Child {
+fn start(place: &TestProject) -> Child {
     let mut command = place.command(&["run", "work", "--format", "json"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -189,7 +189,7 @@ fn interrupt(child: &Child) {
 
 /// Checks the end in every phase: no process runs, no money is reserved, the files are valid, and the thread can be
 /// resumed.
-fn is_in_order(place: &Place, what: &str, status: &str, done: &Done) {
+fn is_in_order(place: &TestProject, what: &str, status: &str, done: &ProcessResult) {
     assert_eq!(done.code, Some(130), "{what}: {}{}", done.stdout, done.stderr);
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["status"], status, "{what}: {result}");
@@ -228,7 +228,7 @@ fn first_ctrl_c_finishes_the_current_step() {
         wait_until(phase.name, || has_come(&place, &phase.reached));
         interrupt(&child);
         let asked = Instant::now();
-        let done = Done::from(child.wait_with_output().unwrap());
+        let done = ProcessResult::from(child.wait_with_output().unwrap());
         // No retry delay of a minute is waited for.
         assert!(asked.elapsed() < Duration::from_secs(45), "{}: {:?}", phase.name, asked.elapsed());
         holds(&records(&place), phase.name, phase.once, phase.never);
@@ -246,7 +246,7 @@ fn second_ctrl_c_ends_immediately() {
         // The second signal is sent after the first one has been handled, since pending signals merge.
         wait_until(phase.name, || records(&place).contains("\"type\":\"mail\""));
         interrupt(&child);
-        let done = Done::from(child.wait_with_output().unwrap());
+        let done = ProcessResult::from(child.wait_with_output().unwrap());
         holds(&records(&place), phase.name, phase.twice, phase.never);
         is_in_order(&place, phase.name, "killed", &done);
     }
@@ -273,15 +273,15 @@ fn early_ctrl_c_leaves_no_stuck_thread() {
 }
 
 /// A run at a terminal, which `script` provides.
-struct Terminal {
+struct TerminalRun {
     process: Child,
     /// Output so far.
     said: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
 }
 
-impl Terminal {
-    fn start(place: &Place) -> Option<Self> {
+impl TerminalRun {
+    fn start(place: &TestProject) -> Option<Self> {
         place.fine(&["trust"]);
         let rye = env!("CARGO_BIN_EXE_rye");
         // The terminal belongs to the run; `script` forwards its own input to it.
@@ -319,8 +319,8 @@ impl Terminal {
 }
 
 /// Starts a thread that asks for approval at a terminal.
-fn asking() -> Option<(Place, Terminal, String)> {
-    let place = place(&Phase {
+fn asking() -> Option<(TestProject, TerminalRun, String)> {
+    let place = place(&InterruptPhase {
         script: "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo ran > out/ran' } }]\n  - Done.\n",
         ..phases().remove(0)
     });
@@ -329,7 +329,7 @@ fn asking() -> Option<(Place, Terminal, String)> {
         ".ai/directives/work.md",
         &directive.replace("<acknowledge risk=\"elevated\">to wait</acknowledge>", ""),
     );
-    let terminal = Terminal::start(&place)?;
+    let terminal = TerminalRun::start(&place)?;
     wait_until("asked", || terminal.said.lock().unwrap().contains("Allow it?"));
     let (_, listed) = place.json(&["threads", "list"]);
     let id = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();

@@ -5,12 +5,12 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::json;
 
 #[test]
 fn new_items_pass_check_in_every_language() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     assert_eq!(place.fine(&["new", "directive", "team/report"]).trim(), ".ai/directives/team/report.md");
     assert_eq!(place.fine(&["new", "knowledge", "team/rules"]).trim(), ".ai/knowledge/team/rules.md");
@@ -39,7 +39,7 @@ fn new_items_pass_check_in_every_language() {
 
 #[test]
 fn fetch_shows_finds_and_copies() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(".ai/knowledge/team/rules.md", "---\ntitle: House rules\ntags: [friday]\n---\n\nNever on Friday.\n");
     place.write(".ai/tools/team/count.py", "__tool_description__ = 'Counts.'\ndef main():\n    pass\n");

@@ -8,7 +8,7 @@ mod rye;
 
 use std::os::unix::fs::PermissionsExt;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::json;
 
 const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"NAME\" version=\"1.0.0\"EXTENDS>\n<metadata><description>Talk.</description>\
@@ -16,8 +16,8 @@ const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"NAME\" version=\"1.
     <permissions><execute><tool>mine</tool></execute><acknowledge risk=\"elevated\">t</acknowledge></permissions></metadata>\n</directive>\n```\n\nTalk.\n";
 
 /// Returns a project with a directive with an extends parent, knowledge, hooks, settings and a tool.
-fn place() -> Place {
-    let place = Place::own();
+fn place() -> TestProject {
+    let place = TestProject::own();
     let directive = |name: &str, extends: &str| DIRECTIVE.replace("NAME", name).replace("EXTENDS", extends);
     place.write(".ai/directives/talk.md", &directive("talk", " extends=\"base\""));
     place.write(".ai/directives/base.md", &directive("base", ""));

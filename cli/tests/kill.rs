@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
 const DIRECTIVE: &str = r#"Six turns.
@@ -43,8 +43,8 @@ const SCRIPT: &str = r"steps:
 /// Cost in nano-dollars: a dollar per million input tokens, five per million output tokens.
 const COST: u64 = (100 + 200 + 300 + 400 + 500 + 600) * 1_000 + (10 + 20 + 30 + 40 + 50 + 60) * 5_000;
 
-fn place() -> Place {
-    let place = Place::own();
+fn place() -> TestProject {
+    let place = TestProject::own();
     place.write(".ai/directives/six.md", DIRECTIVE);
     place.write("script.yaml", SCRIPT);
     place.write("a.txt", "a\n");
@@ -53,18 +53,18 @@ fn place() -> Place {
 }
 
 /// Returns the path of the transcript of the only thread.
-fn transcript(place: &Place) -> Option<PathBuf> {
+fn transcript(place: &TestProject) -> Option<PathBuf> {
     let threads = std::fs::read_dir(place.project().join(".ai/state/threads")).ok()?;
     threads.flatten().map(|entry| entry.path().join("transcript.jsonl")).find(|path| path.exists())
 }
 
-fn lines(place: &Place) -> usize {
+fn lines(place: &TestProject) -> usize {
     let text = transcript(place).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
     text.split(|byte| *byte == b'\n').count() - 1
 }
 
 /// Starts the run and kills it once its transcript has this many events. Returns false if it ended before.
-fn kill_after(place: &Place, events: usize) -> bool {
+fn kill_after(place: &TestProject, events: usize) -> bool {
     let mut command = place.command(&["run", "six", "--format", "json"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(30);
@@ -86,7 +86,7 @@ fn nanos(dollars: &Value) -> u64 {
 }
 
 /// Checks a finished thread, however often it was killed. Returns the sequence number of its first `recovered` event.
-fn verify(place: &Place, killed_after: usize) -> Option<u64> {
+fn verify(place: &TestProject, killed_after: usize) -> Option<u64> {
     let (code, listed) = place.json(&["threads", "list"]);
     let threads = listed["threads"].as_array().unwrap();
     assert_eq!((code, threads.len()), (Some(0), 1), "{killed_after}: {listed}");

@@ -9,11 +9,11 @@ mod rye;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
 /// A run to kill: its script, and the messages that resume it.
-struct Run {
+struct KilledRun {
     script: &'static str,
     resumes: &'static [&'static str],
     /// Number of threads at the end.
@@ -24,13 +24,13 @@ const LOOK: &str = "{ name: rye_file_system_read, input: { path: a.txt } }, { na
                     { name: rye_file_system_grep, input: { pattern: a, path: . } }";
 const USAGE: &str = "delay_ms: 3, usage: { input: 100, output: 10 }";
 
-const PARALLEL: Run = Run {
+const PARALLEL: KilledRun = KilledRun {
     script: "steps:\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, tool_calls: [LOOK, LOOK] }\n  - { USAGE, text: the end }\n",
     resumes: &[],
     threads: 1,
 };
 
-const CHILDREN: Run = Run {
+const CHILDREN: KilledRun = KilledRun {
     script: "threads:\n  root:\n    - { USAGE, tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }, \
              { name: rye_execute, input: { item_type: directive, item_id: child } }] }\n    \
              - { USAGE, tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }] }\n    \
@@ -39,21 +39,21 @@ const CHILDREN: Run = Run {
     threads: 4,
 };
 
-const RETRY: Run = Run {
+const RETRY: KilledRun = KilledRun {
     script: "steps:\n  - fault: { status: 529, headers: { retry-after-ms: \"5\" } }\n    times: 2\n  - { USAGE, tool_calls: [LOOK] }\n  \
              - fault: { status: 503, headers: { retry-after-ms: \"5\" }, usage: { input: 40, output: 2 } }\n    after: \"half of \"\n  - { USAGE, text: the end }\n",
     resumes: &[],
     threads: 1,
 };
 
-const RESUMED: Run = Run {
+const RESUMED: KilledRun = KilledRun {
     script: "steps:\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
     resumes: &["and then?", "and now?"],
     threads: 3,
 };
 
 /// Asynchronous tool calls, which may outlive the calling thread.
-const APART: Run = Run {
+const APART: KilledRun = KilledRun {
     script: "steps:\n  - { USAGE, tool_calls: [READ, READ] }\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
     resumes: &[],
     threads: 3,
@@ -61,8 +61,8 @@ const APART: Run = Run {
 
 const READ: &str = "{ name: rye_execute, input: { item_type: tool, item_id: rye/file-system/read, parameters: { path: a.txt }, async: true } }";
 
-fn place(run: &Run) -> Place {
-    let place = Place::own();
+fn place(run: &KilledRun) -> TestProject {
+    let place = TestProject::own();
     for (name, spend) in [("root", "1"), ("child", "0.1")] {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
@@ -77,20 +77,20 @@ fn place(run: &Run) -> Place {
 }
 
 /// Returns the number of recorded events of all threads.
-fn events(place: &Place) -> usize {
+fn events(place: &TestProject) -> usize {
     let folders = std::fs::read_dir(place.project().join(".ai/state/threads")).into_iter().flatten().flatten();
     let records = folders.filter_map(|folder| std::fs::read(folder.path().join("transcript.jsonl")).ok());
     records.map(|record| record.split(|byte| *byte == b'\n').count() - 1).sum()
 }
 
-fn listed(place: &Place) -> Vec<Value> {
+fn listed(place: &TestProject) -> Vec<Value> {
     let (code, listed) = place.json(&["threads", "list"]);
     assert_eq!(code, Some(0), "{listed}");
     listed["threads"].as_array().unwrap().clone()
 }
 
 /// Returns the next command of the user; `None` if all is done.
-fn next(place: &Place, run: &Run) -> Option<Vec<String>> {
+fn next(place: &TestProject, run: &KilledRun) -> Option<Vec<String>> {
     let threads = listed(place);
     let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     let id = |thread: &Value| thread["thread_id"].as_str().unwrap().to_owned();
@@ -114,13 +114,13 @@ fn next(place: &Place, run: &Run) -> Option<Vec<String>> {
     words(&["run", "--resume", &last, "--message", message])
 }
 
-fn start(place: &Place, words: &[String]) -> Child {
+fn start(place: &TestProject, words: &[String]) -> Child {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// Runs all commands, and kills the process once there are this many events. Returns false if that never happened.
-fn until_killed(place: &Place, run: &Run, after: usize) -> bool {
+fn until_killed(place: &TestProject, run: &KilledRun, after: usize) -> bool {
     let patience = Instant::now() + Duration::from_mins(1);
     while let Some(words) = next(place, run) {
         let mut child = start(place, &words);
@@ -140,7 +140,7 @@ fn until_killed(place: &Place, run: &Run, after: usize) -> bool {
     false
 }
 
-fn to_the_end(place: &Place, run: &Run, what: &str) {
+fn to_the_end(place: &TestProject, run: &KilledRun, what: &str) {
     for _ in 0..12 {
         let Some(words) = next(place, run) else { return };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -153,7 +153,7 @@ fn to_the_end(place: &Place, run: &Run, what: &str) {
 
 /// Returns the results of the threads without the effects of a kill: replies, results, failures, end status, and the
 /// cost of attempts that were not interrupted.
-fn picture(place: &Place, what: &str) -> Vec<Value> {
+fn picture(place: &TestProject, what: &str) -> Vec<Value> {
     let mut threads = Vec::new();
     for thread in listed(place) {
         let id = thread["thread_id"].as_str().unwrap();
@@ -196,7 +196,7 @@ fn picture(place: &Place, what: &str) -> Vec<Value> {
 }
 
 /// Kills the run after each event, and sometimes once more during recovery.
-fn killed_at_every_event(run: &Run) {
+fn killed_at_every_event(run: &KilledRun) {
     let clean = place(run);
     to_the_end(&clean, run, "undisturbed");
     let whole = picture(&clean, "undisturbed");
@@ -226,7 +226,7 @@ fn parallel_calls_recover_after_every_event() {
 }
 
 #[test]
-fn children() {
+fn children_recover_after_every_event() {
     killed_at_every_event(&CHILDREN);
 }
 

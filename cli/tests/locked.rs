@@ -5,7 +5,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 fn directive(name: &str, metadata: &str) -> String {
     format!(
@@ -20,8 +20,8 @@ const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></exe
 
 /// Returns a project with a root that starts `child`, which calls bash if it is allowed to; `call` holds the other
 /// parameters of the call.
-fn project(call: &str) -> Place {
-    let place = Place::new();
+fn project(call: &str) -> TestProject {
+    let place = TestProject::new();
     let root = "<permissions><execute><tool>rye.bash.*</tool><tool>rye.file-system.read</tool><directive>*</directive></execute>\
                 <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
     place.write(".ai/directives/root.md", &directive("root", root));
@@ -36,13 +36,13 @@ fn project(call: &str) -> Place {
     place
 }
 
-fn run(place: &Place) -> rye::Done {
+fn run(place: &TestProject) -> rye::ProcessResult {
     place.rye(&["run", "root", "--locked", "--script", "script.yaml"])
 }
 
 /// Checks that the run was refused with the directive, the change and the command that locks it, and that nothing of
 /// the child was recorded.
-fn assert_refused(place: &Place, done: &rye::Done, says: &str) {
+fn assert_refused(place: &TestProject, done: &rye::ProcessResult, says: &str) {
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
     for part in [says, "rye lock child"] {
         assert!(done.stderr.contains(part), "{part}\n{}", done.stderr);

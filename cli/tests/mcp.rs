@@ -8,7 +8,7 @@ mod rye;
 
 use std::collections::BTreeMap;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::json;
 
 /// A server with one tool, whose description is the contents of `about.txt`.
@@ -32,12 +32,12 @@ for line in sys.stdin:
         sys.stdout.flush()
 "#;
 
-fn place() -> Option<Place> {
+fn place() -> Option<TestProject> {
     if std::process::Command::new("python3").arg("--version").output().is_err() {
         eprintln!("skipped: `python3` is not installed");
         return None;
     }
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.write("server.py", SERVER);
     place.write("about.txt", "Doubles.");
@@ -137,7 +137,7 @@ fn hello() -> serde_json::Value {
 /// Sends messages to `rye mcp serve` one after the other. Returns the answers by id, and the exit code; calls `after`
 /// with the id of each answer.
 fn converse(
-    place: &Place,
+    place: &TestProject,
     args: &[&str],
     messages: &[serde_json::Value],
     after: impl Fn(u64),
@@ -169,8 +169,8 @@ fn converse(
 }
 
 /// Returns a project with a tool and a directive that offers it to clients.
-fn place_with_tool() -> Place {
-    let place = Place::new();
+fn place_with_tool() -> TestProject {
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.write(
         ".ai/tools/probe.sh",
@@ -218,7 +218,7 @@ fn a_session_that_offers_tools_of_an_untrusted_project_is_refused() {
 
 #[test]
 fn a_client_calls_what_the_directive_grants() {
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.write(".ai/knowledge/team/rules.md", "Never on Friday.\n");
     place.write("guest.txt", "Ada\n");
@@ -281,7 +281,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
 #[test]
 fn http_accepts_only_local_clients_and_origins() {
     use std::io::BufRead;
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     assert_eq!(place.rye(&["mcp", "serve", "--http", "0.0.0.0:0"]).code, Some(2));
     let mut child =

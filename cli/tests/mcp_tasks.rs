@@ -11,10 +11,10 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
-struct Client {
+struct McpClient {
     child: Child,
     to: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
@@ -23,8 +23,8 @@ struct Client {
     told: Vec<Value>,
 }
 
-impl Client {
-    fn new(place: &Place, capabilities: &Value) -> Self {
+impl McpClient {
+    fn new(place: &TestProject, capabilities: &Value) -> Self {
         let mut child = place.command(&["mcp", "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let to = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -72,8 +72,8 @@ impl Client {
     }
 }
 
-fn place(delay_ms: u64) -> Place {
-    let place = Place::own();
+fn place(delay_ms: u64) -> TestProject {
+    let place = TestProject::own();
     place.write(
         ".ai/directives/count.md",
         "# Count\n\n```xml\n<directive name=\"count\" version=\"1.0.0\">\n<metadata>\n<description>Counts.</description>\
@@ -97,7 +97,7 @@ fn tasks() -> Value {
 #[test]
 fn directive_run_sends_progress() {
     let place = place(0);
-    let mut client = Client::new(&place, &json!({}));
+    let mut client = McpClient::new(&place, &json!({}));
     let answer = client.ask("tools/call", &count(&json!({"progressToken": "p-1"})));
     assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("All counted."), "{answer}");
     let told: Vec<&Value> = client.told.iter().filter(|m| m["method"] == "notifications/progress").collect();
@@ -117,7 +117,7 @@ fn directive_run_sends_progress() {
 #[test]
 fn directive_run_is_a_task() {
     let place = place(0);
-    let mut client = Client::new(&place, &tasks());
+    let mut client = McpClient::new(&place, &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
     assert_eq!((&made["resultType"], &made["status"]), (&json!("task"), &json!("working")), "{made}");
     let done = client.settled(made["taskId"].as_str().unwrap());
@@ -134,7 +134,7 @@ fn directive_run_is_a_task() {
 #[test]
 fn cancelled_task_cancels_its_thread() {
     let place = place(2000);
-    let mut client = Client::new(&place, &tasks());
+    let mut client = McpClient::new(&place, &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
     let task = made["taskId"].as_str().unwrap().to_owned();
     // The task has started once it has a status message.

@@ -7,7 +7,7 @@ mod rye;
 
 use std::process::Command;
 
-use rye::Place;
+use rye::TestProject;
 
 fn directive(turns: u64, tool: &str) -> String {
     format!(
@@ -15,7 +15,7 @@ fn directive(turns: u64, tool: &str) -> String {
     )
 }
 
-fn git(place: &Place, args: &[&str]) {
+fn git(place: &TestProject, args: &[&str]) {
     let done = Command::new("git")
         .args([
             "-c",
@@ -35,8 +35,8 @@ fn git(place: &Place, args: &[&str]) {
 }
 
 /// Returns a repository with the narrow directive in the first commit and the wide one in the second.
-fn repository() -> Place {
-    let place = Place::own();
+fn repository() -> TestProject {
+    let place = TestProject::own();
     place.write(".ai/directives/a.md", &directive(3, "rye.file-system.read"));
     git(&place, &["init", "-q"]);
     git(&place, &["add", "."]);

@@ -5,12 +5,12 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::Value;
 
 #[test]
 fn every_context_of_a_directive_is_listed() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let (code, found) = place.json(&["plan", "deploy_staging", "--all"]);
     assert_eq!(code, Some(0));
     assert_eq!(found["inputs"]["target"], serde_json::json!(["staging", "canary"]), "{found}");
@@ -29,7 +29,7 @@ fn every_context_of_a_directive_is_listed() {
 /// Lines too wide for a terminal are folded at a column or a word; nothing is cut off, and plain output is not folded.
 #[test]
 fn a_narrow_terminal_gets_folded_lines() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let call = ["plan", "deploy_staging", "--input", "service=billing"];
     let whole = place.fine(&call);
     let narrow = place.command(&call).env("COLUMNS", "60").output().unwrap();
@@ -46,7 +46,7 @@ fn a_narrow_terminal_gets_folded_lines() {
 
 #[test]
 fn graphs_are_drawn_in_three_languages() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     assert!(place.fine(&["graph"]).starts_with("flowchart"));
     assert!(place.fine(&["graph", "deploy_staging", "--to", "dot"]).starts_with("digraph items"));
     let svg = place.fine(&["graph", "--to", "svg"]);
@@ -62,7 +62,7 @@ fn graphs_are_drawn_in_three_languages() {
 
 #[test]
 fn html_is_standalone_and_escapes_text() {
-    let place = Place::own();
+    let place = TestProject::own();
     let body = "</pre></body><script>alert(1)</script> & \"x\"";
     place.write(
         ".ai/directives/a.md",
@@ -79,7 +79,7 @@ fn html_is_standalone_and_escapes_text() {
 
 #[test]
 fn a_lock_names_what_drifted() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     assert_eq!(place.rye(&["run", "deploy_staging", "--locked", "--input", "service=x"]).code, Some(1), "no lock yet");
     place.fine(&["lock"]);
     assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
@@ -115,7 +115,7 @@ fn a_lock_names_what_drifted() {
 
 #[test]
 fn pinned_plan_runs_or_is_refused() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let call = ["plan", "deploy_staging", "--input", "service=billing", "--limit", "turns=5", "--format", "json"];
     place.write("plan.json", &place.fine(&call));
     let run = ["run", "--plan", "plan.json", "--script", "script.yaml"];

@@ -10,18 +10,18 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 use serde_json::{Value, json};
 
 /// A recorded request: first line, headers, and bytes of the body.
-struct Request {
+struct RecordedRequest {
     line: String,
     headers: Vec<String>,
     body: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wire {
+enum ApiFormat {
     Anthropic,
     Openai,
 }
@@ -29,7 +29,7 @@ enum Wire {
 /// A server that records every request and answers with a minimal reply in its API format.
 struct Recorder {
     url: String,
-    requests: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 const ANTHROPIC: &str = r#"event: message_start
@@ -63,7 +63,7 @@ data: [DONE]
 "#;
 
 impl Recorder {
-    fn start(wire: Wire) -> Self {
+    fn start(wire: ApiFormat) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -73,7 +73,7 @@ impl Recorder {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 kept.lock().unwrap().push(read(&stream));
-                let reply = if wire == Wire::Anthropic { ANTHROPIC } else { OPENAI };
+                let reply = if wire == ApiFormat::Anthropic { ANTHROPIC } else { OPENAI };
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
                 stream.write_all(format!("{head}{reply}").as_bytes()).unwrap();
             }
@@ -82,7 +82,7 @@ impl Recorder {
     }
 }
 
-fn read(stream: &TcpStream) -> Request {
+fn read(stream: &TcpStream) -> RecordedRequest {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
@@ -102,20 +102,20 @@ fn read(stream: &TcpStream) -> Request {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    Request { line, headers, body }
+    RecordedRequest { line, headers, body }
 }
 
 /// Runs a call against a recorder; returns the plan of the call and the first request.
-fn planned_and_sent(place: &Place, wire: Wire, call: &[&str]) -> (Value, Value) {
+fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Value, Value) {
     let recorder = Recorder::start(wire);
     let (provider, key, base) = match wire {
-        Wire::Anthropic => ("anthropic/fast", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-        Wire::Openai => ("openai/fast", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        ApiFormat::Anthropic => ("anthropic/fast", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        ApiFormat::Openai => ("openai/fast", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     };
     let call = [call, &["--model", provider, "--format", "json"]].concat();
     let plan: Value = serde_json::from_str(&place.fine(&[&["plan"], call.as_slice()].concat())).unwrap();
     let mut command = place.command(&[&["run"], call.as_slice()].concat());
-    let done = Done::from(command.env(key, "secret-of-the-test").env(base, &recorder.url).output().unwrap());
+    let done = ProcessResult::from(command.env(key, "secret-of-the-test").env(base, &recorder.url).output().unwrap());
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&result["result"], &result["plan_id"]), (&json!("Noted."), &plan["plan_id"]));
@@ -150,11 +150,11 @@ fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
 }
 
 /// Returns system prompt, first message and tools of a request, the tools as (name, description, schema).
-fn parts(wire: Wire, sent: &Value) -> (String, String, Vec<Value>) {
+fn parts(wire: ApiFormat, sent: &Value) -> (String, String, Vec<Value>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let tools = sent["tools"].as_array().cloned().unwrap_or_default();
     match wire {
-        Wire::Anthropic => {
+        ApiFormat::Anthropic => {
             assert!(sent["system"].as_array().is_none_or(|blocks| blocks.len() == 1));
             let first = &sent["messages"][0];
             assert_eq!((&first["role"], first["content"].as_array().unwrap().len()), (&json!("user"), 1));
@@ -162,7 +162,7 @@ fn parts(wire: Wire, sent: &Value) -> (String, String, Vec<Value>) {
             let tools = tools.iter().map(tool).collect();
             (text(&sent["system"][0]["text"]), text(&first["content"][0]["text"]), tools)
         }
-        Wire::Openai => {
+        ApiFormat::Openai => {
             let messages = sent["messages"].as_array().unwrap();
             let (system, rest): (Vec<&Value>, Vec<&Value>) = messages.iter().partition(|m| m["role"] == "system");
             assert_eq!((system.len() <= 1, &rest[0]["role"]), (true, &json!("user")));
@@ -176,8 +176,8 @@ fn parts(wire: Wire, sent: &Value) -> (String, String, Vec<Value>) {
     }
 }
 
-fn holds(place: &Place, call: &[&str], system: &[&str], first_message: &[&str]) {
-    for wire in [Wire::Anthropic, Wire::Openai] {
+fn holds(place: &TestProject, call: &[&str], system: &[&str], first_message: &[&str]) {
+    for wire in [ApiFormat::Anthropic, ApiFormat::Openai] {
         let (plan, sent) = planned_and_sent(place, wire, call);
         let (sent_system, sent_message, tools) = parts(wire, &sent);
         assert_sent(&plan["system"], &sent_system, system);
@@ -193,7 +193,7 @@ fn holds(place: &Place, call: &[&str], system: &[&str], first_message: &[&str]) 
 
 #[test]
 fn chain_with_hooks_matches_its_plan() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let environment = &["project_path"];
     holds(&place, &["deploy_staging", "--input", "service=billing"], &[], environment);
     holds(
@@ -207,7 +207,7 @@ fn chain_with_hooks_matches_its_plan() {
 /// Without placeholders, the token estimate of the first request equals that of the plan.
 #[test]
 fn first_request_matches_the_token_estimate() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
     for topic in ["tea", "Grüße, お茶 und \u{1F375}"] {
@@ -223,13 +223,13 @@ fn first_request_matches_the_token_estimate() {
 
 #[test]
 fn bare_directive_matches_its_plan() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     holds(&place, &["hello", "--input", "file=${thread_id} {input:file}"], &[], &["project_path"]);
 }
 
 #[test]
 fn text_around_placeholders_matches_the_plan() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(
         ".ai/directives/holes.md",
         "Holes.\n\n```xml\n<directive name=\"holes\" version=\"1.0.0\" extends=\"rye/agent/core/base\">\n<metadata>\

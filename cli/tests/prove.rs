@@ -7,9 +7,9 @@ mod rye;
 
 use std::process::Command;
 
-use rye::{Place, files};
+use rye::{TestProject, files};
 
-fn git(place: &Place, args: &[&str]) {
+fn git(place: &TestProject, args: &[&str]) {
     let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"];
     let done = Command::new("git").args(fixed).args(args).current_dir(place.project()).output().unwrap();
     assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -17,7 +17,7 @@ fn git(place: &Place, args: &[&str]) {
 
 #[test]
 fn prove_uses_stored_copies_of_changed_sources() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     git(&place, &["init", "-q"]);
     git(&place, &["add", "."]);
     git(&place, &["commit", "-qm", "one"]);
@@ -55,7 +55,7 @@ fn prove_uses_stored_copies_of_changed_sources() {
 
 #[test]
 fn prove_rejects_an_altered_plan() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let (_, done) = place.json(&["run", "hello", "--script", "script.yaml"]);
     let thread = done["thread_id"].as_str().unwrap();
     assert_eq!(place.rye(&["threads", "prove", thread]).code, Some(0));
@@ -71,7 +71,7 @@ fn prove_rejects_an_altered_plan() {
 
 #[test]
 fn prove_accepts_a_model_override() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let file = ".ai/directives/hello.md";
     place.write(
         file,

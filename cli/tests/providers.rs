@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
 /// Starts a loopback server that answers every request with the same bytes and closes the connection.
@@ -42,8 +42,8 @@ fn server(status: &'static str, kind: &'static str, body: &'static str) -> Strin
 }
 
 /// Returns a project with a provider at this address.
-fn place(url: &str) -> Place {
-    let place = Place::own();
+fn place(url: &str) -> TestProject {
+    let place = TestProject::own();
     place.write(
         ".ai/config/agent/providers/local.yaml",
         &format!(
@@ -121,7 +121,7 @@ fn providers_test_sends_a_key_only_where_trust_allows_it() {
     let test = || {
         let mut command = place.command(&["providers", "test"]);
         let output = command.env("PLANTED_API_KEY", "an-unusual-value-0123456789").output().unwrap();
-        rye::Done::from(output)
+        rye::ProcessResult::from(output)
     };
     let refused = test();
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
@@ -134,7 +134,7 @@ fn providers_test_sends_a_key_only_where_trust_allows_it() {
 
 #[test]
 fn exported_script_replays_and_reports_the_first_difference() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     place.write("guest.txt", "Ada\nplanted-secret-value\n");
     let (code, first) = place.json(&["run", "hello"]);
     assert_eq!(code, Some(0));
@@ -169,7 +169,7 @@ fn exported_script_replays_and_reports_the_first_difference() {
 
 #[test]
 fn show_prints_cache_use() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     place.write(
         "cached.yaml",
         "steps:\n  - text: Hm.\n    tool_calls: [{ name: rye_file_system_read, input: { path: guest.txt } }]\n    \

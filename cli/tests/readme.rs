@@ -8,7 +8,7 @@ mod rye;
 use std::fs;
 use std::path::Path;
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -46,13 +46,13 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Returns a project with a copy of the examples, as in a fresh clone.
-fn clone() -> Place {
-    let place = Place::new();
+fn clone() -> TestProject {
+    let place = TestProject::new();
     copy(&root().join("examples"), &place.project().join("examples"));
     place
 }
 
-fn fine(place: &Place, line: &str) -> Done {
+fn fine(place: &TestProject, line: &str) -> ProcessResult {
     let done = place.rye(&arguments(line));
     assert_eq!(done.code, Some(0), "{line}\n{}\n{}", done.stdout, done.stderr);
     done
@@ -84,7 +84,7 @@ fn plan_command_prints_origins() {
 #[test]
 fn new_project_commands_work() {
     let readme = readme();
-    let place = Place::new();
+    let place = TestProject::new();
     let mut calls = 0;
     for line in block(&readme, "## Your own project") {
         // A new project has no provider key, so its first model must need none.

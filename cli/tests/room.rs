@@ -8,10 +8,10 @@ mod rye;
 
 use std::process::Command;
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 
 /// Runs a script with a small file system mounted at `m/`; `None` if mounting is not allowed.
-fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
+fn in_small_system(place: &TestProject, size: &str, script: &str) -> Option<ProcessResult> {
     let folder = place.project().join("m");
     std::fs::create_dir_all(&folder).unwrap();
     let script = format!("mount -t tmpfs -o size={size} none {} && cd {0} || exit 77\n{script}", folder.display());
@@ -19,14 +19,14 @@ fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
     let path = format!("{}:{}", rye.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script]).env("RYE_USER_SPACE", place.user()).env("PATH", path);
-    let done = Done::from(command.output().ok()?);
+    let done = ProcessResult::from(command.output().ok()?);
     let allowed = done.code != Some(77) && !done.stderr.contains("unshare");
     allowed.then_some(done)
 }
 
 #[test]
 fn full_disk_is_reported_and_threads_resume_later() {
-    let place = Place::own();
+    let place = TestProject::own();
     // From no free space to enough; every started thread is resumed afterwards.
     let script = r#"
 rye init --example hello >/dev/null 2>&1 || exit 1
@@ -59,7 +59,7 @@ echo "verify $?"
 
 #[test]
 fn read_only_project_allows_reading_only() {
-    let place = Place::own();
+    let place = TestProject::own();
     let script = r#"
 rye init --example hello >/dev/null 2>&1 && rye run hello >/dev/null 2>&1 || exit 1
 mount -o remount,ro . || exit 77
@@ -78,7 +78,7 @@ rye run hello; echo "run: $?"
 
 #[test]
 fn newer_transcript_format_is_rejected() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let id = place.json(&["run", "hello"]).1["thread_id"].as_str().unwrap().to_owned();
     let path = format!(".ai/state/threads/{id}/transcript.jsonl");
     let record = place.read(&path);

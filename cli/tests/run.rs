@@ -9,12 +9,12 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 use serde_json::{Value, json};
 
 /// Returns a project with a directive without tools, with this metadata and script.
-fn talker(metadata: &str, script: &str) -> Place {
-    let place = Place::own();
+fn talker(metadata: &str, script: &str) -> TestProject {
+    let place = TestProject::own();
     place.write(
         ".ai/directives/talk.md",
         &format!(
@@ -27,7 +27,7 @@ fn talker(metadata: &str, script: &str) -> Place {
 }
 
 /// Waits until the first thread's transcript contains a text.
-fn wait_for(place: &Place, text: &str) {
+fn wait_for(place: &TestProject, text: &str) {
     let until = Instant::now() + Duration::from_secs(20);
     let threads = place.project().join(".ai/state/threads");
     while Instant::now() < until {
@@ -48,7 +48,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn a_newcomer_inits_checks_runs_and_lists() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     let checked = place.json(&["check"]);
     assert_eq!((checked.0, &checked.1["diagnostics"]), (Some(0), &json!([])));
@@ -78,16 +78,16 @@ fn a_newcomer_inits_checks_runs_and_lists() {
 
 #[test]
 fn the_examples_run_as_their_readmes_say() {
-    let hello = Place::example("hello");
+    let hello = TestProject::example("hello");
     let (code, result) = hello.json(&["run", "hello"]);
     assert_eq!((code, &result["success"], &result["outputs"]["name"]), (Some(0), &json!(true), &json!("Ada")));
 
-    let review = Place::example("review");
+    let review = TestProject::example("review");
     let (code, result) = review.json(&["run", "review"]);
     assert_eq!((code, &result["outputs"]["findings"]), (Some(0), &json!(3)), "{result}");
     assert!(review.read("reports/review.md").starts_with("# Review of `sample`"));
 
-    let deploy = Place::example("deploy");
+    let deploy = TestProject::example("deploy");
     let (code, result) = deploy.json(&["run", "deploy_staging", "--input", "service=billing"]);
     assert_eq!(code, Some(0), "{result}");
     assert_eq!(result["outputs"], json!({"url": "https://billing.staging.example.test", "healthy": true}));
@@ -96,7 +96,7 @@ fn the_examples_run_as_their_readmes_say() {
 
 #[test]
 fn events_come_before_the_result_and_are_the_transcript() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let text = place.fine(&["run", "hello", "--format", "json", "--events"]);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (result, events) = lines.split_last().unwrap();
@@ -116,7 +116,7 @@ fn events_come_before_the_result_and_are_the_transcript() {
 
 #[test]
 fn invalid_call_is_rejected_before_the_run() {
-    let place = Place::example("deploy");
+    let place = TestProject::example("deploy");
     let refused = |args: &[&str], code: i32, said: &str| {
         let done = place.rye(args);
         assert_eq!(done.code, Some(code), "{args:?}\n{}", done.stderr);
@@ -145,7 +145,7 @@ fn invalid_call_is_rejected_before_the_run() {
 
 #[test]
 fn inputs_come_from_flags_files_and_stdin_in_their_types() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(
         ".ai/directives/typed.md",
         "Typed.\n\n```xml\n<directive name=\"typed\" version=\"1.0.0\">\n<metadata><description>Typed.</description>\
@@ -169,12 +169,12 @@ fn inputs_come_from_flags_files_and_stdin_in_their_types() {
     assert!(wrong.stderr.contains("`twelve`"), "{}", wrong.stderr);
     let mut command = place.command(&["run", "typed", "--inputs", "-", "--format", "json"]);
     command.stdin(std::fs::File::open(place.project().join("inputs.json")).unwrap());
-    assert_eq!(Done::from(command.output().unwrap()).code, Some(0));
+    assert_eq!(ProcessResult::from(command.output().unwrap()).code, Some(0));
 }
 
 #[test]
 fn a_limit_ends_with_its_own_exit_code_and_the_partial_result() {
-    let place = Place::example("review");
+    let place = TestProject::example("review");
     let (code, result) = place.json(&["run", "review", "--limit", "turns=2"]);
     assert_eq!(
         (code, &result["status"], &result["error"]["code"]),
@@ -189,7 +189,7 @@ fn a_limit_ends_with_its_own_exit_code_and_the_partial_result() {
 
 #[test]
 fn missing_key_error_names_its_variable() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let done = place.rye(&["run", "hello", "--model", "anthropic/fast"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("ANTHROPIC_API_KEY") && done.stderr.contains("scripted"), "{}", done.stderr);
@@ -198,7 +198,7 @@ fn missing_key_error_names_its_variable() {
 
 #[test]
 fn script_replaces_the_model_and_reports_the_first_difference() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     place.write(
         "other.yaml",
         "steps:\n  - tool_calls:\n      - { name: rye_directive_return, input: { name: B, greeting: Hi } }\n",
@@ -271,7 +271,7 @@ fn ctrl_c_finishes_the_step_and_twice_stops_now() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for(&place, "\"reserved\"");
     signal(&child, "-INT");
-    let done = Done::from(child.wait_with_output().unwrap());
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(1)));
     assert!(done.stderr.contains("stopping after the step"), "{}", done.stderr);
@@ -283,7 +283,7 @@ fn ctrl_c_finishes_the_step_and_twice_stops_now() {
     signal(&child, "-INT");
     wait_for(&place, "\"mail\"");
     signal(&child, "-INT");
-    let done = Done::from(child.wait_with_output().unwrap());
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"]), (Some(130), &json!("killed")), "{}", done.stderr);
 }
@@ -296,7 +296,7 @@ fn ctrl_c_ends_the_wait_for_another_attempt() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for(&place, "\"retry_delay_ms\":300000");
     signal(&child, "-INT");
-    let done = Done::from(child.wait_with_output().unwrap());
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(0)));
     // The interrupted thread is complete: no money is reserved, and signatures cover every line.
@@ -326,7 +326,7 @@ fn finished_thread_resumes_with_a_message() {
 
 #[test]
 fn lost_registry_falls_back_to_transcripts() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     place.fine(&["run", "hello"]);
     let registry = place.project().join(".ai/state/threads/registry.redb");
     std::fs::write(&registry, b"this is no registry").unwrap();
@@ -376,7 +376,7 @@ fn external_child_is_bounded_by_its_parent() {
     assert!(place.fine(&["threads", "transcript", id]).contains("denied"), "{shown}");
     let accounts: Vec<&Value> = shown["ledger"].as_array().unwrap().iter().map(|held| &held["thread_id"]).collect();
     assert_eq!(accounts, [above, id]);
-    assert_eq!(Done::from(parent.wait_with_output().unwrap()).code, Some(0));
+    assert_eq!(ProcessResult::from(parent.wait_with_output().unwrap()).code, Some(0));
     let late = place.rye(&["run", "child", "--parent", above]);
     assert_eq!(late.code, Some(2), "{}", late.stderr);
     assert_eq!(place.rye(&["run", "child", "--parent", "nobody-1"]).code, Some(2));
@@ -393,12 +393,12 @@ fn running_thread_cannot_be_resumed() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains(&format!("pid {}", child.id())), "{}", refused.stderr);
     assert!(place.fine(&["threads", "show", &id]).contains(&child.id().to_string()));
-    assert_eq!(Done::from(child.wait_with_output().unwrap()).code, Some(0));
+    assert_eq!(ProcessResult::from(child.wait_with_output().unwrap()).code, Some(0));
 }
 
 #[test]
 fn invalid_signature_exits_with_5() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let text = place.read(".ai/directives/hello.md");
     let hash = "0".repeat(64);
     let line = format!("<!-- rye:signed:2026-02-14T00:27:54Z:{hash}:{}:0123456789abcdef -->\n", "A".repeat(86));

@@ -8,10 +8,10 @@ mod rye;
 
 use std::os::unix::fs::PermissionsExt;
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 
-fn place() -> Place {
-    let place = Place::own();
+fn place() -> TestProject {
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/shell.md",
@@ -28,13 +28,13 @@ fn place() -> Place {
 }
 
 /// Runs `rye` with this `PATH`.
-fn run(place: &Place, arguments: &[&str], path: &str) -> Done {
+fn run(place: &TestProject, arguments: &[&str], path: &str) -> ProcessResult {
     let mut command = place.command(arguments);
-    Done::from(command.env("PATH", path).output().unwrap())
+    ProcessResult::from(command.env("PATH", path).output().unwrap())
 }
 
 /// Returns a folder of links to the system's programs, without bubblewrap.
-fn programs(place: &Place) -> String {
+fn programs(place: &TestProject) -> String {
     let folder = place.project().join("../bin");
     std::fs::create_dir_all(&folder).unwrap();
     for name in ["bash", "sh", "chmod", "cat", "true"] {

@@ -5,12 +5,12 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::Value;
 
 #[test]
 fn json_outputs_match_their_schemas() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.fine(&["new", "tool", "team/count", "--language", "python"]);
     let (_, run) = place.json(&["run", "first", "--input", "topic=tea"]);
@@ -79,7 +79,7 @@ fn json_outputs_match_their_schemas() {
 
 #[test]
 fn unknown_ids_and_paths_get_suggestions() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.fine(&["init"]);
     for args in [["assert", "frist"], ["lock", "frist"]] {
         let done = place.rye(&args);

@@ -5,11 +5,11 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 
 #[test]
 fn key_printed_by_a_tool_is_masked() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(
         ".ai/directives/talk.md",
         "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
@@ -26,7 +26,7 @@ fn key_printed_by_a_tool_is_masked() {
          \x20 - tool_calls: [{ name: rye_file_system_read, input: { path: notes.txt } }]\n  - text: Done.\n",
     );
     let output = place.command(&["run", "talk", "--events"]).env("SOME_SERVICE_KEY", own).output().unwrap();
-    let done = Done::from(output);
+    let done = ProcessResult::from(output);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let mut masked = 0;
     for file in rye::files(&place.project().join(".ai/state")) {
@@ -43,7 +43,7 @@ fn key_printed_by_a_tool_is_masked() {
 
 #[test]
 fn export_masks_keys() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(
         ".ai/directives/talk.md",
         "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\

@@ -6,7 +6,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use rye_engine::store::RealDisk;
 use rye_engine::store::transcript::line::{self, Head};
 use rye_engine::store::transcript::{self, Hash, Record};
@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 const BASH: &str = "rye_bash_bash";
 
 /// Returns a project with a directive that may only read, whose model writes a file with a shell once resumed.
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestProject {
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/reads.md",
@@ -34,14 +34,14 @@ fn place() -> Place {
     place
 }
 
-fn ran(place: &Place) -> String {
+fn ran(place: &TestProject) -> String {
     let (code, result) = place.json(&["run", "reads"]);
     assert_eq!(code, Some(0), "{result}");
     result["thread_id"].as_str().unwrap().to_owned()
 }
 
 /// Rewrites a transcript with a valid hash chain; keeps its signatures or removes them.
-fn forge(place: &Place, id: &str, keeps_seals: bool, edit: impl FnOnce(&mut Vec<Record>)) {
+fn forge(place: &TestProject, id: &str, keeps_seals: bool, edit: impl FnOnce(&mut Vec<Record>)) {
     let thread = ThreadId::parse(id).unwrap();
     let disk = RealDisk::open(&place.project()).unwrap();
     let mut records = transcript::read(&disk, &thread, 0).unwrap().records;
@@ -76,7 +76,7 @@ fn commands(id: &str) -> [Vec<&str>; 5] {
     ]
 }
 
-fn threads(place: &Place) -> usize {
+fn threads(place: &TestProject) -> usize {
     place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len()
 }
 

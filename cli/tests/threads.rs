@@ -10,12 +10,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
 /// Returns a project with a directive that runs this many turns with a delay each.
-fn worker(metadata: &str, turns: usize, delay_ms: u64) -> Place {
-    let place = Place::own();
+fn worker(metadata: &str, turns: usize, delay_ms: u64) -> TestProject {
+    let place = TestProject::own();
     let grants = "<permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>";
     place.write(
         ".ai/directives/work.md",
@@ -37,22 +37,22 @@ fn worker(metadata: &str, turns: usize, delay_ms: u64) -> Place {
 }
 
 /// A process that is killed when the test ends, even by a panic.
-struct Running(Child);
+struct RyeProcess(Child);
 
-impl Drop for Running {
+impl Drop for RyeProcess {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-fn run_work(place: &Place, more: &[&str]) -> Running {
+fn run_work(place: &TestProject, more: &[&str]) -> RyeProcess {
     let mut command = place.command(&[&["run", "work", "--format", "json"], more].concat());
-    Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    RyeProcess(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 /// Waits for a running thread and returns its id.
-fn running(place: &Place) -> String {
+fn running(place: &TestProject) -> String {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
         let (_, listed) = place.json(&["threads", "list", "--active"]);
@@ -65,7 +65,7 @@ fn running(place: &Place) -> String {
 }
 
 /// Returns the last line of a process's stdout, and its exit code.
-fn end(mut running: Running) -> (Option<i32>, Value) {
+fn end(mut running: RyeProcess) -> (Option<i32>, Value) {
     let mut text = String::new();
     running.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     let code = running.0.wait().unwrap().code();
@@ -123,7 +123,7 @@ fn a_tail_shows_events_and_the_reply_as_it_comes() {
     let process = run_work(&place, &[]);
     let id = running(&place);
     let mut tail = place.command(&["threads", "tail", "-f", &id, "--format", "json"]);
-    let tail = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+    let tail = RyeProcess(tail.stdout(Stdio::piped()).spawn().unwrap());
     let out = end_lines(tail);
     assert_eq!(end(process).0, Some(0));
     assert_eq!(out.last().unwrap()["type"], "ended");
@@ -135,7 +135,7 @@ fn a_tail_shows_events_and_the_reply_as_it_comes() {
     assert!(!live.exists(), "what streamed in is cut when the attempt ends");
 }
 
-fn end_lines(mut running: Running) -> Vec<Value> {
+fn end_lines(mut running: RyeProcess) -> Vec<Value> {
     let out = BufReader::new(running.0.stdout.take().unwrap());
     let lines = out.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     running.0.wait().unwrap();
@@ -244,7 +244,7 @@ fn thread_resumes_hands_off_and_forks() {
 #[test]
 fn two_processes_work_in_one_project_at_once() {
     let place = worker("<limits turns=\"100\"/>", 6, 20);
-    let processes: Vec<Running> = (0..4).map(|_| run_work(&place, &[])).collect();
+    let processes: Vec<RyeProcess> = (0..4).map(|_| run_work(&place, &[])).collect();
     let results: Vec<(Option<i32>, Value)> = processes.into_iter().map(end).collect();
     let mut ids: Vec<String> = results.iter().map(|(_, result)| result["thread_id"].to_string()).collect();
     ids.sort();
@@ -279,7 +279,7 @@ fn invalid_parent_is_rejected() {
     }
 }
 
-fn parents(children: usize) -> Place {
+fn parents(children: usize) -> TestProject {
     let place = worker("<limits turns=\"100\" spend=\"0.01\"/>", 6, 100);
     place.write(
         ".ai/directives/lead.md",
@@ -313,7 +313,7 @@ fn the_process_stays_until_every_child_is_over() {
 fn ctrl_c_ends_children_that_outlived_their_parent() {
     let place = parents(3);
     let mut command = place.command(&["run", "lead", "--format", "json"]);
-    let process = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let process = RyeProcess(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         let (_, listed) = place.json(&["threads", "list"]);

@@ -5,7 +5,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 fn python() -> bool {
     let found = std::process::Command::new("python3").arg("--version").output().is_ok();
@@ -16,8 +16,8 @@ fn python() -> bool {
 }
 
 /// Returns a project whose directive `ask` calls the tool `team/tool` once.
-fn place(tool: &str, input: &str) -> Place {
-    let place = Place::own();
+fn place(tool: &str, input: &str) -> TestProject {
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(".ai/tools/team/tool.py", tool);
     place.write(
@@ -29,7 +29,7 @@ fn place(tool: &str, input: &str) -> Place {
     place
 }
 
-fn ran(place: &Place) -> String {
+fn ran(place: &TestProject) -> String {
     place.fine(&["trust"]);
     let mut command = place.command(&["run", "ask", "--script", "script.yaml", "--events", "--format", "json"]);
     command.env("TEAM_WORD", "sesame").env("ANTHROPIC_API_KEY", "sk-not-a-key").env("OTHER", "hidden");

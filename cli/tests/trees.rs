@@ -5,11 +5,11 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::{Value, json};
 
 /// Writes a directive with these limits that may start the others.
-fn directive(place: &Place, name: &str, limits: &str) {
+fn directive(place: &TestProject, name: &str, limits: &str) {
     place.write(
         &format!(".ai/directives/{name}.md"),
         &format!(
@@ -33,7 +33,7 @@ const TURN: u64 = 100 * 1_000 + 10 * 5_000;
 
 #[test]
 fn a_tree_of_three_levels_runs_twice_in_one_project() {
-    let place = Place::own();
+    let place = TestProject::own();
     directive(&place, "top", "spend=\"1\"");
     directive(&place, "middle", "spend=\"0.4\"");
     directive(&place, "low", "spend=\"0.1\"");
@@ -68,7 +68,7 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
 
 #[test]
 fn sequential_children_get_equal_budgets() {
-    let place = Place::own();
+    let place = TestProject::own();
     // Each child reserves most of the available money, and returns the unused part.
     directive(&place, "lead", "spend=\"0.25\"");
     directive(&place, "child", "spend=\"0.1\"");
@@ -97,7 +97,7 @@ fn sequential_children_get_equal_budgets() {
 
 #[test]
 fn limit_error_names_origin_and_next_command() {
-    let place = Place::own();
+    let place = TestProject::own();
     directive(&place, "top", "turns=\"1\"");
     place.write(
         "script.yaml",
@@ -135,7 +135,7 @@ fn limit_error_names_origin_and_next_command() {
 
 #[test]
 fn child_limit_is_raised_up_to_its_parent() {
-    let place = Place::own();
+    let place = TestProject::own();
     directive(&place, "top", "turns=\"3\"");
     directive(&place, "low", "turns=\"1\" spend=\"0.1\"");
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");

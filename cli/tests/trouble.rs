@@ -9,14 +9,14 @@ mod rye;
 use std::fs::{File, remove_file, write};
 use std::time::{Duration, Instant};
 
-use rye::{Done, Place};
+use rye::{ProcessResult, TestProject};
 use serde_json::{Value, json};
 
 const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
 /// Returns a project with one finished thread, and its id.
-fn ran() -> (Place, String) {
-    let place = Place::example("hello");
+fn ran() -> (TestProject, String) {
+    let place = TestProject::example("hello");
     let (code, result) = place.json(&["run", "hello"]);
     assert_eq!(code, Some(0), "{result}");
     let id = result["thread_id"].as_str().unwrap().to_owned();
@@ -74,11 +74,11 @@ fn unregistered_thread_is_reported() {
 
 #[test]
 fn unwritable_output_fails() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     for format in ["human", "plain", "json"] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output = place.command(&["run", "hello", "--format", format]).stdout(full).output().unwrap();
-        let done = Done::from(output);
+        let done = ProcessResult::from(output);
         assert_eq!(done.code, Some(1), "{format}");
         assert!(done.stderr.contains("the result cannot be written"), "{format}: {}", done.stderr);
     }
@@ -106,7 +106,7 @@ fn lost_output_of_any_command_fails() {
 
 #[test]
 fn usage_error_is_json_with_format_json() {
-    let place = Place::own();
+    let place = TestProject::own();
     for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {
         let done = place.rye(args);
         assert_eq!(done.code, Some(2), "{args:?}");
@@ -172,7 +172,7 @@ fn ledger_account_matches_its_documented_shape() {
 
 #[test]
 fn input_of_a_routed_parent_is_typed() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(
         ".ai/config/agent/hooks.yaml",
         "hooks:\n  - { id: to_base, event: resolve_extends, condition: 'directive == \"leaf\" && inputs.level >= 2', \
@@ -202,7 +202,7 @@ fn input_of_a_routed_parent_is_typed() {
 
 #[test]
 fn ctrl_c_reaches_a_long_tool() {
-    let place = Place::own();
+    let place = TestProject::own();
     place.write(
         ".ai/directives/wait.md",
         "```xml\n<directive name=\"wait\" version=\"1.0.0\">\n<metadata><description>d</description>\
@@ -225,7 +225,7 @@ fn ctrl_c_reaches_a_long_tool() {
     let asked = Instant::now();
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let done = Done::from(child.wait_with_output().unwrap());
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
     assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((done.code, &result["status"]), (Some(130), &json!("cancelled")));

@@ -6,7 +6,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 
 /// A row of the matrix: the grants of a directive, and the call of its model.
 struct Row {
@@ -219,8 +219,8 @@ fn script(call: &str) -> String {
 }
 
 /// Returns a cloned project, with a script of the user next to it.
-fn place(row: &Row) -> Place {
-    let place = Place::new();
+fn place(row: &Row) -> TestProject {
+    let place = TestProject::new();
     place.write(".ai/directives/act.md", &directive(row.attributes, row.metadata));
     place.write("note.txt", "kept-in-the-note");
     place.write("out/.keep", "");
@@ -234,7 +234,7 @@ fn place(row: &Row) -> Place {
     place
 }
 
-fn holds(place: &Place, proof: &Proof, thread: Option<&str>) -> bool {
+fn holds(place: &TestProject, proof: &Proof, thread: Option<&str>) -> bool {
     match proof {
         Proof::File(path, text) => {
             std::fs::read_to_string(place.project().join(path)).is_ok_and(|file| file.contains(text))
@@ -358,12 +358,12 @@ fn a_child_of_the_project_inherits_nothing_untrusted() {
 #[test]
 fn what_the_user_makes_with_this_program_asks_nothing() {
     for args in [&["init"][..], &["init", "--example", "hello"], &["init", "--example", "deploy"]] {
-        let place = Place::new();
+        let place = TestProject::new();
         place.fine(args);
         let (_, listed) = place.json(&["trust", "--list"]);
         assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{args:?}: {listed}");
     }
-    let place = Place::new();
+    let place = TestProject::new();
     place.fine(&["init"]);
     place.fine(&["run", "first", "--input", "topic=tea"]);
     for language in ["command", "http", "python", "javascript", "typescript", "shell"] {

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rye::Done;
+use rye::ProcessResult;
 
 const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
     <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.file-system.*</tool></execute>\
@@ -21,11 +21,11 @@ const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.
 const NAMES: [&str; 3] = ["RYE_USER_SPACE", "USER_SPACE", "HOME"];
 
 /// A folder with `home/` and other folders below it, in place of the file system root.
-struct Machine {
+struct FakeMachine {
     folder: tempfile::TempDir,
 }
 
-impl Machine {
+impl FakeMachine {
     fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir_all(machine.at("home/work/sub")).unwrap();
@@ -55,7 +55,7 @@ impl Machine {
     }
 
     /// Runs `rye` in a folder; only these variables select folders.
-    fn rye(&self, folder: &str, variables: &[(&str, &str)], args: &[&str]) -> Done {
+    fn rye(&self, folder: &str, variables: &[(&str, &str)], args: &[&str]) -> ProcessResult {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command.args(args).stdin(std::process::Stdio::null()).current_dir(self.at(folder));
         for name in NAMES {
@@ -64,11 +64,11 @@ impl Machine {
         for (name, path) in variables {
             command.env(name, self.at(path));
         }
-        Done::from(command.output().unwrap())
+        ProcessResult::from(command.output().unwrap())
     }
 }
 
-fn assert_no_project(done: &Done, case: &str) {
+fn assert_no_project(done: &ProcessResult, case: &str) {
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{case}: {}", done.stderr);
     assert!(done.stderr.starts_with("error: no project found"), "{case}: {}", done.stderr);
     assert!(done.stderr.contains("`rye init`") && done.stderr.contains("--project"), "{case}: {}", done.stderr);
@@ -76,7 +76,7 @@ fn assert_no_project(done: &Done, case: &str) {
 
 #[test]
 fn search_for_a_project_never_chooses_the_user_space() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     fs::create_dir_all(machine.at("elsewhere/.ai")).unwrap();
     symlink(machine.at("home"), machine.at("link")).unwrap();
     symlink(machine.at("home/work"), machine.at("short")).unwrap();
@@ -106,12 +106,12 @@ fn search_for_a_project_never_chooses_the_user_space() {
 
 #[test]
 fn a_relative_home_names_no_project() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     for (folder, home) in [("home", "."), ("home/work", ".."), ("home/work/sub", "../../../home")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command.args(["run", "talk"]).current_dir(machine.at(folder)).env("HOME", home);
         command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE");
-        assert_no_project(&Done::from(command.output().unwrap()), home);
+        assert_no_project(&ProcessResult::from(command.output().unwrap()), home);
     }
     // Without any variable the search ends at the account's real home folder; this one is an ordinary folder and not
     // trusted.
@@ -122,7 +122,7 @@ fn a_relative_home_names_no_project() {
 
 #[test]
 fn search_ends_at_the_user_space_and_finds_projects_below_it() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     // A project above HOME would contain all of HOME.
     fs::create_dir_all(machine.at(".ai/directives")).unwrap();
     fs::write(machine.at(".ai/directives/talk.md"), DIRECTIVE).unwrap();
@@ -137,7 +137,7 @@ fn search_ends_at_the_user_space_and_finds_projects_below_it() {
 
 #[test]
 fn project_is_printed_to_stderr_if_it_is_not_the_working_directory() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
     let (home, project) = ([("HOME", "home")], machine.at("home/work"));
     let line = format!("project: {}\n", project.display());
@@ -161,7 +161,7 @@ fn project_is_printed_to_stderr_if_it_is_not_the_working_directory() {
 }
 
 /// Runs `talk` in a project and returns its output, including events.
-fn events(machine: &Machine, project: &str, calls: &str) -> String {
+fn events(machine: &FakeMachine, project: &str, calls: &str) -> String {
     machine.write("script.yaml", &format!("steps:\n  - tool_calls:\n{calls}  - done\n"));
     let (project, script) = (machine.at(project), machine.at("script.yaml"));
     let args = [
@@ -179,7 +179,7 @@ fn call(tool: &str, input: &str) -> String {
 
 #[test]
 fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     machine.write("home/.ai/trust/x.json", "{\"a\": \"trust-record\"}");
     machine.write("home/notes.txt", "key an-unusual-value-0123456789 here");
     fs::hard_link(machine.at("home/.ai/keys/private.pem"), machine.at("home/hard.txt")).unwrap();
@@ -225,7 +225,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
 
 #[test]
 fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     // The user's `.ai` is a link into a folder of dotfiles, where it has another name.
     fs::rename(machine.at("home/.ai"), machine.at("home/ai")).unwrap();
     fs::create_dir(machine.at("home/dotfiles")).unwrap();
@@ -261,7 +261,7 @@ fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
 
 #[test]
 fn a_project_that_ships_links_as_keys_hides_nothing_of_others() {
-    let machine = Machine::with_user_space();
+    let machine = FakeMachine::with_user_space();
     machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
     machine.write("home/work/a.txt", "readable\n");
     symlink(Path::new(".."), machine.at("home/work/.ai/keys")).unwrap();

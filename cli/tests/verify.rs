@@ -5,10 +5,10 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::Place;
+use rye::TestProject;
 use serde_json::json;
 
-fn ran(place: &Place) -> String {
+fn ran(place: &TestProject) -> String {
     let (code, result) = place.json(&["run", "hello"]);
     assert_eq!(code, Some(0), "{result}");
     result["thread_id"].as_str().unwrap().to_owned()
@@ -16,7 +16,7 @@ fn ran(place: &Place) -> String {
 
 #[test]
 fn verify_detects_altered_files() {
-    let place = Place::own();
+    let place = TestProject::own();
     let (_, made) = place.json(&["init", "--example", "hello"]);
     let key = made["key_id"].as_str().unwrap();
     let id = ran(&place);
@@ -54,7 +54,7 @@ fn verify_detects_altered_files() {
 
 #[test]
 fn run_without_a_key_is_unproven() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
     let done = place.rye(&["run", "hello"]);
     assert!(done.stderr.contains("you have no key: the thread is signed with one that ends"), "{}", done.stderr);
@@ -67,7 +67,7 @@ fn run_without_a_key_is_unproven() {
 
 #[test]
 fn exported_thread_is_searchable_and_not_checked() {
-    let place = Place::example("hello");
+    let place = TestProject::example("hello");
     let before = place.rye(&["check"]);
     let id = ran(&place);
     let item = format!("agent/threads/hello/{id}");

@@ -149,7 +149,7 @@ mod tests {
     use crate::compile::tests::world::stdlib;
 
     #[test]
-    fn a_project_can_ask_for_more_and_never_for_less() {
+    fn project_policy_is_never_weaker_than_user_policy() {
         let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
         assert_eq!(Unattended::from_settings(&stdlib(), false), Unattended::Allow);

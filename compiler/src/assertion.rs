@@ -76,14 +76,14 @@ pub struct Spawn {
 
 /// The report, with the diagnostics of the settings file and of the items read.
 #[derive(Debug, Clone)]
-pub struct Asserted {
+pub struct AssertOutcome {
     pub report: AssertReport,
     pub diagnostics: Diagnostics,
     pub sources: Sources,
 }
 
 /// Checks every directive of the project and user spaces, or only those in `only`.
-pub fn assert(world: &dyn World, only: &[ItemId]) -> Asserted {
+pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     let items = Items::new(world);
     let mut diagnostics = Diagnostics::new();
     let report = {
@@ -95,7 +95,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> Asserted {
             let Reached { threads, complete } = walk(&shared, &id);
             report.threads += threads.len();
             report.incomplete |= !complete;
-            judge(&items, &assertions, &threads, &mut report);
+            check_assertions(&items, &assertions, &threads, &mut report);
             spawns(&items, &threads, &mut report);
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
@@ -106,7 +106,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> Asserted {
     diagnostics.append(items.diagnostics());
     let sources = items.into_sources();
     diagnostics.sort(&sources);
-    Asserted { report, diagnostics, sources }
+    AssertOutcome { report, diagnostics, sources }
 }
 
 fn roots(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
@@ -120,7 +120,7 @@ fn roots(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
 }
 
 /// Checks each assertion for each thread below one directive; reports the first thread that breaks it.
-fn judge(items: &Items<'_>, assertions: &Assertions, threads: &[Thread], report: &mut AssertReport) {
+fn check_assertions(items: &Items<'_>, assertions: &Assertions, threads: &[Thread], report: &mut AssertReport) {
     let Some(root) = threads.first() else { return };
     for assertion in &assertions.list {
         if !assertion.applies_to(&root.directive) {

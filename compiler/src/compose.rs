@@ -15,7 +15,7 @@ use rye_grammar::{ItemId, Span, Spanned};
 use crate::diagnostics::{Checked, Diagnostics, InterfaceError, ItemError};
 use crate::extends;
 use crate::hook::{HookSource, PlanVerdict, PlannedHook};
-use crate::item::{Directive, Field, HookDecl, Items, Knowledge, ModelRequest, Permissions};
+use crate::item::{Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
 use crate::plan::NudgePolicy;
 use crate::resolve::{self, Launch, Routing};
 use crate::semantics::limits::Setting;
@@ -42,8 +42,8 @@ pub struct Composed {
     pub limits: LimitLayers,
     /// The leaf's `<model>`, else the nearest ancestor's.
     pub model: Option<Sourced<ModelRequest>>,
-    pub inputs: IndexMap<String, Sourced<Field>>,
-    pub outputs: IndexMap<String, Sourced<Field>>,
+    pub inputs: IndexMap<String, Sourced<FieldDecl>>,
+    pub outputs: IndexMap<String, Sourced<FieldDecl>>,
     pub continuation: Option<Sourced<ItemId>>,
     pub nudge: Sourced<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.

@@ -15,9 +15,11 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-pub use cache::{Changes, HookFiles, Items, Read, Reads, Remembered, Rest};
-pub use directive::{Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, ModelRequest, Permissions};
-pub use hook::{HookDecl, HookFactPlaceholder, HookPlaceholders, InputHole, OrderedHooks};
+pub use cache::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, HookFiles, Invalidation, Items};
+pub use directive::{
+    Acknowledgment, ContextDecl, DeclaredLimit, Directive, FieldDecl, GrantDecl, ModelRequest, Permissions,
+};
+pub use hook::{HookDecl, HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders, OrderedHooks};
 pub use knowledge::Knowledge;
 pub use tool::Tool;
 pub use xml::shorten;

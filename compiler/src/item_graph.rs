@@ -77,7 +77,8 @@ impl Relation {
 /// Returns the graph of a project, or of everything that one directive reaches.
 pub fn item_graph(world: &dyn World, only: Option<&ItemId>) -> ItemGraph {
     let items = Items::new(world);
-    let mut builder = Builder { items: &items, nodes: BTreeMap::new(), edges: BTreeSet::new(), done: BTreeSet::new() };
+    let mut builder =
+        ItemGraphBuilder { items: &items, nodes: BTreeMap::new(), edges: BTreeSet::new(), done: BTreeSet::new() };
     let of_project = items.list(ItemKind::Directive);
     let mut wanted: Vec<ItemId> = match only {
         Some(id) => vec![id.clone()],
@@ -92,14 +93,14 @@ pub fn item_graph(world: &dyn World, only: Option<&ItemId>) -> ItemGraph {
     ItemGraph { nodes: builder.nodes.into_values().collect(), edges: builder.edges.into_iter().collect() }
 }
 
-struct Builder<'i, 'w> {
+struct ItemGraphBuilder<'i, 'w> {
     items: &'i Items<'w>,
     nodes: BTreeMap<String, ItemNode>,
     edges: BTreeSet<ItemEdge>,
     done: BTreeSet<ItemId>,
 }
 
-impl Builder<'_, '_> {
+impl ItemGraphBuilder<'_, '_> {
     /// Adds one directive with all of its routes, and returns the directives that it starts.
     fn directive(&mut self, id: &ItemId) -> Vec<ItemId> {
         let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
@@ -246,7 +247,7 @@ impl Builder<'_, '_> {
 }
 
 /// A hook that serves at least this many directives is drawn once.
-const MANY: usize = 8;
+const MIN_GROUPED_EDGES: usize = 8;
 
 impl ItemGraph {
     /// Returns a drawing. Items of the standard library are drawn in the background, and a hook that serves many
@@ -269,7 +270,7 @@ impl ItemGraph {
         for edge in self.edges.iter().filter(|edge| edge.label.starts_with("hook ")) {
             served.entry((&edge.label, &edge.to, edge.relation)).or_default().insert(&edge.from);
         }
-        served.retain(|_, from| from.len() >= MANY);
+        served.retain(|_, from| from.len() >= MIN_GROUPED_EDGES);
         let mut gathered: Vec<DrawnEdge> = Vec::new();
         for ((label, to, relation), from) in &served {
             let Some(to) = at.get(to) else { continue };
@@ -332,7 +333,7 @@ mod tests {
         let drawing = graph.drawing();
         assert_eq!(drawing.nodes.len(), graph.nodes.len());
         assert!(drawing.edges.iter().all(|e| e.from < drawing.nodes.len() && e.to < drawing.nodes.len()));
-        let many = (0..MANY).fold(deploy(), |world, i| {
+        let many = (0..MIN_GROUPED_EDGES).fold(deploy(), |world, i| {
             let text = format!("```xml\n<directive name=\"d{i}\"/>\n```\n\nDo it.\n");
             world.project(&format!(".ai/directives/d{i}.md"), text)
         });

@@ -98,7 +98,7 @@ pub fn lower(
     let mut repeats = Vec::new();
     let prompt = prompt::lower(&frame, body, alone, &mut repeats);
     layers(composed, &shared.items.sources(), &mut origins);
-    rest(composed, request, &shared.items.sources(), &mut origins);
+    record_other_origins(composed, request, &shared.items.sources(), &mut origins);
 
     let asks = !capabilities::unacknowledged(&capabilities, shared).is_empty();
     let (graph, broken) = shared.graph(needs(&hooks, &built.tools, composed.nudge.value, asks));
@@ -133,7 +133,7 @@ pub fn lower(
         settings: BTreeMap::new(),
         manifest: Vec::new(),
     };
-    affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
+    check_affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
     unpriced::check(composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = notes(composed, &plan, &repeats, &shared.items.sources());
     let named_spend = limits::named_spend(&composed.limits, &request.limits);
@@ -167,7 +167,7 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
     let palette = built.palette.tokens_by(model.counted_by);
-    affordable(composed, &model, &limits, palette, diagnostics);
+    check_affordable(composed, &model, &limits, palette, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
     let opening = palette.saturating_add(opening(composed, model.counted_by));
     Some(Audit { limits, model, opening })
@@ -202,7 +202,13 @@ fn palette(
 }
 
 /// Reports a `spend` limit that does not pay for the smallest first request (`language.md` 11).
-fn affordable(composed: &Composed, model: &PlannedModel, limits: &Limits, palette: u64, diagnostics: &mut Diagnostics) {
+fn check_affordable(
+    composed: &Composed,
+    model: &PlannedModel,
+    limits: &Limits,
+    palette: u64,
+    diagnostics: &mut Diagnostics,
+) {
     let output = model.output(limits.output).min(LEAST_OUTPUT);
     let needed = model.worst_case(palette.saturating_add(opening(composed, model.counted_by)), output);
     if needed > limits.spend {
@@ -268,7 +274,7 @@ fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Ori
 }
 
 /// Records the origins of links, model, interface and routing.
-fn rest(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, origins: &mut Origins) {
+fn record_other_origins(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, origins: &mut Origins) {
     let count = composed.chain.len();
     for (i, link) in composed.chain.iter().enumerate() {
         let because = format!("link {} of {count}, from the {} space", i + 1, link.file.space.word());

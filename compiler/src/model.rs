@@ -75,7 +75,7 @@ pub struct Catalog<'l> {
 
 /// A model or tier name to find, and the provider to find it in.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct ModelQuery {
     name: Option<Spanned<String>>,
     provider: Option<String>,
     /// The span of the provider's name, if a file names it.
@@ -104,7 +104,7 @@ impl<'l> Catalog<'l> {
         let mut model = self.find(&wanted)?;
         if let Some(fallback) = asked.and_then(|a| a.fallback.as_ref()) {
             // Prefer the same provider, but accept a fallback of another one.
-            let near = Wanted {
+            let near = ModelQuery {
                 name: Some(fallback.clone()),
                 provider: Some(model.provider.clone()),
                 provider_span: None,
@@ -112,7 +112,7 @@ impl<'l> Catalog<'l> {
             };
             let found = match self.find(&near) {
                 Ok(found) => found,
-                Err(_) => self.find(&Wanted { provider: None, ..near })?,
+                Err(_) => self.find(&ModelQuery { provider: None, ..near })?,
             };
             if (&found.provider, &found.id) != (&model.provider, &model.id) {
                 model.fallback = Some(Box::new(found));
@@ -127,28 +127,28 @@ impl<'l> Catalog<'l> {
         Ok(model)
     }
 
-    fn wanted(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> Wanted {
+    fn wanted(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> ModelQuery {
         if let Some(text) = &instead.model {
             let (provider, name) = match text.split_once('/') {
                 Some((provider, name)) if self.names.iter().any(|n| n == provider) => (Some(provider.to_owned()), name),
                 Some(_) | None => (instead.provider.clone(), text.as_str()),
             };
             let name = Some(Spanned::new(name.to_owned(), detached_span()));
-            return Wanted { name, provider, provider_span: None, span: None };
+            return ModelQuery { name, provider, provider_span: None, span: None };
         }
         let tier = asked.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
             // The directive's model id belongs to its own provider; its tier exists at every provider.
-            return Wanted { name: tier, provider: Some(provider.clone()), provider_span: None, span: None };
+            return ModelQuery { name: tier, provider: Some(provider.clone()), provider_span: None, span: None };
         }
         let name = asked.and_then(|a| a.id.clone()).or(tier);
         let provider = asked.and_then(|a| a.provider.as_ref());
         let span = name.as_ref().map(|n| n.span).or(provider.map(|p| p.span));
         let provider_span = provider.map(|p| p.span);
-        Wanted { name, provider: provider.map(|p| p.node.clone()), provider_span, span }
+        ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span }
     }
 
-    fn find(&self, wanted: &Wanted) -> Result<PlannedModel, ModelError> {
+    fn find(&self, wanted: &ModelQuery) -> Result<PlannedModel, ModelError> {
         if let Some(provider) = &wanted.provider
             && !self.names.contains(provider)
         {
@@ -175,7 +175,7 @@ impl<'l> Catalog<'l> {
         Err(unknown(&name.node, wanted.span, known))
     }
 
-    fn default_of(&self, order: &[String], wanted: &Wanted) -> Result<PlannedModel, ModelError> {
+    fn default_of(&self, order: &[String], wanted: &ModelQuery) -> Result<PlannedModel, ModelError> {
         let tier = self.settings.default_tier.clone();
         for id in order {
             let found = self.provider(id).and_then(|p| {

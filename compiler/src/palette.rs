@@ -70,7 +70,7 @@ pub struct Sized {
 
 impl Sized {
     pub fn of(tool: Arc<Tool>) -> Self {
-        let (tokens, bytes) = size(&tool.spec.description, &tool.spec.parameters);
+        let (tokens, bytes) = definition_size(&tool.spec.description, &tool.spec.parameters);
         Self { tool, tokens, bytes }
     }
 }
@@ -100,13 +100,13 @@ pub fn build(
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for (primary, granted_by) in primaries {
         palette.grants.insert(primary.tool_name().to_owned(), granted_by.clone());
-        palette.tools.extend(PRIMARIES.iter().find(|t| t.primary == planned(*primary)).cloned());
+        palette.tools.extend(PRIMARIES.iter().find(|t| t.primary == to_plan_primary(*primary)).cloned());
     }
     for reserved in primary::Primary::ALL.iter().map(|p| p.tool_name()).chain([DIRECTIVE_RETURN_TOOL]) {
         names.insert(reserved.to_owned(), reserved.to_owned());
     }
     if preload.enabled {
-        native(&mut palette, &mut names, reached, preload.max_tokens, place, diagnostics);
+        add_native_tools(&mut palette, &mut names, reached, preload.max_tokens, place, diagnostics);
     }
     palette
 }
@@ -139,7 +139,7 @@ impl Palette {
     }
 }
 
-fn native(
+fn add_native_tools(
     palette: &mut Palette,
     names: &mut BTreeMap<String, String>,
     reached: &[(Reached, Sized)],
@@ -189,7 +189,7 @@ fn native(
 
 /// Returns the primaries that a grant could allow.
 pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
-    if let Some(only) = primary::Primary::ALL.into_iter().find(|p| is_inside(pattern, *p)) {
+    if let Some(only) = primary::Primary::ALL.into_iter().find(|p| is_within_primary(pattern, *p)) {
         return vec![only];
     }
     let grant = Glob::new(pattern);
@@ -203,7 +203,7 @@ pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
 
 /// Returns true if a pattern names all items, one item, or a prefix of items of one primary, so that it allows no
 /// other.
-fn is_inside(pattern: &str, primary: primary::Primary) -> bool {
+fn is_within_primary(pattern: &str, primary: primary::Primary) -> bool {
     let item = ItemType::ALL.iter().find_map(|kind| {
         pattern.strip_prefix(&format!("rye.{}.", primary.word()))?.strip_prefix(kind.word())?.strip_prefix('.')
     });
@@ -236,11 +236,12 @@ pub fn primaries(
 }
 
 /// The definitions of the primaries, built once.
-static PRIMARIES: LazyLock<Vec<PaletteTool>> =
-    LazyLock::new(|| primary::Primary::ALL.into_iter().map(|p| primary_tool(p.definition(), planned(p))).collect());
+static PRIMARIES: LazyLock<Vec<PaletteTool>> = LazyLock::new(|| {
+    primary::Primary::ALL.into_iter().map(|p| primary_tool(p.definition(), to_plan_primary(p))).collect()
+});
 
 fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool {
-    let (tokens, bytes) = size(&definition.description, &definition.schema);
+    let (tokens, bytes) = definition_size(&definition.description, &definition.schema);
     PaletteTool {
         name: definition.name.into(),
         primary,
@@ -254,7 +255,7 @@ fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool 
     }
 }
 
-fn planned(primary: primary::Primary) -> Primary {
+fn to_plan_primary(primary: primary::Primary) -> Primary {
     match primary {
         primary::Primary::Execute => Primary::Execute,
         primary::Primary::Fetch => Primary::Fetch,
@@ -273,7 +274,7 @@ fn definition(description: &str, schema: &Value) -> String {
 }
 
 /// Returns tokens (characters / 4) and bytes of a definition, independent of the model.
-fn size(description: &str, schema: &Value) -> (u64, u64) {
+fn definition_size(description: &str, schema: &Value) -> (u64, u64) {
     let text = definition(description, schema);
     (Tokenizer::Characters.count(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))
 }

@@ -8,7 +8,7 @@ use rye_grammar::condition::Path;
 use serde_json::{Map, Value};
 
 use crate::compose::Route;
-use crate::item::{Directive, Field, HookDecl, Items, ModelRequest, OrderedHooks};
+use crate::item::{Directive, FieldDecl, HookDecl, Items, ModelRequest, OrderedHooks};
 use crate::semantics::condition::{Condition, Domain, Effort, Found, Verdict};
 use crate::semantics::facts::Facts;
 
@@ -72,7 +72,7 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
             Verdict::False => {}
             Verdict::True => {
                 routes.push(Some(Route { hook, to }));
-                return finish(routes, on, first);
+                return to_routing(routes, on, first);
             }
             Verdict::Unknown(paths) => {
                 on.extend(paths.into_iter().filter(|p| !on.contains(p)).collect::<Vec<_>>());
@@ -82,10 +82,10 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
         }
     }
     routes.push(None);
-    finish(routes, on, first)
+    to_routing(routes, on, first)
 }
 
-fn finish(mut routes: Vec<Option<Route>>, on: Vec<String>, first: Option<Arc<HookDecl>>) -> Routing {
+fn to_routing(mut routes: Vec<Option<Route>>, on: Vec<String>, first: Option<Arc<HookDecl>>) -> Routing {
     match first {
         None => Routing::Certain(routes.pop().flatten()),
         Some(first) => Routing::Open { routes, on, first },
@@ -138,7 +138,7 @@ impl<'l> Known<'l> {
     pub fn of_chain<'f>(
         leaf: &Directive,
         model: Option<&'l ModelRequest>,
-        inputs: impl Iterator<Item = &'f Field>,
+        inputs: impl Iterator<Item = &'f FieldDecl>,
         launch: &Launch<'l>,
     ) -> Self {
         let mut known = Self::common(leaf, (model, launch.model));
@@ -176,7 +176,7 @@ impl<'l> Known<'l> {
     }
 
     /// Sets the caller's values, then defaults. A required input without a value is unknown, an optional one absent.
-    fn give<'f>(&mut self, given: &Map<String, Value>, declared: impl Iterator<Item = &'f Field>) {
+    fn give<'f>(&mut self, given: &Map<String, Value>, declared: impl Iterator<Item = &'f FieldDecl>) {
         let mut values = given.clone();
         for field in declared {
             let name = &field.name.node;

@@ -30,7 +30,7 @@ const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
 const RISK_FILE: &str = "agent/capability_risk";
 const PROVIDERS: &str = "agent/providers/";
 /// Maximum characters shown of one requirement.
-const LONGEST: usize = 600;
+const MAX_SHOWN_CHARS: usize = 600;
 /// The API format of the scripted provider, which sends no requests.
 const SCRIPTED: &str = "scripted";
 
@@ -279,10 +279,10 @@ pub fn spelt(address: &str) -> String {
 /// Formats a text on one line without control characters. A long text is truncated and its length is stated.
 pub fn line(text: &str) -> String {
     let text = clean(text, "\u{fffd}").replace('\t', " ");
-    if text.chars().count() <= LONGEST {
+    if text.chars().count() <= MAX_SHOWN_CHARS {
         return text;
     }
-    let head: String = text.chars().take(LONGEST).collect();
+    let head: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     format!("{head}… ({} bytes in all)", text.len())
 }
 

@@ -36,7 +36,7 @@ use crate::assertion;
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
-use crate::item::{Changes, Items, ModelRequest, Read, Rest};
+use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::levels::Levels;
 use crate::lower::audit;
 use crate::lower::shared::{FROZEN, Kept, Shared};
@@ -75,7 +75,7 @@ pub struct CheckReport {
     pub levels: Levels,
     /// The work that this check did itself.
     pub work: Work,
-    _rest: Rest,
+    _rest: DeferredDrop,
 }
 
 /// Statistics of one check, without what it reused from an earlier one.
@@ -100,14 +100,14 @@ impl CheckReport {
 /// Checks a world once, without a cache; [`Memory::check`] gives the same result incrementally.
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
-    let looked = look(&items, Changes::default(), Known::default(), selection);
+    let looked = look(&items, Invalidation::default(), Known::default(), selection);
     let parsed = items.parsed_files();
     let (sources, rest) = items.into_parts();
     looked.report(parsed, sources, rest)
 }
 
 /// The outcome of one pass; its diagnostics are not sorted yet.
-struct Looked {
+struct CheckOutcome {
     found: Diagnostics,
     levels: Levels,
     files: usize,
@@ -116,8 +116,8 @@ struct Looked {
     known: Known,
 }
 
-impl Looked {
-    fn report(self, parsed: usize, sources: Sources, rest: Rest) -> CheckReport {
+impl CheckOutcome {
+    fn report(self, parsed: usize, sources: Sources, rest: DeferredDrop) -> CheckReport {
         let Self { found: mut diagnostics, levels, files, directives, composed, known: _ } = self;
         diagnostics.sort(&sources);
         CheckReport { diagnostics, sources, files, directives, levels, work: Work { parsed, composed }, _rest: rest }
@@ -126,7 +126,7 @@ impl Looked {
 
 /// Checks a project. Reuses what `known` holds of unchanged units. If `items` records dependencies, each unit's results
 /// are kept apart for the next check; otherwise they are merged at once.
-fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selection) -> Looked {
+fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &Selection) -> CheckOutcome {
     // Every item is read anyway, so list all of them first: lookups then need no search for missing files.
     for kind in ItemKind::ALL {
         items.list(kind);
@@ -135,7 +135,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     let [directives, ..] = &lists;
     let directives = of_project(directives).count();
     let (mut known, reach) = known.refresh(items, &mut changes, directives);
-    let mut check = Check::new(items, reach, std::mem::take(&mut known.lowered));
+    let mut check = Checker::new(items, reach, std::mem::take(&mut known.lowered));
     let ((), settings) = items.during(|| check.settings());
     check.lowering.revalidate_palettes(&mut changes, |read| known.shares.read(read));
     let mut chosen = Chosen::new(selection);
@@ -161,8 +161,8 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
                 chosen.add(items, id, chain);
             }
         }
-        let is_of_share = |read: &Read| known.shares.read(read);
-        let is_asked = |read: &Read| {
+        let is_of_share = |read: &Dependency| known.shares.read(read);
+        let is_asked = |read: &Dependency| {
             memory::is_unit(&lists, read)
                 || settings.contains(read)
                 || is_of_share(read)
@@ -194,13 +194,13 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
         known.evict_unused(&settings);
     }
     let files = ItemKind::ALL.into_iter().map(|kind| project_file_count(items, kind)).sum();
-    Looked { found, levels, files, directives: chosen.directives, composed, known }
+    CheckOutcome { found, levels, files, directives: chosen.directives, composed, known }
 }
 
 /// Checks one composed directive and what it reaches, for `plan` and `run`, which read no other directive.
 pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
-    let mut check = Check::new(items, Reach::default(), Kept::default());
+    let mut check = Checker::new(items, Reach::default(), Kept::default());
     limit::defaults(items, &mut check.found);
     for name in FROZEN.iter().chain(&["models"]) {
         if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
@@ -241,7 +241,7 @@ fn is_export(kind: ItemKind, id: &ItemId) -> bool {
 }
 
 /// Returns true if a span is in a file of the project; paths of other spaces start with the space's name.
-fn is_of_project(items: &Items<'_>, span: Span) -> bool {
+fn is_in_project(items: &Items<'_>, span: Span) -> bool {
     let sources = items.sources();
     sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
 }
@@ -255,7 +255,7 @@ fn user_written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
 }
 
 /// State shared while the directives are checked one by one. Each directive adds its results to a [`Share`].
-struct Check<'i, 'w> {
+struct Checker<'i, 'w> {
     items: &'i Items<'w>,
     found: Diagnostics,
     shadowed: BTreeSet<Span>,
@@ -267,7 +267,7 @@ struct Check<'i, 'w> {
     lowering: Shared<'i, 'w>,
 }
 
-impl<'i, 'w> Check<'i, 'w> {
+impl<'i, 'w> Checker<'i, 'w> {
     fn new(items: &'i Items<'w>, capabilities: Reach, kept: Kept) -> Self {
         Self {
             items,
@@ -322,7 +322,7 @@ impl<'i, 'w> Check<'i, 'w> {
         // table, which may name future items.
         let rated = self.settings.patterns.iter().map(|(pattern, span)| (pattern, *span));
         let own =
-            rated.filter(|(pattern, span)| !risk::is_built_in_pattern(pattern) && is_of_project(self.items, *span));
+            rated.filter(|(pattern, span)| !risk::is_built_in_pattern(pattern) && is_in_project(self.items, *span));
         self.capabilities.patterns(self.items, own, &mut self.found);
         settings::unread(self.items, &mut self.found);
     }

@@ -13,7 +13,7 @@ use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::World;
 
 /// Built-in tools: name, the item of the standard library, and the kind of sandbox.
-const BUILT_IN: [(&str, &str, SandboxKind); 13] = [
+const BUILT_IN_TOOLS: [(&str, &str, SandboxKind); 13] = [
     ("read", "rye/file-system/read", SandboxKind::Files),
     ("write", "rye/file-system/write", SandboxKind::Files),
     ("edit", "rye/file-system/edit", SandboxKind::Files),
@@ -29,11 +29,11 @@ const BUILT_IN: [(&str, &str, SandboxKind); 13] = [
     ("git_show", "rye/git/show", SandboxKind::Process),
 ];
 /// Built-in tools that only read files of the project: an item of any id may use them.
-const LOOKING: [&str; 4] = ["read", "ls", "glob", "grep"];
+const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
 
 /// Returns the names of the built-in tools.
 pub fn built_in_names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().map(|(name, ..)| *name)
+    BUILT_IN_TOOLS.iter().map(|(name, ..)| *name)
 }
 
 /// The sandbox of one tool.
@@ -71,7 +71,7 @@ impl SandboxKind {
             ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
             ToolKind::Http(_) => Self::Requests,
             ToolKind::Builtin { name } => {
-                BUILT_IN.iter().find(|(known, ..)| known == name).map_or(Self::Engine, |(_, _, wall)| *wall)
+                BUILT_IN_TOOLS.iter().find(|(known, ..)| known == name).map_or(Self::Engine, |(_, _, wall)| *wall)
             }
             ToolKind::Mcp { wall, .. } => match wall {
                 ServerSandbox::Net => Self::Requests,
@@ -95,8 +95,8 @@ impl SandboxKind {
 /// Returns true if an item disguises a built-in tool: with another id than the standard library's, a shell would be
 /// checked, granted and shown under that id.
 pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
-    let own = BUILT_IN.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
-    !LOOKING.contains(&builtin) && own != Some(id.as_str())
+    let own = BUILT_IN_TOOLS.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
+    !READ_ONLY_TOOLS.contains(&builtin) && own != Some(id.as_str())
 }
 
 /// Returns true if the settings of any space require bubblewrap around programs (`sandbox` of `agent/agent`). No space
@@ -109,10 +109,10 @@ pub fn requires_bubblewrap(world: &dyn World) -> bool {
 
 /// Returns the sandboxes of a palette, in its order.
 pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
-    plan.palette.iter().map(|tool| of_tool(items, &plan.capabilities.grants, tool)).collect()
+    plan.palette.iter().map(|tool| tool_sandbox(items, &plan.capabilities.grants, tool)).collect()
 }
 
-fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolSandbox {
+fn tool_sandbox(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolSandbox {
     let found = tool.item_id.as_ref().and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));
     let mut wall = ToolSandbox { name: tool.name.to_string(), kind, write: Vec::new(), net: Vec::new() };

@@ -105,7 +105,7 @@ impl ItemKind {
 
 /// A file of one space, with its whole content.
 #[derive(Debug, Clone)]
-pub struct Located {
+pub struct LocatedFile {
     pub space: Space,
     pub kind: ItemKind,
     pub id: ItemId,
@@ -124,7 +124,7 @@ pub struct Entry {
 
 /// A file or folder of the project's `.ai/` that is not an item: folders only directly in `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stray {
+pub struct UnrecognizedFile {
     /// Relative to the project's root, without a trailing slash.
     pub path: Arc<str>,
     pub is_folder: bool,
@@ -146,19 +146,19 @@ pub enum WorldError {
 
 /// An identity token for one state of a caching world; it is equal only to its own clones.
 #[derive(Debug, Clone, Default)]
-pub struct State(Arc<()>);
+pub struct WorldState(Arc<()>);
 
-impl PartialEq for State {
+impl PartialEq for WorldState {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for State {}
+impl Eq for WorldState {}
 
 /// The answers of [`World::list`] and [`World::candidates`] that may have changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct ChangedAnswers {
     pub lists: BTreeSet<ItemKind>,
     pub items: BTreeSet<(ItemKind, ItemId)>,
 }
@@ -166,11 +166,11 @@ pub struct Touched {
 /// The files that a compilation may read. Every method covers all spaces, highest precedence first.
 pub trait World {
     /// Returns every space's file for this id.
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError>;
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError>;
     /// Returns all items of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
     /// Returns true if [`World::candidates`] would give this answer again. Caching worlds compare in place.
-    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<Located>, WorldError>) -> bool {
+    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
         is_same(given, &self.candidates(kind, id))
     }
     /// Returns true if [`World::list`] would give this answer again.
@@ -178,25 +178,25 @@ pub trait World {
         self.list(kind).is_ok_and(|list| list == given)
     }
     /// Returns the current state for [`World::touched_since`]; `None` if the world does not track changes.
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<WorldState> {
         None
     }
     /// Returns the answers that may differ from those in an earlier state; `None` if any answer may.
-    fn touched_since(&self, _before: &State) -> Option<&Touched> {
+    fn touched_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
     /// Returns everything in the project besides items, sorted: the folders directly in `.ai/`, the files there, and
     /// the files in the folders of the kinds that are not items.
-    fn strays(&self) -> Result<Vec<Stray>, WorldError>;
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
 }
 
 /// Compares two answers of [`World::candidates`]: the same files with the same content.
-pub fn is_same(one: &Result<Vec<Located>, WorldError>, other: &Result<Vec<Located>, WorldError>) -> bool {
+pub fn is_same(one: &Result<Vec<LocatedFile>, WorldError>, other: &Result<Vec<LocatedFile>, WorldError>) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => {
-            let same = |(a, b): (&Located, &Located)| {
+            let same = |(a, b): (&LocatedFile, &LocatedFile)| {
                 a.space == b.space && a.path == b.path && (Arc::ptr_eq(&a.bytes, &b.bytes) || a.bytes == b.bytes)
             };
             one.len() == other.len() && one.iter().zip(other).all(same)
@@ -207,25 +207,25 @@ pub fn is_same(one: &Result<Vec<Located>, WorldError>, other: &Result<Vec<Locate
 }
 
 impl<W: World + ?Sized> World for &W {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         (**self).candidates(kind, id)
     }
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
         (**self).list(kind)
     }
-    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<Located>, WorldError>) -> bool {
+    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
         (**self).still_gives(kind, id, given)
     }
     fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
         (**self).still_lists(kind, given)
     }
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<WorldState> {
         (**self).state()
     }
-    fn touched_since(&self, before: &State) -> Option<&Touched> {
+    fn touched_since(&self, before: &WorldState) -> Option<&ChangedAnswers> {
         (**self).touched_since(before)
     }
-    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         (**self).strays()
     }
     fn scripts(&self) -> &dyn ScriptReader {

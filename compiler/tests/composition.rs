@@ -19,7 +19,7 @@ const PLACES: [&str; 3] = ["system", "before", "after"];
 
 /// The declarations of one file of a chain: items by place, and suppressed items.
 #[derive(Debug, Clone)]
-struct Link {
+struct ChainFile {
     places: [Vec<usize>; 3],
     suppressed: Vec<usize>,
     limit: Option<u64>,
@@ -27,7 +27,7 @@ struct Link {
     inputs: Vec<usize>,
 }
 
-fn link() -> impl Strategy<Value = Link> {
+fn link() -> impl Strategy<Value = ChainFile> {
     let items = || prop::collection::vec(0..ITEMS, 0..4);
     let suppressed = prop::collection::vec(0..ITEMS, 0..2);
     let inputs = prop::collection::vec(0..4_usize, 0..3);
@@ -35,13 +35,13 @@ fn link() -> impl Strategy<Value = Link> {
         |(system, before, after, suppressed, limit, permissions, mut inputs)| {
             inputs.sort_unstable();
             inputs.dedup();
-            Link { places: [system, before, after], suppressed, limit, permissions, inputs }
+            ChainFile { places: [system, before, after], suppressed, limit, permissions, inputs }
         },
     )
 }
 
 /// Renders a link, which extends its parent.
-fn text(name: &str, parent: Option<&str>, link: &Link) -> String {
+fn text(name: &str, parent: Option<&str>, link: &ChainFile) -> String {
     let mut context = String::new();
     for (place, items) in PLACES.iter().zip(&link.places) {
         for item in items {
@@ -66,7 +66,7 @@ fn text(name: &str, parent: Option<&str>, link: &Link) -> String {
 }
 
 /// Renders the files of a chain, whose root is called `d0`.
-fn files(chain: &[Link]) -> Vec<(String, String)> {
+fn files(chain: &[ChainFile]) -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> =
         (0..ITEMS).map(|n| (format!(".ai/knowledge/k{n}.md"), format!("Item {n}.\n"))).collect();
     for (n, link) in chain.iter().enumerate() {
@@ -86,14 +86,14 @@ fn world(files: &[(String, String)]) -> MapWorld<'static> {
 
 /// The compared parts of a composition: items by place, limits, grants and inputs, each with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Shape {
+struct ComparedParts {
     places: [Vec<String>; 3],
     turns: Option<String>,
     grants: Option<Vec<String>>,
     inputs: Vec<(String, String)>,
 }
 
-fn composed(files: &[(String, String)], leaf: &str) -> Shape {
+fn composed(files: &[(String, String)], leaf: &str) -> ComparedParts {
     let world = world(files);
     let items = Items::new(&world);
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
@@ -101,7 +101,7 @@ fn composed(files: &[(String, String)], leaf: &str) -> Shape {
     let ids = |items: &[ContextItem]| items.iter().map(|item| item.id.to_string()).collect();
     let text =
         |value: &Option<serde_json::Value>| value.as_ref().and_then(|v| v.as_str()).unwrap_or_default().to_owned();
-    Shape {
+    ComparedParts {
         places: [ids(&composed.system), ids(&composed.before), ids(&composed.after)],
         turns: composed.limits.directive.iter().find(|s| s.name == "turns").map(|s| format!("{:?}", s.written)),
         grants: composed.permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect()),
@@ -110,7 +110,7 @@ fn composed(files: &[(String, String)], leaf: &str) -> Shape {
 }
 
 /// Applies the rules of section 8 one after the other.
-fn apply_rules(chain: &[Link]) -> [Vec<String>; 3] {
+fn apply_rules(chain: &[ChainFile]) -> [Vec<String>; 3] {
     let suppressed: BTreeSet<usize> = chain.iter().flat_map(|link| link.suppressed.iter().copied()).collect();
     let mut seen = suppressed;
     let mut places: [Vec<String>; 3] = Default::default();
@@ -146,7 +146,7 @@ proptest! {
         let mut files = files(&chain);
         let once = composed(&files, &leaf);
         let numbers = |ids: &Vec<String>| ids.iter().map(|id| id[1..].parse().unwrap()).collect::<Vec<usize>>();
-        let flat = Link {
+        let flat = ChainFile {
             places: [numbers(&once.places[0]), numbers(&once.places[1]), numbers(&once.places[2])],
             suppressed: Vec::new(),
             limit: None,
@@ -156,7 +156,7 @@ proptest! {
         files.push((".ai/directives/flat.md".into(), text("flat", None, &flat)));
         prop_assert_eq!(composed(&files, "flat").places, once.places.clone());
         // A directive that adds nothing to the chain does, too.
-        let nothing = Link { places: Default::default(), ..flat };
+        let nothing = ChainFile { places: Default::default(), ..flat };
         files.push((".ai/directives/more.md".into(), text("more", Some(&leaf), &nothing)));
         prop_assert_eq!(composed(&files, "more"), once);
     }

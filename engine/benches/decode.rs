@@ -10,9 +10,9 @@ use rye_engine::provider::wire::Decode;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
 /// Text deltas in a stream.
-const PIECES: u64 = 20_000;
+const DELTA_COUNT: u64 = 20_000;
 /// Bytes of one chunk of the stream.
-const CHUNK: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 fn main() {
     divan::main();
@@ -21,7 +21,7 @@ fn main() {
 /// Returns a stream of many small text deltas, as models send them.
 fn stream(front: &[&str], piece: impl Fn(u64) -> String, back: &[&str]) -> Vec<u8> {
     let mut text = String::new();
-    for event in front.iter().map(|event| (*event).to_owned()).chain((0..PIECES).map(piece)) {
+    for event in front.iter().map(|event| (*event).to_owned()).chain((0..DELTA_COUNT).map(piece)) {
         text.push_str(&event);
         text.push_str("\n\n");
     }
@@ -33,9 +33,9 @@ fn stream(front: &[&str], piece: impl Fn(u64) -> String, back: &[&str]) -> Vec<u
 }
 
 fn decode<D: Decode + Default>(bencher: Bencher<'_, '_>, bytes: &[u8]) {
-    bencher.counter(ItemsCount::new(PIECES)).bench(|| {
+    bencher.counter(ItemsCount::new(DELTA_COUNT)).bench(|| {
         let (mut parser, mut decoder) = (Parser::default(), D::default());
-        for chunk in black_box(bytes).chunks(CHUNK) {
+        for chunk in black_box(bytes).chunks(CHUNK_BYTES) {
             for event in parser.push(chunk).expect("events are small") {
                 black_box(decoder.push(&event));
             }

@@ -16,7 +16,7 @@ use rye_engine::thread_id::ThreadId;
 use serde_json::json;
 
 /// Approximate bytes of an event of a tool turn.
-const LINE: usize = 600;
+const LINE_BYTES: usize = 600;
 const BYTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("bytes");
 
 fn main() {
@@ -40,7 +40,7 @@ fn need<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
 fn floor_append_and_fdatasync(bencher: Bencher<'_, '_>) {
     let folder = folder();
     let mut file: File = need(OpenOptions::new().create(true).append(true).open(folder.path().join("log")));
-    let line = [b'x'; LINE];
+    let line = [b'x'; LINE_BYTES];
     bencher.bench_local(|| {
         need(file.write_all(&line));
         need(file.sync_data());
@@ -53,7 +53,7 @@ fn transcript_append_and_sync(bencher: Bencher<'_, '_>) {
     let disk: Arc<dyn Disk> = Arc::new(need(RealDisk::open(folder.path())));
     let thread = need(ThreadId::parse("bench-1").map_err(|invalid| invalid.reason));
     let mut transcript = need(Transcript::create(disk, &thread));
-    let event = json!({ "type": "state_set", "key": "bench", "value": "x".repeat(LINE) });
+    let event = json!({ "type": "state_set", "key": "bench", "value": "x".repeat(LINE_BYTES) });
     bencher.bench_local(|| {
         need(transcript.append(std::slice::from_ref(&event), 1_700_000_000_000));
         need(transcript.sync());
@@ -64,7 +64,7 @@ fn transcript_append_and_sync(bencher: Bencher<'_, '_>) {
 fn floor_database_commit(bencher: Bencher<'_, '_>) {
     let folder = folder();
     let database = need(Database::create(folder.path().join("bare.redb")));
-    let value = [b'x'; LINE];
+    let value = [b'x'; LINE_BYTES];
     bencher.bench_local(|| {
         let transaction = need(database.begin_write());
         {

@@ -29,13 +29,13 @@ fn need<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
 }
 
 /// A model with fixed replies by directive and turn.
-struct Model {
+struct FixedModel {
     children: usize,
     turns: u32,
     pause: Duration,
 }
 
-impl Provider for Model {
+impl Provider for FixedModel {
     fn call<'a>(
         &'a self,
         request: &'a Request,
@@ -64,16 +64,16 @@ fn call(n: usize, name: &str, input: &Value) -> Block {
     Block::ToolCall(ToolCall { id: format!("c{n}"), name: name.to_owned(), input: input.clone() })
 }
 
-struct Always(Arc<Model>);
+struct SharedProvider(Arc<FixedModel>);
 
-impl Providers for Always {
+impl Providers for SharedProvider {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
     }
 }
 
 /// A temporary project with three directives, and engines for it.
-struct Place {
+struct BenchProject {
     folder: tempfile::TempDir,
 }
 
@@ -88,7 +88,7 @@ fn standard_library(folder: &Path, root: &Path, found: &mut Vec<(String, &'stati
     }
 }
 
-impl Place {
+impl BenchProject {
     fn new() -> Self {
         let folder = need(tempfile::tempdir());
         let write = |path: &str, text: &str| {
@@ -133,9 +133,9 @@ impl Place {
         checked.value.unwrap_or_else(|| fail(&"a directive does not compile"))
     }
 
-    fn engine(&self, model: Model) -> Engine {
+    fn engine(&self, model: FixedModel) -> Engine {
         let mut options = self.options();
-        options.providers = Arc::new(Always(Arc::new(model)));
+        options.providers = Arc::new(SharedProvider(Arc::new(model)));
         need(Engine::open(&need(self.folder.path().canonicalize()), options))
     }
 }
@@ -169,8 +169,8 @@ fn main() {
 }
 
 async fn children(count: usize, pause: Duration) {
-    let place = Place::new();
-    let engine = place.engine(Model { children: count, turns: 0, pause });
+    let place = BenchProject::new();
+    let engine = place.engine(FixedModel { children: count, turns: 0, pause });
     let compilation = place.compile("lead");
     let (commits, began) = (engine.commits(), Instant::now());
     let handle = need(engine.start(&compilation, Launch::default()).await);
@@ -192,8 +192,8 @@ async fn children(count: usize, pause: Duration) {
 }
 
 async fn turns(count: u32) {
-    let place = Place::new();
-    let engine = place.engine(Model { children: 0, turns: count, pause: Duration::ZERO });
+    let place = BenchProject::new();
+    let engine = place.engine(FixedModel { children: 0, turns: count, pause: Duration::ZERO });
     let compilation = place.compile("long");
     let mut handle = need(engine.start(&compilation, Launch::default()).await);
     let mut marks = Vec::new();
@@ -228,9 +228,9 @@ fn cpu() -> u64 {
 }
 
 async fn roots(count: usize) {
-    let place = Place::new();
+    let place = BenchProject::new();
     // The pause keeps all threads in their model call at the same time.
-    let engine = place.engine(Model { children: 0, turns: 0, pause: Duration::from_mins(1) });
+    let engine = place.engine(FixedModel { children: 0, turns: 0, pause: Duration::from_mins(1) });
     let compilation = Arc::new(place.compile("talk"));
     let (before, began) = (peak(), Instant::now());
     let (mut starting, mut handles) = (JoinSet::new(), Vec::with_capacity(count));

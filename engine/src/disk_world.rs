@@ -18,7 +18,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
-use rye_compiler::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
+use rye_compiler::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -34,14 +34,14 @@ pub use watcher::{Changed, Watcher};
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A file of the system space: its path and its contents, embedded in the program.
-type Embedded = (Arc<str>, &'static [u8]);
-type Found = (Arc<str>, Vec<u8>);
+type EmbeddedFile = (Arc<str>, &'static [u8]);
+type FoundFile = (Arc<str>, Vec<u8>);
 
 /// The three spaces, highest precedence first.
 pub struct DiskWorld {
     /// Project and user space, if they exist.
     spaces: Vec<(Space, Dir)>,
-    system: BTreeMap<(ItemKind, ItemId), Vec<Embedded>>,
+    system: BTreeMap<(ItemKind, ItemId), Vec<EmbeddedFile>>,
     trust: TrustStore,
     require: OnceCell<Result<Require, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
@@ -80,7 +80,7 @@ impl DiskWorld {
                 }
             }
         }
-        let mut embedded: BTreeMap<_, Vec<Embedded>> = BTreeMap::new();
+        let mut embedded: BTreeMap<_, Vec<EmbeddedFile>> = BTreeMap::new();
         for (path, bytes) in system {
             if let Some(key) = ItemKind::of_path(&path) {
                 embedded.entry(key).or_default().push((path.into(), bytes));
@@ -103,7 +103,7 @@ impl DiskWorld {
     }
 
     /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension.
-    fn paths(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<Found>, WorldError> {
+    fn paths(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<FoundFile>, WorldError> {
         let listed = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
         let mut found = Vec::new();
         if let Some(listing) = listed {
@@ -139,7 +139,7 @@ impl DiskWorld {
         if known.is_none() {
             self.folders.borrow_mut().insert((space, folder.into()), is_there);
         }
-        if is_there { dangling(space, dir, path) } else { Ok(None) }
+        if is_there { report_dangling_link(space, dir, path) } else { Ok(None) }
     }
 
     fn listing(&self, space: Space, dir: &Dir, kind: ItemKind) -> Result<Rc<Listing>, WorldError> {
@@ -211,7 +211,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata
 }
 
 /// Distinguishes a missing file from a dangling link, which is an error.
-fn dangling(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     match dir.symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_symlink() => Err(WorldError::Unreadable {
             path: space.display(path),
@@ -231,7 +231,7 @@ fn refusal(space: Space, path: &str, error: &std::io::Error) -> WorldError {
 }
 
 impl World for DiskWorld {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         let mut found = Vec::new();
         for (space, dir) in &self.spaces {
             let files = self.paths(*space, dir, kind, id)?;
@@ -241,12 +241,12 @@ impl World for DiskWorld {
             }
             for (path, bytes) in files {
                 self.verified(*space, &path, &bytes)?;
-                found.push(Located { space: *space, kind, id: id.clone(), path, bytes: bytes.into() });
+                found.push(LocatedFile { space: *space, kind, id: id.clone(), path, bytes: bytes.into() });
             }
         }
         for (path, bytes) in self.system.get(&(kind, id.clone())).into_iter().flatten() {
             let (path, bytes) = (path.clone(), (*bytes).into());
-            found.push(Located { space: Space::System, kind, id: id.clone(), path, bytes });
+            found.push(LocatedFile { space: Space::System, kind, id: id.clone(), path, bytes });
         }
         Ok(found)
     }
@@ -274,7 +274,7 @@ impl World for DiskWorld {
         Ok(entries)
     }
 
-    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         let Some((space, dir)) = self.spaces.iter().find(|(space, _)| *space == Space::Project) else {
             return Ok(Vec::new());
         };

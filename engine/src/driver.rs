@@ -171,7 +171,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
     let mut exported = false;
     loop {
         while let Some(post) = control.try_next() {
-            settled.extend(receive(thread, driver, post));
+            settled.extend(record_incoming(thread, driver, post));
         }
         match machine::next(&thread.plan, &thread.state) {
             Effect::Record => {
@@ -218,7 +218,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
 
 /// The control messages that interrupt an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
+enum InterruptPolicy {
     /// Any control message ends a wait.
     AnyLetter,
     /// Only a kill ends a call.
@@ -236,15 +236,15 @@ async fn perform(
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
     let until = match effect {
-        Effect::Sleep { .. } | Effect::Ask { .. } => Until::AnyLetter,
-        Effect::Spawn(_) => Until::Done,
+        Effect::Sleep { .. } | Effect::Ask { .. } => InterruptPolicy::AnyLetter,
+        Effect::Spawn(_) => InterruptPolicy::Done,
         Effect::Record
         | Effect::Reserve(_)
         | Effect::CallModel { .. }
         | Effect::RunTools(_)
         | Effect::RunHooks(_)
         | Effect::Await(_)
-        | Effect::Done { .. } => Until::Killed,
+        | Effect::Done { .. } => InterruptPolicy::Killed,
     };
     let halt = driver.halt();
     let mut parts = split(effect);
@@ -253,7 +253,7 @@ async fn perform(
     {
         // A single part needs no task of its own.
         let performed = driver.perform(thread.step(part, halt));
-        return alone(thread, driver, control, performed, until, settled).await;
+        return perform_single(thread, driver, control, performed, until, settled).await;
     }
     let mut running = JoinSet::new();
     for part in parts {
@@ -270,7 +270,7 @@ async fn perform(
                 }
             }
             Some(post) = control.next() => {
-                if interrupts(thread, driver, post, until, settled).await? {
+                if record_and_check_interrupt(thread, driver, post, until, settled).await? {
                     running.shutdown().await;
                     return Ok(());
                 }
@@ -281,12 +281,12 @@ async fn perform(
 }
 
 /// Performs an effect that is not a group; dropping the future ends it.
-async fn alone(
+async fn perform_single(
     thread: &mut Thread,
     driver: &Arc<dyn Driver>,
     control: &mut Control,
     mut performed: BoxFuture<'_, Result<Signal, DriveError>>,
-    until: Until,
+    until: InterruptPolicy,
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
     loop {
@@ -296,7 +296,7 @@ async fn alone(
                 return Ok(());
             }
             Some(post) = control.next() => {
-                if interrupts(thread, driver, post, until, settled).await? {
+                if record_and_check_interrupt(thread, driver, post, until, settled).await? {
                     return Ok(());
                 }
             }
@@ -305,27 +305,27 @@ async fn alone(
 }
 
 /// Records an item that arrived during an effect; returns true if the item ends the effect.
-async fn interrupts(
+async fn record_and_check_interrupt(
     thread: &mut Thread,
     driver: &Arc<dyn Driver>,
     post: Post,
-    until: Until,
+    until: InterruptPolicy,
     settled: &mut Vec<String>,
 ) -> Result<bool, DriveError> {
     let letter = if let Post::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
-    settled.extend(receive(thread, driver, post));
+    settled.extend(record_incoming(thread, driver, post));
     thread.journal.flush(true).await?;
     discard(driver, settled).await;
     Ok(match until {
-        Until::AnyLetter => letter.is_some(),
-        Until::Killed => letter == Some(Letter::Kill),
-        Until::Done => false,
+        InterruptPolicy::AnyLetter => letter.is_some(),
+        InterruptPolicy::Killed => letter == Some(Letter::Kill),
+        InterruptPolicy::Done => false,
     })
 }
 
 /// Records a control message and forwards it to living children; returns the id of a mailbox file that can be removed
 /// once the record is durable.
-fn receive(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) -> Option<String> {
+fn record_incoming(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) -> Option<String> {
     let (id, letter, on_disk) = match post {
         Post::Letter { id, letter, on_disk } => (id, letter, on_disk),
         Post::ChildEnded { spawn, thread_id, status, cost } => {

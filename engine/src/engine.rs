@@ -231,7 +231,7 @@ impl EngineOptions {
             world.require().map_err(|error| error.to_string())?;
             Ok(Box::new(world) as Box<dyn World>)
         });
-        let providers = Arc::new(Connections {
+        let providers = Arc::new(PlanProviders {
             environment,
             project: project.to_path_buf(),
             trust: trust.clone(),
@@ -510,7 +510,7 @@ impl Inner {
 }
 
 /// Connections to the providers that plans name.
-struct Connections {
+struct PlanProviders {
     environment: Environment,
     project: PathBuf,
     trust: Trust,
@@ -519,7 +519,7 @@ struct Connections {
     present: Mutex<BTreeMap<String, Option<model::Provider>>>,
 }
 
-impl Connections {
+impl PlanProviders {
     /// Returns the provider as its files define it. A plan can come from a transcript of unknown origin, and must not
     /// choose where the key is sent.
     fn present(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
@@ -540,7 +540,7 @@ impl Connections {
     }
 }
 
-impl Connections {
+impl PlanProviders {
     /// Checks that the script which a provider file names is trusted as it is now.
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
@@ -554,7 +554,7 @@ impl Connections {
     }
 }
 
-impl Providers for Connections {
+impl Providers for PlanProviders {
     fn reads_scripts(&self) -> bool {
         true
     }

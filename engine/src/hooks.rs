@@ -123,7 +123,7 @@ impl HookTable {
             let operands = readings
                 .into_iter()
                 .filter_map(|reading| match reading.found {
-                    Found::Value(value) => Some((reading.path, shown(value))),
+                    Found::Value(value) => Some((reading.path, recorded_operand(value))),
                     Found::Absent | Found::Unknown => None,
                 })
                 .collect();
@@ -186,7 +186,7 @@ impl HookTable {
 }
 
 /// Returns an operand as recorded: a large value is replaced by its size.
-fn shown(value: Value) -> Value {
+fn recorded_operand(value: Value) -> Value {
     const MOST: usize = 1024;
     let size = match &value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

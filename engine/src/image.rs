@@ -199,8 +199,8 @@ fn size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
     match media_type {
         "image/png" => (contents.get(12..16)? == b"IHDR")
             .then_some(())
-            .and_then(|()| Some((big(contents, 16, 4)?, big(contents, 20, 4)?))),
-        "image/gif" => Some((little(contents, 6, 2)?, little(contents, 8, 2)?)),
+            .and_then(|()| Some((big_endian(contents, 16, 4)?, big_endian(contents, 20, 4)?))),
+        "image/gif" => Some((little_endian(contents, 6, 2)?, little_endian(contents, 8, 2)?)),
         "image/webp" => webp(contents),
         _ => jpeg(contents),
     }
@@ -208,14 +208,14 @@ fn size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
 
 fn webp(contents: &[u8]) -> Option<(u32, u32)> {
     match contents.get(12..16)? {
-        b"VP8X" => Some((little(contents, 24, 3)? + 1, little(contents, 27, 3)? + 1)),
+        b"VP8X" => Some((little_endian(contents, 24, 3)? + 1, little_endian(contents, 27, 3)? + 1)),
         b"VP8L" => {
-            let bits = little(contents, 21, 4)?;
+            let bits = little_endian(contents, 21, 4)?;
             (contents.get(20) == Some(&0x2f)).then_some(((bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1))
         }
         b"VP8 " => (contents.get(23..26)? == [0x9d, 0x01, 0x2a])
             .then_some(())
-            .and_then(|()| Some((little(contents, 26, 2)? & 0x3fff, little(contents, 28, 2)? & 0x3fff))),
+            .and_then(|()| Some((little_endian(contents, 26, 2)? & 0x3fff, little_endian(contents, 28, 2)? & 0x3fff))),
         _ => None,
     }
 }
@@ -233,22 +233,22 @@ fn jpeg(contents: &[u8]) -> Option<(u32, u32)> {
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
-                return Some((big(contents, at + 7, 2)?, big(contents, at + 5, 2)?));
+                return Some((big_endian(contents, at + 7, 2)?, big_endian(contents, at + 5, 2)?));
             }
             _ => {
-                let length = usize::try_from(big(contents, at + 2, 2)?).ok()?;
+                let length = usize::try_from(big_endian(contents, at + 2, 2)?).ok()?;
                 at = at.checked_add(2)?.checked_add(length.max(2))?;
             }
         }
     }
 }
 
-fn big(contents: &[u8], at: usize, bytes: usize) -> Option<u32> {
+fn big_endian(contents: &[u8], at: usize, bytes: usize) -> Option<u32> {
     let part = contents.get(at..at.checked_add(bytes)?)?;
     Some(part.iter().fold(0_u32, |number, byte| number.wrapping_shl(8) | u32::from(*byte)))
 }
 
-fn little(contents: &[u8], at: usize, bytes: usize) -> Option<u32> {
+fn little_endian(contents: &[u8], at: usize, bytes: usize) -> Option<u32> {
     let part = contents.get(at..at.checked_add(bytes)?)?;
     Some(part.iter().rev().fold(0_u32, |number, byte| number.wrapping_shl(8) | u32::from(*byte)))
 }

@@ -160,7 +160,7 @@ impl TrustStore {
 
     /// Checks that this key made this signature of the bytes.
     pub fn verify(&self, key_id: &str, message: &[u8], signature: &str) -> Result<(), SignatureError> {
-        let unknown = || SignatureError::UnknownKey { key_id: printable(key_id) };
+        let unknown = || SignatureError::UnknownKey { key_id: printable_key_id(key_id) };
         let key = self.0.get(key_id).ok_or_else(unknown)?;
         let bytes = URL_SAFE_NO_PAD.decode(signature).map_err(|_| SignatureError::Malformed)?;
         let signature = Signature::from_slice(&bytes).map_err(|_| SignatureError::Malformed)?;
@@ -207,7 +207,7 @@ fn key_id(public_pem: &str) -> String {
 }
 
 /// Returns the key id that a file claims, truncated and escaped.
-fn printable(key_id: &str) -> String {
+fn printable_key_id(key_id: &str) -> String {
     key_id.chars().take(32).flat_map(char::escape_debug).collect()
 }
 

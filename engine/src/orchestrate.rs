@@ -30,10 +30,10 @@ pub(crate) struct Orchestrator {
 }
 
 /// The reason for a refusal, as shown to the model.
-type Refusal = String;
+type RefusalText = String;
 
 /// Maximum number of matches of `search_transcript`.
-const FOUND: usize = 200;
+const MAX_MATCHES: usize = 200;
 
 impl Tool for Orchestrator {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
@@ -44,7 +44,7 @@ impl Tool for Orchestrator {
                 let asked = Asked::read(&invocation.parameters)?;
                 let caller = ThreadId::parse(&invocation.thread_id).map_err(|invalid| invalid.reason)?;
                 let threads = Arc::new(engine.threads());
-                Caller { engine, threads, id: caller, most: invocation.timeout }.answer(asked).await
+                ThreadsToolCall { engine, threads, id: caller, most: invocation.timeout }.answer(asked).await
             });
             let answered = tokio::select! {
                 answered = answered => answered,
@@ -60,7 +60,7 @@ impl Tool for Orchestrator {
 }
 
 /// The thread that made the call.
-struct Caller {
+struct ThreadsToolCall {
     engine: Arc<Inner>,
     threads: Arc<Threads>,
     id: ThreadId,
@@ -68,8 +68,8 @@ struct Caller {
     most: Duration,
 }
 
-impl Caller {
-    async fn answer(&self, asked: Asked) -> Result<Value, Refusal> {
+impl ThreadsToolCall {
+    async fn answer(&self, asked: Asked) -> Result<Value, RefusalText> {
         match asked {
             Asked::Wait { threads, timeout } => self.wait(threads, timeout).await,
             Asked::Cancel(thread) => self.stop(thread, Letter::Cancel).await,
@@ -88,13 +88,13 @@ impl Caller {
     /// Runs a read of the store on the blocking pool.
     async fn look(
         &self,
-        look: impl FnOnce(&Threads) -> Result<Value, Refusal> + Send + 'static,
-    ) -> Result<Value, Refusal> {
+        look: impl FnOnce(&Threads) -> Result<Value, RefusalText> + Send + 'static,
+    ) -> Result<Value, RefusalText> {
         let threads = Arc::clone(&self.threads);
         blocking(move || Ok(look(&threads))).await.map_err(|error| error.to_string())?
     }
 
-    async fn wait(&self, threads: Vec<ThreadId>, timeout: Option<Duration>) -> Result<Value, Refusal> {
+    async fn wait(&self, threads: Vec<ThreadId>, timeout: Option<Duration>) -> Result<Value, RefusalText> {
         let above = self.above(&self.id).await?;
         if let Some(thread) = threads.iter().find(|thread| above.contains(thread)) {
             return Err(format!("a thread cannot wait for itself or for one above it (`{thread}`)"));
@@ -117,15 +117,15 @@ impl Caller {
 
     /// Reads `wait_threads.default_timeout` of `agent/coordination` from the caller's plan; 600 seconds if it is not
     /// set.
-    async fn default_wait_timeout(&self) -> Result<Duration, Refusal> {
+    async fn default_wait_timeout(&self) -> Result<Duration, RefusalText> {
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
-        let parent = blocking(move || threads.parent(&id)).await.map_err(refused)?;
+        let parent = blocking(move || threads.parent(&id)).await.map_err(to_refusal)?;
         let setting = parent.as_ref().and_then(|parent| parent.plan.settings.get("coordination"));
         let seconds = setting.and_then(|v| v.pointer("/wait_threads/default_timeout")).and_then(Value::as_u64);
         Ok(Duration::from_secs(seconds.unwrap_or(600)))
     }
 
-    async fn stop(&self, thread: ThreadId, letter: Letter) -> Result<Value, Refusal> {
+    async fn stop(&self, thread: ThreadId, letter: Letter) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_of(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
@@ -135,7 +135,7 @@ impl Caller {
         self.look(move |threads| status(threads, &last)).await
     }
 
-    async fn hand_over(&self, thread: ThreadId) -> Result<Value, Refusal> {
+    async fn hand_over(&self, thread: ThreadId) -> Result<Value, RefusalText> {
         if thread != self.id {
             self.require_descendant(&thread).await?;
         }
@@ -152,7 +152,7 @@ impl Caller {
     }
 
     /// Starts a new thread below the caller that continues `thread`.
-    async fn go_on(&self, thread: ThreadId, place: Place, message: String) -> Result<Value, Refusal> {
+    async fn go_on(&self, thread: ThreadId, place: Place, message: String) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_of(&thread).await?;
         let listed = self.listed(&last).await?.ok_or_else(|| unknown(&thread))?;
@@ -168,7 +168,7 @@ impl Caller {
     }
 
     /// Sends a control message: directly to a thread of this process, through the mailbox to any other thread.
-    async fn send(&self, thread: &ThreadId, letter: Letter) -> Result<(), Refusal> {
+    async fn send(&self, thread: &ThreadId, letter: Letter) -> Result<(), RefusalText> {
         if self.engine.post(thread, letter.clone()) {
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Caller {
     }
 
     /// Checks that a thread runs below the caller, or continues such a thread.
-    async fn require_descendant(&self, thread: &ThreadId) -> Result<(), Refusal> {
+    async fn require_descendant(&self, thread: &ThreadId) -> Result<(), RefusalText> {
         let above = self.above(thread).await?;
         if above.is_empty() {
             return Err(unknown(thread));
@@ -193,7 +193,7 @@ impl Caller {
     }
 
     /// Collects a thread, its spawn ancestors and the threads that it continues. Empty if the thread is unknown.
-    async fn above(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, Refusal> {
+    async fn above(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, RefusalText> {
         let (engine, thread) = (Arc::clone(&self.engine), thread.clone());
         let climb = move || {
             let (mut seen, mut next) = (Vec::new(), vec![thread]);
@@ -210,23 +210,23 @@ impl Caller {
         blocking(climb).await.map_err(|error| error.to_string())
     }
 
-    async fn last_of(&self, thread: &ThreadId) -> Result<ThreadId, Refusal> {
+    async fn last_of(&self, thread: &ThreadId) -> Result<ThreadId, RefusalText> {
         let (threads, id) = (Arc::clone(&self.threads), thread.clone());
         blocking(move || Ok(threads.last_of(&id)?)).await.map_err(|error| error.to_string())
     }
 
-    async fn listed(&self, thread: &ThreadId) -> Result<Option<Listed>, Refusal> {
+    async fn listed(&self, thread: &ThreadId) -> Result<Option<Listed>, RefusalText> {
         let (threads, id) = (Arc::clone(&self.threads), thread.clone());
         blocking(move || Ok(threads.show(&id)?)).await.map_err(|error| error.to_string())
     }
 }
 
-fn unknown(thread: &ThreadId) -> Refusal {
+fn unknown(thread: &ThreadId) -> RefusalText {
     format!("there is no thread `{thread}`")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn refused(error: impl ToString) -> Refusal {
+fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
@@ -259,38 +259,39 @@ fn row(listed: &Listed) -> Value {
     told
 }
 
-fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, Refusal> {
-    let last = threads.last_of(thread).map_err(refused)?;
-    let listed = threads.show(&last).map_err(refused)?.ok_or_else(|| unknown(thread))?;
+fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
+    let last = threads.last_of(thread).map_err(to_refusal)?;
+    let listed = threads.show(&last).map_err(to_refusal)?.ok_or_else(|| unknown(thread))?;
     Ok(row(&listed))
 }
 
-fn active(threads: &Threads) -> Result<Value, Refusal> {
-    let mut list = threads.list().map_err(refused)?;
+fn active(threads: &Threads) -> Result<Value, RefusalText> {
+    let mut list = threads.list().map_err(to_refusal)?;
     list.retain(|listed| listed.liveness != Liveness::Over);
     Ok(json!({"threads": list.iter().map(row).collect::<Vec<_>>()}))
 }
 
-fn aggregate(threads: &Threads, list: &[ThreadId]) -> Result<Value, Refusal> {
-    let looks: Result<Vec<Value>, Refusal> =
-        list.iter().map(|thread| Ok(told(thread, threads.look(thread).map_err(refused)?, "running"))).collect();
+fn aggregate(threads: &Threads, list: &[ThreadId]) -> Result<Value, RefusalText> {
+    let looks: Result<Vec<Value>, RefusalText> =
+        list.iter().map(|thread| Ok(told(thread, threads.look(thread).map_err(to_refusal)?, "running"))).collect();
     Ok(json!({"threads": looks?}))
 }
 
-fn chain(threads: &Threads, thread: &ThreadId) -> Result<Value, Refusal> {
-    let chain = threads.chain(thread).map_err(refused)?;
-    let rows: Result<Vec<Option<Listed>>, Refusal> = chain.iter().map(|id| threads.show(id).map_err(refused)).collect();
+fn chain(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
+    let chain = threads.chain(thread).map_err(to_refusal)?;
+    let rows: Result<Vec<Option<Listed>>, RefusalText> =
+        chain.iter().map(|id| threads.show(id).map_err(to_refusal)).collect();
     let rows: Vec<Value> = rows?.iter().flatten().map(row).collect();
     if rows.is_empty() { Err(unknown(thread)) } else { Ok(json!({"chain": rows})) }
 }
 
-fn search(threads: &Threads, thread: &ThreadId, pattern: &Regex) -> Result<Value, Refusal> {
-    let found = threads.search(thread, pattern, FOUND).map_err(refused)?;
-    Ok(json!({"matches": found, "more": found.len() >= FOUND}))
+fn search(threads: &Threads, thread: &ThreadId, pattern: &Regex) -> Result<Value, RefusalText> {
+    let found = threads.search(thread, pattern, MAX_MATCHES).map_err(to_refusal)?;
+    Ok(json!({"matches": found, "more": found.len() >= MAX_MATCHES}))
 }
 
-fn transcript(threads: &Threads, thread: &ThreadId, tail: Option<usize>) -> Result<Value, Refusal> {
-    let events = threads.transcript(thread).map_err(refused)?;
+fn transcript(threads: &Threads, thread: &ThreadId, tail: Option<usize>) -> Result<Value, RefusalText> {
+    let events = threads.transcript(thread).map_err(to_refusal)?;
     let skip = tail.map_or(0, |tail| events.len().saturating_sub(tail));
     let line = |event: &crate::event::Event| json!({"seq": event.seq, "ts": event.ts, "event": event.body});
     Ok(json!({"thread_id": thread, "events": events.iter().skip(skip).map(line).collect::<Vec<_>>()}))

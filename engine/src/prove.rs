@@ -38,7 +38,7 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
                 ("system prompt", a.text.to_string(), b.text.to_string())
             }
             (EventBody::CognitionIn(a), EventBody::CognitionIn(b)) if a.source == b.source => {
-                ("message", said(&a.message), said(&b.message))
+                ("message", comparable_text(&a.message), comparable_text(&b.message))
             }
             (a, b) if a == b => continue,
             _ => return Beginning::Differs { what: "contributors", at: 0 },
@@ -54,7 +54,7 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
 
 /// Returns the text to compare: of a user message its text after references to its images, of any other message its
 /// JSON.
-fn said(message: &Message) -> String {
+fn comparable_text(message: &Message) -> String {
     if let Message::User { content } = message {
         let shown = content.iter().filter_map(|block| match block {
             Block::Image(image) => Some(format!("[{} {}]\n", image.media_type, image.sha256)),

@@ -13,13 +13,13 @@ use serde_json::Number;
 /// Maximum size of a script, in bytes; larger tools keep code in modules beside their file.
 pub const MAX_SCRIPT: usize = 256 * 1024;
 /// Maximum depth of a literal, as in YAML.
-const MAX_DEPTH: usize = 64;
+const MAX_LITERAL_DEPTH: usize = 64;
 /// Maximum number of values in a literal.
 const MAX_VALUES: usize = 20_000;
 /// Stack size for the recursive parsers, in bytes; enough for a script that is nothing but nesting.
-const STACK: usize = 512 << 20;
+const PARSER_STACK_BYTES: usize = 512 << 20;
 /// Maximum size of a script that fits into the default stack of any thread.
-const SMALL: usize = 2 * 1024;
+const SMALL_SCRIPT_BYTES: usize = 2 * 1024;
 /// Stack size for a small script, in bytes.
 const SMALL_SCRIPT_STACK_BYTES: usize = 8 << 20;
 
@@ -48,7 +48,7 @@ impl ScriptReader for Scripts {
             ToolLanguage::TypeScript => javascript::read(source, text, javascript::Dialect::Typed),
             ToolLanguage::Yaml | ToolLanguage::Shell => Parsed::clean(Script::default()),
         };
-        let stack = if text.len() <= SMALL { SMALL_SCRIPT_STACK_BYTES } else { STACK };
+        let stack = if text.len() <= SMALL_SCRIPT_BYTES { SMALL_SCRIPT_STACK_BYTES } else { PARSER_STACK_BYTES };
         std::thread::scope(|scope| {
             // The parsers recurse as deep as the text nests. The stack is reserved, not used, for ordinary files.
             let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
@@ -90,7 +90,7 @@ impl Literals {
     /// Counts a value. Returns the span of the value that exceeds a maximum.
     fn count(&mut self, depth: usize, span: Span) -> Result<(), Span> {
         self.values += 1;
-        if depth > MAX_DEPTH || self.values > MAX_VALUES { Err(span) } else { Ok(()) }
+        if depth > MAX_LITERAL_DEPTH || self.values > MAX_VALUES { Err(span) } else { Ok(()) }
     }
 }
 

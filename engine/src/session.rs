@@ -266,7 +266,7 @@ impl Inner {
         let working = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = turn(queue, &mut control).await;
-            working.to_the_end(thread, driver, control, outlet).await
+            working.run_to_end(thread, driver, control, outlet).await
         });
         tokio::spawn(async move {
             // A panic in one thread does not affect others.
@@ -284,7 +284,7 @@ impl Inner {
     }
 
     /// Runs a thread and its continuations to the result.
-    async fn to_the_end(
+    async fn run_to_end(
         self: &Arc<Self>,
         mut thread: Thread,
         driver: Arc<dyn Driver>,

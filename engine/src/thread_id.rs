@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 pub struct ThreadId(Arc<str>);
 
 /// Longest segment in bytes: a file name's 255 minus what temporary names add.
-const SEGMENT: usize = 200;
+const MAX_SEGMENT_BYTES: usize = 200;
 /// Longest id in bytes, well below the limit of a path.
-const LENGTH: usize = 1_000;
+const MAX_ID_BYTES: usize = 1_000;
 
 impl ThreadId {
     /// Parses an id.
@@ -27,7 +27,7 @@ impl ThreadId {
         let id = ItemId::parse(text)?;
         let mut offset = 0;
         for segment in id.as_str().split('/') {
-            if segment.len() > SEGMENT || offset + segment.len() > LENGTH {
+            if segment.len() > MAX_SEGMENT_BYTES || offset + segment.len() > MAX_ID_BYTES {
                 let reason = format!("a thread id of {} bytes is too long to be a folder", text.len());
                 return Err(InvalidId { reason, offset });
             }

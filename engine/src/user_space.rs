@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The folders of an `.ai/` that hold the user's keys and trust records.
-const SECRETS: [&str; 2] = ["keys", "trust"];
+const SECRET_FOLDERS: [&str; 2] = ["keys", "trust"];
 /// The variables that name the user space; the first one that is set wins.
-const NAMED: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
+const ROOT_VARIABLES: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
 /// The file that lists the accounts of this machine and their home folders.
 const ACCOUNTS: &str = "/etc/passwd";
 /// Maximum number of files read in one secret folder.
@@ -18,7 +18,7 @@ const MAX_FILES: usize = 10_000;
 /// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative
 /// `$HOME` is ignored.
 pub fn root() -> Option<PathBuf> {
-    NAMED.into_iter().find_map(variable).or_else(home)?.canonicalize().ok()
+    ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home)?.canonicalize().ok()
 }
 
 /// Returns the canonical path of every folder that may hold this user's `.ai/`: the folders that `$RYE_USER_SPACE`,
@@ -27,7 +27,7 @@ pub fn root() -> Option<PathBuf> {
 pub fn candidates() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
-    let named = NAMED.into_iter().chain(["HOME"]).filter_map(variable).chain(account);
+    let named = ROOT_VARIABLES.into_iter().chain(["HOME"]).filter_map(path_variable).chain(account);
     let found: BTreeSet<PathBuf> = named.filter_map(|folder| folder.canonicalize().ok()).collect();
     found.into_iter().collect()
 }
@@ -37,7 +37,7 @@ pub fn candidates() -> Vec<PathBuf> {
 pub fn secrets<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
     let mut found = secrets_of_user(candidates());
     // Links in a project's own folders are not followed: a project must not choose paths outside itself.
-    let own = spaces.into_iter().flat_map(|root| SECRETS.map(|name| root.join(".ai").join(name)));
+    let own = spaces.into_iter().flat_map(|root| SECRET_FOLDERS.map(|name| root.join(".ai").join(name)));
     let own = own.filter(|folder| fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()));
     found.extend(own.filter_map(|folder| folder.canonicalize().ok()));
     found.into_iter().collect()
@@ -46,7 +46,7 @@ pub fn secrets<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
 fn secrets_of_user(roots: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for root in roots {
-        for name in SECRETS {
+        for name in SECRET_FOLDERS {
             let Ok(folder) = root.join(".ai").join(name).canonicalize() else { continue };
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
@@ -75,12 +75,12 @@ pub fn identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
     found
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
+fn path_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 fn home() -> Option<PathBuf> {
-    variable("HOME").filter(|home| home.is_absolute())
+    path_variable("HOME").filter(|home| home.is_absolute())
 }
 
 /// Returns the home folder of a user id in the text of `/etc/passwd`.

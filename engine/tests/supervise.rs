@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         ("ends what escaped into a session of its own", ends_what_escaped),
         ("ends everything when its owner is killed", ends_everything_when_its_owner_is_killed),
         ("survives a helper that was stopped", survives_a_stopped_helper),
-        ("ends all when nobody waits any more", ends_all_when_nobody_waits_any_more),
+        ("ends all when nobody waits any more", dropping_the_run_ends_all_processes),
     ];
     let trials = trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS);
     #[cfg(feature = "mcp")]
@@ -220,7 +220,7 @@ fn survives_a_stopped_helper() {
     assert!(start.elapsed() < Duration::from_secs(15));
 }
 
-fn ends_all_when_nobody_waits_any_more() {
+fn dropping_the_run_ends_all_processes() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pids");
     let command = format!("(setsid sleep 300 & echo $! >> {0}); echo $$ >> {0}; sleep 300", file.display());

@@ -17,7 +17,7 @@ pub struct Pattern(pub String);
 /// # Errors
 /// Returns [`crate::SyntaxKind::Capability`] for an empty pattern or an invalid character.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
-    check(source, text, base)?;
+    check_characters(source, text, base)?;
     Ok(normalise(text.trim()))
 }
 
@@ -26,7 +26,7 @@ pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, Synta
 /// # Errors
 /// As for [`parse`].
 pub fn parse_item(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
-    check(source, text, base)?;
+    check_characters(source, text, base)?;
     Ok(Pattern(text.trim().replace('/', ".")))
 }
 
@@ -48,7 +48,7 @@ pub fn is_plain(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
-fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
+fn check_characters(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
     let lead = text.len() - text.trim_start().len();
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -56,7 +56,7 @@ fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
             .error(Span::new(source, base, base + text.len()), "a capability cannot be empty", "nothing is named here")
             .with_help("name an item such as `rye.file-system.read`, or `*` for every one"));
     }
-    let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !allowed(*c)) else { return Ok(()) };
+    let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !is_pattern_char(*c)) else { return Ok(()) };
     let start = base + lead + at;
     let help = if c.is_whitespace() || c == ',' {
         "one element holds one pattern: write a second element for a second pattern"
@@ -72,7 +72,7 @@ fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
         .with_help(help))
 }
 
-fn allowed(c: char) -> bool {
+fn is_pattern_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '*' | '?' | '[' | ']' | '!' | '^')
 }
 

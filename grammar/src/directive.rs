@@ -33,13 +33,13 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
     let start = signature::content_start(signature.as_ref());
     let mut errors = Vec::new();
     let all = fences(text, start);
-    let real = choose(source, text, &all, &mut errors);
+    let real = choose_metadata_fence(source, text, &all, &mut errors);
     let whole = real.map(|fence| fence.whole.clone());
     let (root, fence, body) = match real {
         Some(fence) => {
             let content = fence.content.clone();
             let body = fence.whole.end..text.len();
-            let xml = xml::parse(source, text, readable(text, fence, content));
+            let xml = xml::parse(source, text, xml_range(text, fence, content));
             errors.extend(xml.errors);
             check_root(source, fence, xml.tree.as_ref(), &mut errors);
             (xml.tree, Some(span(source, &fence.whole)), body)
@@ -47,10 +47,10 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
         None => (None, None, text.len()..text.len()),
     };
     let before = start..whole.as_ref().map_or(text.len(), |w| w.start);
-    control(source, text, &before, &mut errors);
-    control(source, text, &body, &mut errors);
+    check_control_characters(source, text, &before, &mut errors);
+    check_control_characters(source, text, &body, &mut errors);
     let (title, prose) = heading_and_prose(source, text, before, &all);
-    let body = verbatim(source, text, body);
+    let body = trim_range(source, text, body);
     Parsed { tree: DirectiveTree { signature, title, prose, root, fence, body }, errors }
 }
 
@@ -63,7 +63,12 @@ fn slice<'t>(text: &'t str, range: &Range<usize>) -> &'t str {
 }
 
 /// Returns the metadata fence: the first `xml` fence with a `<directive>`, else the first `xml` fence.
-fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<SyntaxError>) -> Option<&'f Fence> {
+fn choose_metadata_fence<'f>(
+    source: SourceId,
+    text: &str,
+    all: &'f [Fence],
+    errors: &mut Vec<SyntaxError>,
+) -> Option<&'f Fence> {
     let xml = || all.iter().filter(|fence| fence.language == "xml");
     let mut directives = xml().filter(|fence| root_name(slice(text, &fence.content)) == Some("directive"));
     let first = directives.next();
@@ -79,7 +84,7 @@ fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<S
     }
     let fence = first.or_else(|| xml().next());
     match fence {
-        None => errors.push(missing(source, text, all)),
+        None => errors.push(missing_fence_error(source, text, all)),
         Some(fence) if !fence.closed => errors.push(
             SyntaxKind::Fence
                 .error(span(source, &fence.opening), "the metadata fence is never closed", "opened here")
@@ -90,7 +95,7 @@ fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<S
     fence
 }
 
-fn missing(source: SourceId, text: &str, all: &[Fence]) -> SyntaxError {
+fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxError {
     let message = "a directive needs one ```xml fence that holds `<directive>`".to_owned();
     let (at, label, help) = if let Some(open) = all.iter().find(|fence| !fence.closed) {
         (
@@ -130,7 +135,7 @@ fn check_root(source: SourceId, fence: &Fence, root: Option<&Element>, errors: &
 
 /// Returns the part of a fence to parse as XML: all of it, or up to the end of the element if the fence is never
 /// closed.
-fn readable(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
+fn xml_range(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
     const END: &str = "</directive>";
     if fence.closed {
         return content;
@@ -157,7 +162,7 @@ fn root_name(xml: &str) -> Option<&str> {
     }
 }
 
-fn control(source: SourceId, text: &str, range: &Range<usize>, errors: &mut Vec<SyntaxError>) {
+fn check_control_characters(source: SourceId, text: &str, range: &Range<usize>, errors: &mut Vec<SyntaxError>) {
     if let Some((at, c)) = control_character(slice(text, range)) {
         errors.push(
             SyntaxKind::Fence
@@ -194,13 +199,13 @@ fn heading_and_prose(
         Some((title, end)) => (Some(title), end),
         None => (None, before.start),
     };
-    let prose = verbatim(source, shell, prose_start..before.end);
+    let prose = trim_range(source, shell, prose_start..before.end);
     let prose = prose.map(|p| p.trim_start().to_owned());
     (title.filter(|t| !t.node.is_empty()), (!prose.node.is_empty()).then_some(prose))
 }
 
 /// Returns a range of the text without leading blank lines and trailing white space.
-fn verbatim(source: SourceId, text: &str, range: Range<usize>) -> Spanned<String> {
+fn trim_range(source: SourceId, text: &str, range: Range<usize>) -> Spanned<String> {
     let inside = slice(text, &range).trim_end();
     let end = range.start + inside.len();
     let shell = text.get(..end).unwrap_or_default();

@@ -10,14 +10,14 @@ use crate::data::{Entry, Kind, Node};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{Span, Spanned};
 use crate::text::shorten;
-use crate::xml::{Attribute, Element, Node as XmlNode};
+use crate::xml::{Attribute, Element, XmlNode};
 
 /// Converts a `<hooks>` element to a list of hook mappings with the keys of the YAML form (`language.md` 7).
 ///
 /// The `value` of a condition and the text of a `<param>` are JSON if they parse as JSON (`3`, `true`, `["a"]`, `"3"`),
 /// else text; the pattern of `matches` is always text.
 pub fn from_xml(hooks: &Element) -> Parsed<Node> {
-    let mut reader = Reader { errors: Vec::new() };
+    let mut reader = XmlHookReader { errors: Vec::new() };
     reader.reject_text(hooks);
     let mut items = Vec::new();
     for child in hooks.elements() {
@@ -37,7 +37,7 @@ pub fn from_xml(hooks: &Element) -> Parsed<Node> {
 
 /// The type of an attribute or of an element's text.
 #[derive(Clone, Copy)]
-enum Type {
+enum AttributeType {
     Text,
     Boolean,
     Number,
@@ -47,13 +47,13 @@ enum Type {
     Json,
 }
 
-fn attribute_type(attribute: &str) -> Type {
+fn attribute_type(attribute: &str) -> AttributeType {
     match attribute {
-        "wrap" | "enabled" | "display" | "is_error" => Type::Boolean,
-        "layer" | "n" | "delay_ms" => Type::Number,
-        "grants" | "kinds" => Type::Words,
-        "value" | "details" | "messages" => Type::Json,
-        _ => Type::Text,
+        "wrap" | "enabled" | "display" | "is_error" => AttributeType::Boolean,
+        "layer" | "n" | "delay_ms" => AttributeType::Number,
+        "grants" | "kinds" => AttributeType::Words,
+        "value" | "details" | "messages" => AttributeType::Json,
+        _ => AttributeType::Text,
     }
 }
 
@@ -72,31 +72,31 @@ fn text_field(action: &str) -> Option<&'static str> {
     }
 }
 
-struct Reader {
+struct XmlHookReader {
     errors: Vec<SyntaxError>,
 }
 
-impl Reader {
+impl XmlHookReader {
     fn complain(&mut self, span: Span, message: String, label: &str, help: &str) {
         self.errors.push(SyntaxKind::Xml.error(span, message, label).with_help(help));
     }
 
     /// Parses a text as a type; a text that does not fit stays a string, and the compiler reports it.
-    fn typed(&mut self, text: &Spanned<String>, r#type: Type) -> Node {
+    fn typed(&mut self, text: &Spanned<String>, r#type: AttributeType) -> Node {
         let word = text.node.trim();
         let kind = match r#type {
-            Type::Text => None,
-            Type::Boolean => match word {
+            AttributeType::Text => None,
+            AttributeType::Boolean => match word {
                 "true" => Some(Kind::Bool(true)),
                 "false" => Some(Kind::Bool(false)),
                 _ => None,
             },
-            Type::Number => serde_json::from_str::<Number>(word).ok().map(Kind::Number),
-            Type::Words => {
+            AttributeType::Number => serde_json::from_str::<Number>(word).ok().map(Kind::Number),
+            AttributeType::Words => {
                 let words = word.split([',', ' ', '\t', '\n', '\r']).filter(|w| !w.is_empty());
                 Some(Kind::List(words.map(|w| Node::new(Kind::String(w.to_owned()), text.span)).collect()))
             }
-            Type::Json => serde_json::from_str::<Value>(word).ok().map(|value| {
+            AttributeType::Json => serde_json::from_str::<Value>(word).ok().map(|value| {
                 if is_inexact_integer(&value, word) {
                     let message = format!("`{}` is no number that can be held", shorten(word));
                     let help = "whole numbers go from -9223372036854775808 to 18446744073709551615";
@@ -189,7 +189,7 @@ impl Reader {
         self.reject_text(element);
         let pattern = matches!(element.attribute("op").map(|op| op.node.as_str()), Some("regex" | "matches"));
         let json = |a: &Attribute| a.name.node == "value" && !pattern;
-        let field = |a| entry(a, self.typed(&a.value, if json(a) { Type::Json } else { Type::Text }));
+        let field = |a| entry(a, self.typed(&a.value, if json(a) { AttributeType::Json } else { AttributeType::Text }));
         Node::new(Kind::Map(element.attributes.iter().map(field).collect()), element.span)
     }
 
@@ -232,7 +232,7 @@ impl Reader {
             self.complain(element.name.span, "a parameter needs a `name`".into(), "which one is not said", help);
             return None;
         };
-        Some(Entry { key: key.clone(), value: self.typed(&element.text(), Type::Json) })
+        Some(Entry { key: key.clone(), value: self.typed(&element.text(), AttributeType::Json) })
     }
 
     /// Reads `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.

@@ -61,17 +61,17 @@ pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<Kn
             None => (None, start..start, start..text.len()),
         },
     };
-    let metadata = metadata.and_then(|node| mapping(node, &mut errors));
+    let metadata = metadata.and_then(|node| require_mapping(node, &mut errors));
     let body = body(source, text, before, after);
     Parsed { tree: KnowledgeTree { signature, metadata, body }, errors }
 }
 
-struct Metadata {
+struct MetadataRange {
     yaml: std::ops::Range<usize>,
     whole: std::ops::Range<usize>,
 }
 
-fn find_metadata(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<Metadata> {
+fn find_metadata(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<MetadataRange> {
     if let Some(front) = front_matter(source, text, start, errors) {
         return Some(front);
     }
@@ -88,11 +88,11 @@ fn find_metadata(source: SourceId, text: &str, start: usize, errors: &mut Vec<Sy
             "add a line of three backticks after the metadata",
         ));
     }
-    Some(Metadata { yaml: fence.content, whole: fence.whole })
+    Some(MetadataRange { yaml: fence.content, whole: fence.whole })
 }
 
 /// Finds `---` on the first non-blank line, up to the next `---` or `...` line.
-fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<Metadata> {
+fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<MetadataRange> {
     let mut all = lines(text, start).map(|line| (line, text.get(line.content()).unwrap_or_default().trim_end()));
     let (open, _) = all.by_ref().find(|(_, content)| !content.is_empty()).filter(|(_, content)| *content == "---")?;
     let close = all.find(|(_, content)| matches!(*content, "---" | "..."));
@@ -105,7 +105,7 @@ fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<Syn
         ));
         return None;
     };
-    Some(Metadata { yaml: open.end..close.start, whole: open.start..close.end })
+    Some(MetadataRange { yaml: open.end..close.start, whole: open.start..close.end })
 }
 
 fn only_headings(before: &str) -> bool {
@@ -126,7 +126,7 @@ fn only_headings(before: &str) -> bool {
     true
 }
 
-fn mapping(node: Node, errors: &mut Vec<SyntaxError>) -> Option<Node> {
+fn require_mapping(node: Node, errors: &mut Vec<SyntaxError>) -> Option<Node> {
     match &node.kind {
         Kind::Map(_) => Some(node),
         Kind::Null => None,

@@ -22,12 +22,12 @@ pub(crate) struct Fence {
 /// Returns the fences of `text` from byte `from` on, in order.
 pub(crate) fn fences(text: &str, from: usize) -> Vec<Fence> {
     let mut found = Vec::new();
-    let mut open: Option<(Marker, Fence)> = None;
+    let mut open: Option<(FenceMarker, Fence)> = None;
     for line in lines(text, from) {
         let content = text.get(line.content()).unwrap_or_default();
         match open.take() {
             None => {
-                if let Some(marker) = Marker::opening(content) {
+                if let Some(marker) = FenceMarker::opening(content) {
                     let start = line.start + marker.offset;
                     let fence = Fence {
                         language: marker.language(content),
@@ -81,16 +81,16 @@ pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ 
 }
 
 /// The run of fence characters that opens a fence.
-struct Marker {
+struct FenceMarker {
     character: char,
     length: usize,
     /// Number of bytes before the run.
     offset: usize,
 }
 
-impl Marker {
+impl FenceMarker {
     fn opening(line: &str) -> Option<Self> {
-        let offset = prefix(line);
+        let offset = list_prefix_len(line);
         let rest = line.get(offset..)?;
         let character = rest.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let length = rest.chars().take_while(|c| *c == character).count();
@@ -119,7 +119,7 @@ impl Marker {
 }
 
 /// Returns the number of bytes before a fence: white space and the markers of list items.
-fn prefix(line: &str) -> usize {
+fn list_prefix_len(line: &str) -> usize {
     let bytes = line.as_bytes();
     let mut at = 0;
     loop {

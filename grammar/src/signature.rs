@@ -28,7 +28,7 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
         None => (text, text.len()),
     };
     let line = line.strip_suffix('\r').unwrap_or(line);
-    let payload = comment(line)?.strip_prefix("rye:signed:")?;
+    let payload = comment_content(line)?.strip_prefix("rye:signed:")?;
     // The timestamp contains colons, so the parts are split from the right.
     let mut parts = payload.rsplitn(4, ':');
     let key_id = parts.next().unwrap_or_default().to_owned();
@@ -40,7 +40,7 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
 }
 
 /// Number of lines at the start of a text in which a misplaced signature is searched.
-const LATE: usize = 8;
+const MISPLACED_SCAN_LINES: usize = 8;
 
 /// Returns the span of a complete signature line near the start of a text but not on its first line; `None` if there is
 /// none, or if the first line is one.
@@ -49,7 +49,7 @@ pub fn late(source: SourceId, text: &str) -> Option<Span> {
         return None;
     }
     let mut start = 0;
-    for line in text.split_inclusive('\n').take(LATE) {
+    for line in text.split_inclusive('\n').take(MISPLACED_SCAN_LINES) {
         let written = line.trim_end();
         // An example in prose leaves parts out.
         let whole =
@@ -68,7 +68,7 @@ pub fn content_start(signature: Option<&Spanned<SignatureLine>>) -> usize {
 }
 
 /// Returns the trimmed content of a one-line comment.
-fn comment(line: &str) -> Option<&str> {
+fn comment_content(line: &str) -> Option<&str> {
     let line = line.trim();
     if let Some(rest) = line.strip_prefix("<!--") {
         return Some(rest.strip_suffix("-->").unwrap_or(rest).trim());

@@ -17,11 +17,11 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TemplatePart {
     Text(String),
-    Hole(Hole),
+    Hole(Placeholder),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hole {
+pub struct Placeholder {
     pub path: Path,
     pub fallback: Option<String>,
     /// The placeholder as written, for texts in which an unfilled one stays literal.
@@ -38,11 +38,11 @@ pub struct InputsText {
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputsPart {
     Text(String),
-    Input(InputHole),
+    Input(InputPlaceholder),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct InputHole {
+pub struct InputPlaceholder {
     pub name: String,
     pub when_missing: WhenMissing,
     pub span: Span,

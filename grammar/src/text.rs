@@ -22,8 +22,8 @@ pub(crate) fn control_character(text: &str) -> Option<(Range<usize>, char)> {
 
 /// Cuts `text` to the length of a message, at a character boundary.
 pub(crate) fn shorten(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default().escape_debug()),
         None => text.escape_debug().to_string(),
     }

@@ -10,7 +10,7 @@ use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::yaml;
 
-pub use script::{Constant, Script, ScriptReader, Unread, declaring};
+pub use script::{Constant, NoScriptReader, Script, ScriptReader, declaring};
 
 /// The metadata of a tool as one mapping, with the keys of YAML tools, in all languages.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,14 +125,14 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
 }
 
 /// The `# rye:` comment of a script, as YAML with its offset in the file.
-struct Header {
+struct ShellHeader {
     yaml: String,
     start: usize,
     /// Number of open brackets; a flow mapping continues until it is zero.
     open: usize,
 }
 
-impl Header {
+impl ShellHeader {
     fn push(&mut self, text: &str) {
         let mut quote = None;
         let mut before = ' ';
@@ -153,8 +153,8 @@ impl Header {
 
 /// Returns the `# rye:` comment among the comments and blank lines at the start of a script. In continued comment
 /// lines, `#` becomes a space, so that every byte keeps its offset.
-fn shell_header(text: &str, start: usize) -> Option<Header> {
-    let mut header: Option<Header> = None;
+fn shell_header(text: &str, start: usize) -> Option<ShellHeader> {
+    let mut header: Option<ShellHeader> = None;
     for line in lines(text, start) {
         let content = text.get(line.content()).unwrap_or_default();
         let Some(comment) = content.trim_start().strip_prefix('#') else {
@@ -167,7 +167,7 @@ fn shell_header(text: &str, start: usize) -> Option<Header> {
             // `# rye:signed:` is a misplaced signature line, not metadata.
             let yaml = comment.trim_start().strip_prefix("rye:").unwrap_or("-");
             if yaml.is_empty() || yaml.starts_with([' ', '\t', '{']) {
-                let mut new = Header { yaml: String::new(), start: line.content_end - yaml.len(), open: 0 };
+                let mut new = ShellHeader { yaml: String::new(), start: line.content_end - yaml.len(), open: 0 };
                 new.push(yaml);
                 header = Some(new);
             }

@@ -13,7 +13,7 @@ use crate::span::{Span, Spanned};
 pub struct Element {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
-    pub children: Vec<Node>,
+    pub children: Vec<XmlNode>,
     /// From `<` of the start tag to `>` of the end tag.
     pub span: Span,
 }
@@ -26,7 +26,7 @@ pub struct Attribute {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Node {
+pub enum XmlNode {
     Element(Element),
     /// Text and CDATA, with entities resolved.
     Text(Spanned<String>),
@@ -39,15 +39,15 @@ impl Element {
     }
 
     pub fn elements(&self) -> impl Iterator<Item = &Element> {
-        self.children.iter().filter_map(|n| if let Node::Element(e) = n { Some(e) } else { None })
+        self.children.iter().filter_map(|n| if let XmlNode::Element(e) = n { Some(e) } else { None })
     }
 
     /// Returns all text directly inside, joined and trimmed; the span covers the trimmed text, or the whole element if
     /// it is empty.
     pub fn text(&self) -> Spanned<String> {
         let mut texts = self.children.iter().filter_map(|n| match n {
-            Node::Text(t) if !t.node.trim().is_empty() => Some(t),
-            Node::Text(_) | Node::Element(_) | Node::Comment(_) => None,
+            XmlNode::Text(t) if !t.node.trim().is_empty() => Some(t),
+            XmlNode::Text(_) | XmlNode::Element(_) | XmlNode::Comment(_) => None,
         });
         let Some(first) = texts.next() else { return Spanned::new(String::new(), self.span) };
         let Some(second) = texts.next() else { return trimmed(first) };

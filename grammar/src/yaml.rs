@@ -9,7 +9,7 @@ use serde_saphyr::{Options, Spanned};
 use crate::Parsed;
 use crate::data::{Kind, Node};
 use crate::span::{SourceId, Span};
-use node::{Raw, Spans};
+use node::{RawValue, SpanConverter};
 
 /// Maximum nesting depth, so that traversals may recurse.
 pub const MAX_DEPTH: usize = 64;
@@ -30,8 +30,8 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
 
 /// Parses a YAML document at offset `base` of its source; spans are offsets into the source.
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
-    let spans = Spans { source, text, base };
-    let read = || serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options());
+    let spans = SpanConverter { source, text, base };
+    let read = || serde_saphyr::from_str_with_options::<Spanned<RawValue>>(text, options());
     match stacker::maybe_grow(MIN_STACK_BYTES, GROWN_STACK_BYTES, read) {
         Ok(raw) => spans.node(raw),
         Err(error) => Parsed {

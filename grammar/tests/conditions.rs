@@ -89,7 +89,7 @@ fn spans_are_offsets_into_the_source() {
 
 /// Each row: the text, the underlined bytes, a word of the message, a word of the help.
 #[test]
-fn mistakes() {
+fn one_line_mistakes_are_reported_at_their_place() {
     for (text, under, message, help) in [
         ("", 0..0, "empty", "leave"),
         ("   ", 0..3, "empty", "leave"),

@@ -180,7 +180,7 @@ fn knowledge_in_yaml() {
 }
 
 fn tool(text: &str, language: ToolLanguage) -> (Value, Vec<SyntaxError>) {
-    let parsed = tool_header::parse(SOURCE, text, language, &tool_header::Unread);
+    let parsed = tool_header::parse(SOURCE, text, language, &tool_header::NoScriptReader);
     (parsed.tree.metadata.to_value(), parsed.errors)
 }
 
@@ -207,9 +207,9 @@ fn tools() {
 }
 
 /// A script reader that returns fixed constants.
-struct Says(Vec<Constant>);
+struct FixedScriptReader(Vec<Constant>);
 
-impl ScriptReader for Says {
+impl ScriptReader for FixedScriptReader {
     fn read(&self, _: SourceId, _: &str, _: ToolLanguage) -> Parsed<Script> {
         Parsed::clean(Script { constants: self.0.clone(), names: vec!["execute".into()] })
     }
@@ -222,7 +222,7 @@ fn constants_of_scripts() {
         name: Spanned::new(name.to_owned(), span),
         value: value.map(|v| Node::new(Kind::String(v.to_owned()), span)).ok_or(span),
     };
-    let says = Says(vec![
+    let says = FixedScriptReader(vec![
         constant("__tool_description__", Some("counts")),
         constant("own", None),
         constant("__version__", None),
@@ -239,7 +239,7 @@ fn constants_of_scripts() {
 #[test]
 fn spans_of_a_shell_header() {
     let text = "#!/bin/sh\n# rye: {description: \"é\",\n#   kind: [command]}\nls\n";
-    let tree = tool_header::parse(SOURCE, text, ToolLanguage::Shell, &tool_header::Unread).tree.metadata;
+    let tree = tool_header::parse(SOURCE, text, ToolLanguage::Shell, &tool_header::NoScriptReader).tree.metadata;
     assert_eq!(text.get(tree.get("kind").unwrap().span.range()), Some("[command]"));
     let text = "#!/bin/sh\n# rye: {a: 1,\n#   a: 2}\nls\n";
     let errors = tool(text, ToolLanguage::Shell).1;

@@ -9,7 +9,7 @@
 )]
 
 use proptest::prelude::*;
-use rye_grammar::xml::{self, Element, Node};
+use rye_grammar::xml::{self, Element, XmlNode};
 use rye_grammar::{Parsed, SourceId};
 
 fn read(text: &str) -> Parsed<Option<Element>> {
@@ -24,9 +24,9 @@ fn show(element: &Element) -> String {
     out.push('>');
     for child in &element.children {
         match child {
-            Node::Element(inner) => out.push_str(&show(inner)),
-            Node::Text(text) => out.push_str(&format!("{:?}", text.node)),
-            Node::Comment(text) => out.push_str(&format!("<!--{}-->", text.node)),
+            XmlNode::Element(inner) => out.push_str(&show(inner)),
+            XmlNode::Text(text) => out.push_str(&format!("{:?}", text.node)),
+            XmlNode::Comment(text) => out.push_str(&format!("<!--{}-->", text.node)),
         }
     }
     out + "</>"
@@ -88,7 +88,7 @@ fn the_text_of_an_element_is_trimmed_with_its_span() {
 
 /// Each row: the text, then for each error the bytes under it and a part of its message.
 #[test]
-fn mistakes() {
+fn malformed_documents_are_reported_at_their_place() {
     let cases: &[(&str, &[(&str, &str)])] = &[
         ("", &[("", "no element")]),
         ("  \n", &[("  \n", "no element")]),

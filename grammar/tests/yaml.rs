@@ -75,7 +75,7 @@ fn an_embedded_document_keeps_its_place() {
 
 /// Each row: the text, the underlined bytes, a part of the message.
 #[test]
-fn mistakes() {
+fn rejected_constructs_are_reported_at_their_place() {
     for (text, under, message) in [
         ("a: 1\nb: 2\na: 3\n", "a", "`a` is given twice"),
         ("1: a\n'1': b\n", "'1'", "`1` is given twice"),

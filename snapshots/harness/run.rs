@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use super::told::told;
 
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
-const BEGIN: i64 = 1_767_225_600_000;
+const START_TIME_MS: i64 = 1_767_225_600_000;
 
 /// The inputs of a case run.
 pub struct Play<'c> {
@@ -36,9 +36,9 @@ pub struct Play<'c> {
     pub whole: bool,
 }
 
-struct Played(Arc<Scripted>);
+struct ScriptedProviders(Arc<Scripted>);
 
-impl Providers for Played {
+impl Providers for ScriptedProviders {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
     }
@@ -59,11 +59,12 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
     // Cases are part of this repository, so their content is trusted.
     let mut options =
         EngineOptions::trusting(&project, Some(&user), rye_stdlib::files(), Trust::Everything).map_err(text)?;
-    options.clock = Arc::new(JumpingClock::starting_at(BEGIN));
+    options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
     options.asker = None;
     if let Some(script) = play.script {
         let written = fs::read_to_string(project.join(script)).map_err(text)?;
-        options.providers = Arc::new(Played(Arc::new(Scripted::new(Script::parse(&written).map_err(text)?))));
+        options.providers =
+            Arc::new(ScriptedProviders(Arc::new(Scripted::new(Script::parse(&written).map_err(text)?))));
     }
     let compilation = {
         let world = (options.world)()?;

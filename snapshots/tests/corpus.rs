@@ -10,7 +10,7 @@ use rye_snapshots::fuzz::mutate::{Dice, mutate};
 use rye_snapshots::fuzz::{TARGETS, Target, seeds};
 
 /// Mutated inputs per target, in addition to the seeds.
-const AROUND: usize = 400;
+const MUTATIONS: usize = 400;
 /// Mutated inputs of a target that checks a whole project with the standard library each time.
 const PROJECT_MUTATIONS: usize = 40;
 
@@ -28,7 +28,7 @@ fn seeds_and_their_mutations_never_panic() {
 
 fn around(target: &Target, seeds: &[Vec<u8>]) {
     let mut dice = Dice::new(7);
-    let count = if matches!(target.name, "project" | "hooks_yaml") { PROJECT_MUTATIONS } else { AROUND };
+    let count = if matches!(target.name, "project" | "hooks_yaml") { PROJECT_MUTATIONS } else { MUTATIONS };
     for _ in 0..count {
         let input = mutate(seeds, &mut dice);
         let survived = std::panic::catch_unwind(|| (target.run)(&input)).is_ok();

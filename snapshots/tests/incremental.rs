@@ -19,12 +19,12 @@ use rye_snapshots::standard_library;
 const EDITS: usize = 30;
 const RUNS: u64 = 3;
 
-type Files = BTreeMap<(Space, String), Vec<u8>>;
+type SpaceFiles = BTreeMap<(Space, String), Vec<u8>>;
 
 /// A seeded pseudo-random generator (splitmix64).
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -57,7 +57,7 @@ fn project(name: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Files whose contents affect the diagnostics of other files.
-const MORE: [(&str, &str); 12] = [
+const RELATED_FILES: [(&str, &str); 12] = [
     (
         ".ai/tools/mill/probe.yaml",
         "description: Probes.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n",
@@ -85,8 +85,8 @@ const MORE: [(&str, &str); 12] = [
 ];
 
 struct Editor {
-    dice: Dice,
-    files: Files,
+    dice: SeededRng,
+    files: SpaceFiles,
     /// Texts that edits insert: texts of earlier files, and variants.
     pool: Vec<(String, Vec<u8>)>,
 }
@@ -95,11 +95,11 @@ impl Editor {
     fn new(seed: u64) -> Self {
         let (forty, twin) = (project("cases/planted/forty"), project("cases/planted/twin"));
         let deploy = project("../examples/deploy");
-        let more = MORE.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let more = RELATED_FILES.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
         let pool = forty.clone().into_iter().chain(twin.clone()).chain(deploy).chain(more).collect();
         let begin = if seed.is_multiple_of(2) { forty } else { twin };
         let files = begin.into_iter().map(|(path, bytes)| ((Space::Project, path), bytes)).collect();
-        Self { dice: Dice(seed), files, pool }
+        Self { dice: SeededRng(seed), files, pool }
     }
 
     fn world<'b>(&self, system: &'b MapWorld<'b>) -> MapWorld<'b> {
@@ -248,7 +248,7 @@ fn recheck_after_any_edit_equals_check_from_scratch() {
 }
 
 /// Writes only the files that differ, so that the kernel reports changes of those alone.
-fn sync(roots: &[(Space, PathBuf); 2], before: &Files, now: &Files) {
+fn sync(roots: &[(Space, PathBuf); 2], before: &SpaceFiles, now: &SpaceFiles) {
     for ((space, path), bytes) in now {
         if before.get(&(*space, path.clone())) != Some(bytes) {
             let file = roots.iter().find(|(of, _)| of == space).unwrap().1.join(path);
@@ -269,7 +269,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
         let folder = tempfile::tempdir().unwrap();
         let roots = [(Space::Project, folder.path().join("project")), (Space::User, folder.path().join("user"))];
         let mut editor = Editor::new(seed + 10);
-        let mut on_disk = Files::new();
+        let mut on_disk = SpaceFiles::new();
         for (_, root) in &roots {
             fs::create_dir_all(root.join(".ai")).unwrap();
         }
@@ -322,7 +322,7 @@ fn fault_of_a_palette_tool_is_reported_by_every_check() {
     let mut files = areas(2);
     let broken = "description: Probes.\nkind: command\ncommand: [echo\n";
     files.insert((Space::User, ".ai/tools/area1/other.yaml".into()), broken.as_bytes().to_vec());
-    let mut editor = Editor { dice: Dice(0), files, pool: Vec::new() };
+    let mut editor = Editor { dice: SeededRng(0), files, pool: Vec::new() };
     let mut memory = Memory::new();
     for text in ["One.", "Two.", "Two."] {
         editor.files.insert((Space::Project, ".ai/knowledge/area0/note1.md".into()), text.as_bytes().to_vec());
@@ -348,11 +348,11 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
     let called = directive("<permissions/>", "Call `rye_execute(item_type=\"tool\", item_id=\"ut\")`.");
     let brought = directive("<context><before>uk</before></context>", "Do it.");
     let fetched = directive("", "Call `rye_fetch(item_type=\"knowledge\", item_id=\"uk\")`.");
-    let mut files = Files::new();
+    let mut files = SpaceFiles::new();
     let tool = "description: x\nkind: nope\nbogus: 1\ncommand: [echo]\nparameters: {type: object}\n";
     files.insert((Space::User, ".ai/tools/ut.yaml".into()), tool.as_bytes().to_vec());
     files.insert((Space::User, ".ai/knowledge/uk.md".into()), b"---\nname: [\n---\n\nText.".to_vec());
-    let mut editor = Editor { dice: Dice(0), files, pool: Vec::new() };
+    let mut editor = Editor { dice: SeededRng(0), files, pool: Vec::new() };
     let mut memory = Memory::new();
     let mut history = Vec::new();
     let texts =
@@ -372,7 +372,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
 #[test]
 fn evicted_patterns_are_evaluated_again() {
     let system = standard_library();
-    let mut editor = Editor { dice: Dice(0), files: areas(2), pool: Vec::new() };
+    let mut editor = Editor { dice: SeededRng(0), files: areas(2), pool: Vec::new() };
     let mut memory = Memory::new();
     for round in (0..120).chain([3, 119, 0]) {
         let tools = format!("<tool>area0.*</tool><tool>rye.file-system.read{round}</tool><tool>areas{round}.*</tool>");
@@ -392,8 +392,8 @@ fn evicted_patterns_are_evaluated_again() {
 }
 
 /// Creates a project of areas, each with a base, rules that the base provides, and leaves with one note each.
-fn areas(count: usize) -> Files {
-    let mut files = Files::new();
+fn areas(count: usize) -> SpaceFiles {
+    let mut files = SpaceFiles::new();
     let mut put = |path: String, text: String| files.insert((Space::Project, path), text.into_bytes());
     for area in 0..count {
         put(format!(".ai/knowledge/area{area}/rules.md"), format!("Rules of area {area}."));
@@ -423,7 +423,7 @@ fn areas(count: usize) -> Files {
 #[test]
 fn recheck_recomputes_only_dependents() {
     let system = standard_library();
-    let mut editor = Editor { dice: Dice(0), files: areas(20), pool: Vec::new() };
+    let mut editor = Editor { dice: SeededRng(0), files: areas(20), pool: Vec::new() };
     let mut memory = Memory::new();
     let mut look = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
     let first = look(&editor);

@@ -32,11 +32,11 @@ use shape::fits;
 const PROJECTS: u64 = 200;
 const WORKERS: usize = 4;
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
-const BEGIN: i64 = 1_767_225_600_000;
+const START_TIME_MS: i64 = 1_767_225_600_000;
 
 /// Counts over all projects, which prove that the generator covers each situation.
 #[derive(Default, Debug)]
-struct Seen {
+struct Coverage {
     threads: usize,
     children: usize,
     /// Openings without and with a placeholder.
@@ -45,7 +45,7 @@ struct Seen {
     routed: usize,
 }
 
-impl Seen {
+impl Coverage {
     fn add(&mut self, other: &Self) {
         self.threads += other.threads;
         self.children += other.children;
@@ -56,12 +56,12 @@ impl Seen {
 }
 
 /// A scripted provider that records its requests.
-struct Noting {
+struct RecordingProvider {
     script: Scripted,
     asked: Mutex<Vec<provider::Request>>,
 }
 
-impl Provider for Noting {
+impl Provider for RecordingProvider {
     fn call<'a>(
         &'a self,
         request: &'a provider::Request,
@@ -72,9 +72,9 @@ impl Provider for Noting {
     }
 }
 
-struct Everywhere(Arc<Noting>);
+struct RecordingProviders(Arc<RecordingProvider>);
 
-impl Providers for Everywhere {
+impl Providers for RecordingProviders {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
     }
@@ -82,14 +82,14 @@ impl Providers for Everywhere {
 
 #[test]
 fn generated_projects_send_what_their_plans_show() {
-    let mut counts = Seen::default();
+    let mut counts = Coverage::default();
     // Most of the time is spent waiting for the disk.
     std::thread::scope(|scope| {
         let part = |first: u64| {
             move || {
-                let mut counts = Seen::default();
+                let mut counts = Coverage::default();
                 for seed in (first..PROJECTS).step_by(WORKERS) {
-                    play(seed, &project(seed), &mut counts);
+                    run_project(seed, &project(seed), &mut counts);
                 }
                 counts
             }
@@ -103,7 +103,7 @@ fn generated_projects_send_what_their_plans_show() {
     assert!(counts.whole >= 50 && counts.open >= 50 && counts.routed >= 10, "{counts:?}");
 }
 
-fn play(seed: u64, made: &Project, counts: &mut Seen) {
+fn run_project(seed: u64, made: &Project, counts: &mut Coverage) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     for (path, text) in &made.files {
@@ -112,11 +112,11 @@ fn play(seed: u64, made: &Project, counts: &mut Seen) {
         fs::write(path, text).unwrap();
     }
     let script = Scripted::new(Script::parse(&made.script).unwrap());
-    let noting = Arc::new(Noting { script, asked: Mutex::default() });
+    let noting = Arc::new(RecordingProvider { script, asked: Mutex::default() });
     let mut options = EngineOptions::trusting(&place, None, rye_stdlib::files(), Trust::Everything).unwrap();
-    options.clock = Arc::new(JumpingClock::starting_at(BEGIN));
+    options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
     options.asker = None;
-    options.providers = Arc::new(Everywhere(Arc::clone(&noting)));
+    options.providers = Arc::new(RecordingProviders(Arc::clone(&noting)));
     let world = Arc::clone(&options.world);
     let request = Request::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
     let planned = planned(seed, &world, &request);
@@ -177,7 +177,7 @@ fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
 }
 
 /// Compares a first request with the plan of its thread.
-fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
+fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage) {
     counts.threads += 1;
     counts.routed += usize::from(plan.route.is_some());
     let names = |tools: &[provider::ToolDefinition]| -> Vec<(String, String, String)> {
@@ -196,7 +196,7 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
         counts.open += 1;
     } else {
         counts.whole += 1;
-        let opening = plan.prompt.open(&mut Nothing);
+        let opening = plan.prompt.open(&mut NoFacts);
         assert_eq!((&*first.system, &message), (&*opening.system, &opening.message), "{seed}: {}", plan.directive);
     }
     fits(&plan.prompt, &first.system, &message).unwrap_or_else(|why| {
@@ -205,9 +205,9 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
 }
 
 /// Facts for a plan without placeholders, which must never be read.
-struct Nothing;
+struct NoFacts;
 
-impl Known for Nothing {
+impl Known for NoFacts {
     fn text(&mut self, hole: &Pending) -> String {
         panic!("there is a hole: {}", hole.marker())
     }

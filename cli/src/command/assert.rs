@@ -9,12 +9,12 @@ use rye_compiler::plan::render::json::SourceReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::directives;
 use crate::exit::Exit;
 use crate::report::diagnostic::DiagnosticOutput;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 use crate::view::count;
 
@@ -34,7 +34,7 @@ pub struct AssertOutput {
     pub diagnostics: Vec<DiagnosticOutput>,
 }
 
-pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
     let only = directives(&args.directives, &world)?;
     let mut found = assert(&world, &only);
@@ -50,10 +50,10 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, 
         Format::Human | Format::Plain => {
             report.diagnostics(&found.diagnostics, &found.sources);
             for violation in &found.report.violations {
-                report.line(printable(&shown(violation)).trim_end())?;
+                report.line(printable(&format_violation(violation)).trim_end())?;
             }
             for spawn in found.report.spawns.iter().filter(|spawn| spawn.exceeds.is_some()) {
-                report.line(&printable(&exceeding(spawn)))?;
+                report.line(&printable(&format_excess(spawn)))?;
             }
             for circle in &found.report.cycles {
                 report.line(&printable(&format!("note: only `depth` ends this circle: {}", circle.join(" → "))))?;
@@ -64,13 +64,13 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, 
     Ok(if failed { Exit::Failed } else { Exit::Fine })
 }
 
-fn shown(violation: &Violation) -> String {
+fn format_violation(violation: &Violation) -> String {
     let about = if violation.description.is_empty() { String::new() } else { format!(": {}", violation.description) };
     let mut out = format!("{}: `{}` does not hold{about}\n", violation.severity, violation.assertion);
     for (i, Step { directive, by, source }) in violation.trace.iter().enumerate() {
         let arrow = if i == 0 { "run" } else { "→" };
         let by = if i == 0 { String::new() } else { format!(", started by {by}") };
-        writeln!(out, "  {arrow} {directive}{by}{}", at(source.as_ref())).ok();
+        writeln!(out, "  {arrow} {directive}{by}{}", format_source(source.as_ref())).ok();
     }
     for because in &violation.because {
         writeln!(out, "    {because}").ok();
@@ -78,18 +78,18 @@ fn shown(violation: &Violation) -> String {
     out
 }
 
-fn exceeding(spawn: &Spawn) -> String {
+fn format_excess(spawn: &Spawn) -> String {
     let Spawn { from, to, by, source, exceeds, parent_grants, child_grants } = spawn;
     let example = exceeds.as_deref().unwrap_or_default();
     format!(
         "note: `{to}`, started by `{from}` ({by}){}, will be refused `{example}`\n  granted here{}\n  and not here{}",
-        at(source.as_ref()),
-        at(child_grants.as_ref()),
-        at(parent_grants.as_ref())
+        format_source(source.as_ref()),
+        format_source(child_grants.as_ref()),
+        format_source(parent_grants.as_ref())
     )
 }
 
-fn at(source: Option<&SourceReport>) -> String {
+fn format_source(source: Option<&SourceReport>) -> String {
     source.map(|s| format!("  {}:{}:{}", s.file, s.line, s.column)).unwrap_or_default()
 }
 

@@ -16,12 +16,12 @@ use rye_compiler::world::World;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
-use crate::args::{Asked, Global};
+use crate::CommandError;
+use crate::args::{Global, OutputFormat};
 use crate::exit::Exit;
 use crate::narrow::{Narrow, narrow};
 use crate::report::diagnostic::DiagnosticOutput;
-use crate::report::{Report, github, sarif};
+use crate::report::{Printer, github, sarif};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -64,11 +64,11 @@ pub struct CheckSummary {
     pub directives: usize,
 }
 
-pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
     // Report an unknown code before reading anything.
-    judge(args, Levels::default())?;
+    severity_overrides(args, Levels::default())?;
     if args.fix {
         fix::run(args, &spaces, report)?;
     }
@@ -84,12 +84,12 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, F
 }
 
 /// The result of one check.
-struct Found {
+struct CheckResult {
     report: CheckReport,
     levels: Levels,
 }
 
-impl Found {
+impl CheckResult {
     /// Returns the diagnostics to show, with their effective severity.
     fn shown(&self) -> impl Iterator<Item = (&Diagnostic, Severity)> {
         self.report.diagnostics.iter().filter_map(|one| Some((one, self.levels.severity(one)?)))
@@ -111,7 +111,7 @@ fn look(
     spaces: &Spaces,
     world: &dyn World,
     check: impl FnOnce(&dyn World, &Selection) -> CheckReport,
-) -> Result<Found, Failure> {
+) -> Result<CheckResult, CommandError> {
     let selection = match narrow(&args.paths, &spaces.project, world)? {
         Narrow::All => Selection::All,
         Narrow::To(paths) => Selection::Paths(paths),
@@ -123,15 +123,15 @@ fn look(
     {
         report.diagnostics.push(ConfigError::Servers { why });
     }
-    let levels = judge(args, report.levels.clone())?;
-    Ok(Found { report, levels })
+    let levels = severity_overrides(args, report.levels.clone())?;
+    Ok(CheckResult { report, levels })
 }
 
 /// Returns the severity overrides of the project, with those of the command line on top.
-fn judge(args: &CheckArgs, mut levels: Levels) -> Result<Levels, Failure> {
+fn severity_overrides(args: &CheckArgs, mut levels: Levels) -> Result<Levels, CommandError> {
     for code in &args.allow {
         levels.allow(code).map_err(|unknown| {
-            let failure = Failure::usage(unknown.to_string());
+            let failure = CommandError::usage(unknown.to_string());
             match unknown.suggestion {
                 Some(near) => failure.help(format!("did you mean `{near}`?")),
                 None => failure.help("`rye explain` lists all of them"),
@@ -144,7 +144,7 @@ fn judge(args: &CheckArgs, mut levels: Levels) -> Result<Levels, Failure> {
     Ok(levels)
 }
 
-fn show(found: &Found, asked: Asked, report: &Report) -> Result<Exit, Failure> {
+fn show(found: &CheckResult, asked: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let summary = found.summary();
     let exit = if summary.errors > 0 { Exit::Failed } else { Exit::Fine };
     let sources = &found.report.sources;
@@ -152,15 +152,15 @@ fn show(found: &Found, asked: Asked, report: &Report) -> Result<Exit, Failure> {
         found.shown().map(|(one, severity)| DiagnosticOutput::new(one, sources).at(severity)).collect()
     };
     match asked {
-        Asked::Json => report.json(&CheckOutput { diagnostics: outputs(), summary })?,
-        Asked::Sarif => report.json(&sarif::log(&outputs()))?,
-        Asked::Github => {
+        OutputFormat::Json => report.json(&CheckOutput { diagnostics: outputs(), summary })?,
+        OutputFormat::Sarif => report.json(&sarif::log(&outputs()))?,
+        OutputFormat::Github => {
             for one in outputs() {
                 report.line(&github::line(&one))?;
             }
             report.note(&summary.to_string());
         }
-        Asked::Human | Asked::Plain | Asked::Markdown | Asked::Html => {
+        OutputFormat::Human | OutputFormat::Plain | OutputFormat::Markdown | OutputFormat::Html => {
             report.judged(found.shown(), sources);
             report.note(&summary.to_string());
         }

@@ -7,7 +7,7 @@ use clap::Args;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::complete::ASKED;
 use crate::exit::Exit;
 
@@ -17,11 +17,11 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
+pub fn run(args: &CompletionsArgs) -> Result<Exit, CommandError> {
     let name = args.shell.to_string();
     let shells = Shells::builtins();
     let Some(shell) = shells.completer(&name) else {
-        return Err(Failure::usage(format!("there is no completion script for `{name}`")));
+        return Err(CommandError::usage(format!("there is no completion script for `{name}`")));
     };
     let mut script = Vec::new();
     shell.write_registration(ASKED, "rye", "rye", "rye", &mut script)?;

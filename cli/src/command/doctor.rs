@@ -20,12 +20,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keys::keys;
-use super::run::sandbox::{Bubblewrap, bubblewrap};
+use super::run::sandbox::{BubblewrapState, bubblewrap};
 use super::trust::everything;
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::{self, Spaces};
 use crate::view::count;
 
@@ -67,7 +67,7 @@ pub struct SandboxOutput {
     pub text: String,
 }
 
-pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let mut found = Findings(Vec::new());
     found.fine(
@@ -86,12 +86,12 @@ pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
             found.approvals(&world, spaces.own);
             found.project(&world);
             found.sandbox(offers, &bubblewrap(&world, &spaces));
-            walls = tools(&world, offers);
+            walls = tool_sandboxes(&world, offers);
         }
         Err(failure) => {
             found.wrong("project", failure.message, failure.help.as_deref());
             // The project finding reports errors in the settings.
-            found.sandbox(offers, &Bubblewrap::Unasked);
+            found.sandbox(offers, &BubblewrapState::Unasked);
         }
     }
     found.store(&spaces);
@@ -207,10 +207,10 @@ impl Findings {
         if refused.is_empty() {
             self.fine(
                 "signing",
-                format!("`signing.require` is `{policy}`; {} signed, all of them rightly", are(signed)),
+                format!("`signing.require` is `{policy}`; {} signed, all of them rightly", pluralize_are(signed)),
             );
         } else {
-            let text = format!("{} never read: {}", are(refused.len()), shown(&refused));
+            let text = format!("{} never read: {}", pluralize_are(refused.len()), join_some(&refused));
             self.wrong("signing", text, Some("`rye verify` says why; `rye sign` signs what you meant to change"));
         }
     }
@@ -249,16 +249,16 @@ impl Findings {
         }
     }
 
-    fn sandbox(&mut self, offers: Offers, asked: &Bubblewrap) {
+    fn sandbox(&mut self, offers: Offers, asked: &BubblewrapState) {
         let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
         let around = match asked {
-            Bubblewrap::At(program) => format!(", within bubblewrap ({})", program.display()),
-            Bubblewrap::Missing => {
+            BubblewrapState::At(program) => format!(", within bubblewrap ({})", program.display()),
+            BubblewrapState::Missing => {
                 let fix = "install bubblewrap, or take the setting out of `agent/agent.yaml`";
                 let text = "`sandbox: bubblewrap` is set, and there is no `bwrap` on the path: nothing is run";
                 return self.wrong("sandbox", text.to_owned(), Some(fix));
             }
-            Bubblewrap::Unasked => String::new(),
+            BubblewrapState::Unasked => String::new(),
         };
         let text = format!("Landlock {}, {sockets}{around}", offers.landlock);
         let gaps = offers.gaps();
@@ -297,7 +297,7 @@ impl Findings {
 }
 
 /// Lists a few names and the number of the others.
-fn shown(names: &[String]) -> String {
+fn join_some(names: &[String]) -> String {
     const MOST: usize = 5;
     let mut text = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > MOST {
@@ -313,7 +313,7 @@ fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
     ids
 }
 
-fn tools(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
+fn tool_sandboxes(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
     let items = Items::new(world);
     let mut walls = Vec::new();
     for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
@@ -324,7 +324,7 @@ fn tools(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
             SandboxKind::Requests => {
                 "requests of the engine, to granted hosts alone; nothing of the machine".to_owned()
             }
-            SandboxKind::Process => process(offers),
+            SandboxKind::Process => process_sandbox(offers),
             SandboxKind::None => {
                 "NO WALL: the program of an MCP server whose settings say `wall: none`; it may do whatever you may"
                     .to_owned()
@@ -337,7 +337,7 @@ fn tools(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
     walls
 }
 
-fn process(offers: Offers) -> String {
+fn process_sandbox(offers: Offers) -> String {
     if offers.landlock == 0 {
         return "a process of its own without a wall: this kernel has none".to_owned();
     }
@@ -352,7 +352,7 @@ fn process(offers: Offers) -> String {
     )
 }
 
-fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Report) -> Result<(), Failure> {
+fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Printer) -> Result<(), CommandError> {
     if report.format() == Format::Json {
         return report.json(&DoctorOutput { findings, walls });
     }
@@ -391,6 +391,6 @@ fn format_count(n: usize, one: &str) -> String {
     count(n as u64, one)
 }
 
-fn are(files: usize) -> String {
+fn pluralize_are(files: usize) -> String {
     if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") }
 }

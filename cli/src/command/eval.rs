@@ -8,10 +8,10 @@ use rye_compiler::semantics::eval::answer;
 use rye_compiler::semantics::value::parse_json;
 use serde_json::{Map, Value};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 
 /// Without a flag, requests are read from stdin: {"condition": …, "facts": …}
 #[derive(Debug, Args)]
@@ -64,16 +64,16 @@ pub struct EvalArgs {
     table: Option<String>,
 }
 
-pub fn run(args: &EvalArgs, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &EvalArgs, report: &Printer) -> Result<Exit, CommandError> {
     match args.request()? {
-        Some(request) => single(&request, report),
-        None => lines(),
+        Some(request) => eval_single(&request, report),
+        None => eval_lines(),
     }
 }
 
 /// Answers every line of stdin. An invalid line, including invalid UTF-8, gives an error line and does not end the
 /// loop.
-fn lines() -> Result<Exit, Failure> {
+fn eval_lines() -> Result<Exit, CommandError> {
     let mut input = BufReader::with_capacity(1 << 16, std::io::stdin().lock());
     let mut output = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let mut line = Vec::new();
@@ -93,7 +93,7 @@ fn lines() -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn single(request: &Map<String, Value>, report: &Report) -> Result<Exit, Failure> {
+fn eval_single(request: &Map<String, Value>, report: &Printer) -> Result<Exit, CommandError> {
     let answered = answer(&Value::Object(request.clone()).to_string());
     let fine = serde_json::from_str::<Map<String, Value>>(&answered).ok().and_then(|mut map| map.shift_remove("ok"));
     match (report.format(), fine) {
@@ -109,14 +109,14 @@ fn single(request: &Map<String, Value>, report: &Report) -> Result<Exit, Failure
         (Format::Human | Format::Plain, None) => {
             let error: Value = serde_json::from_str(&answered).unwrap_or_default();
             let message = error.pointer("/error/message").and_then(Value::as_str).unwrap_or(&answered);
-            Err(Failure { exit: Exit::Failed, code: None, message: message.to_owned(), help: None })
+            Err(CommandError { exit: Exit::Failed, code: None, message: message.to_owned(), help: None })
         }
     }
 }
 
 impl EvalArgs {
     /// Returns the request of the flags; `None` if there are none.
-    fn request(&self) -> Result<Option<Map<String, Value>>, Failure> {
+    fn request(&self) -> Result<Option<Map<String, Value>>, CommandError> {
         let mut request = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -141,7 +141,7 @@ impl EvalArgs {
             ("inputs", &self.inputs),
             ("table", &self.table),
         ] {
-            put(flag, value.as_deref().map(|value| json(flag, value)).transpose()?);
+            put(flag, value.as_deref().map(|value| parse_flag(flag, value)).transpose()?);
         }
         if !self.unknown.is_empty() {
             put("unknown", Some(Value::from(self.unknown.clone())));
@@ -158,9 +158,9 @@ fn text_or_json(written: &str) -> Value {
     }
 }
 
-fn json(flag: &str, written: &str) -> Result<Value, Failure> {
+fn parse_flag(flag: &str, written: &str) -> Result<Value, CommandError> {
     parse_json(written).map_err(|error| {
         let flag = flag.replace('_', "-");
-        Failure::usage(format!("`--{flag}` is no JSON: {error}"))
+        CommandError::usage(format!("`--{flag}` is no JSON: {error}"))
     })
 }

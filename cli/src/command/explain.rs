@@ -9,10 +9,10 @@ use rye_compiler::world::{MapWorld, Space};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -42,20 +42,20 @@ pub struct GroupOutput {
     pub patterns: Vec<String>,
 }
 
-pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     let Some(asked) = &args.code else {
-        return list(report);
+        return print_codes(report);
     };
     let code = asked.trim().trim_start_matches("rye::").replace('/', "::");
     let groups = standard_groups();
     if code == "capabilities" {
-        return show(&groups, report);
+        return print_groups(&groups, report);
     }
     if let Some(group) = groups::named(&groups, &code) {
-        return show(std::slice::from_ref(group), report);
+        return print_groups(std::slice::from_ref(group), report);
     }
     let Some(page) = codes::ALL.iter().find(|page| page.code == code) else {
-        let failure = Failure::usage(format!("there is no code `{code}`"));
+        let failure = CommandError::usage(format!("there is no code `{code}`"));
         let names = CODES.iter().copied().chain(groups.iter().map(|group| group.name.as_str()));
         let topic = format!("{code}::");
         let same = |name: &&str| name.starts_with(&topic) || name.rsplit("::").next() == Some(code.as_str());
@@ -75,15 +75,15 @@ pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
 /// Returns the groups of the standard library, so that no project is needed.
 fn standard_groups() -> Vec<Group> {
     let mut world = MapWorld::new();
-    for (path, bytes) in rye_stdlib::files().into_iter().filter(|(path, _)| path.starts_with(GROUPS)) {
+    for (path, bytes) in rye_stdlib::files().into_iter().filter(|(path, _)| path.starts_with(GROUPS_FOLDER)) {
         world.insert(Space::System, &path, bytes);
     }
     groups::all(&Items::new(&world))
 }
 
-const GROUPS: &str = ".ai/config/agent/capabilities/";
+const GROUPS_FOLDER: &str = ".ai/config/agent/capabilities/";
 
-fn show(groups: &[Group], report: &Report) -> Result<Exit, Failure> {
+fn print_groups(groups: &[Group], report: &Printer) -> Result<Exit, CommandError> {
     match report.format() {
         Format::Json => {
             let shown = |g: &Group| GroupOutput {
@@ -105,13 +105,13 @@ fn show(groups: &[Group], report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn list(report: &Report) -> Result<Exit, Failure> {
+fn print_codes(report: &Printer) -> Result<Exit, CommandError> {
     match report.format() {
         Format::Json => report.json(&ExplainOutput::Codes(CODES.to_vec()))?,
         Format::Human | Format::Plain => {
             let width = CODES.iter().map(|code| code.len()).max().unwrap_or(0);
             for page in codes::ALL {
-                report.line(&format!("{:width$}  {}", page.code, gist(page.page)))?;
+                report.line(&format!("{:width$}  {}", page.code, first_sentence(page.page)))?;
             }
         }
     }
@@ -119,7 +119,7 @@ fn list(report: &Report) -> Result<Exit, Failure> {
 }
 
 /// Returns the first sentence of a code's page.
-fn gist(text: &str) -> String {
+fn first_sentence(text: &str) -> String {
     let mut paragraphs = text.split("\n\n").map(str::trim);
     let meaning = paragraphs.find(|p| !p.is_empty() && !p.starts_with('#')).unwrap_or_default();
     let joined = meaning.lines().collect::<Vec<_>>().join(" ");

@@ -16,18 +16,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::item;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["id", "query"]))]
 pub struct FetchArgs {
     #[arg(value_enum, value_name = "TYPE")]
-    item_type: Type,
+    item_type: FetchItemType,
     /// The item's id
     #[arg(value_name = "ID")]
     id: Option<String>,
@@ -42,18 +42,18 @@ pub struct FetchArgs {
     limit: Option<u64>,
     /// Copy the item's file into this space instead of printing it; the copy shadows lower spaces
     #[arg(long, value_enum, value_name = "SPACE", requires = "id")]
-    copy_to: Option<Target>,
+    copy_to: Option<CopyTarget>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Type {
+enum FetchItemType {
     Directive,
     Knowledge,
     Tool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Target {
+enum CopyTarget {
     Project,
     User,
 }
@@ -96,17 +96,17 @@ pub struct HitOutput {
     pub description: String,
 }
 
-impl From<Type> for ItemType {
-    fn from(value: Type) -> Self {
+impl From<FetchItemType> for ItemType {
+    fn from(value: FetchItemType) -> Self {
         match value {
-            Type::Directive => Self::Directive,
-            Type::Knowledge => Self::Knowledge,
-            Type::Tool => Self::Tool,
+            FetchItemType::Directive => Self::Directive,
+            FetchItemType::Knowledge => Self::Knowledge,
+            FetchItemType::Tool => Self::Tool,
         }
     }
 }
 
-pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
     let item_type = ItemType::from(args.item_type);
@@ -119,7 +119,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, F
     let found = world.candidates(ItemKind::from(item_type), &id)?;
     let Some(first) = found.first() else {
         let help = format!("look for it: `rye fetch {} --query WORDS`", item_type.word());
-        return Err(Failure::failed(format!("there is no {} `{id}`", item_type.word())).help(help));
+        return Err(CommandError::failed(format!("there is no {} `{id}`", item_type.word())).help(help));
     };
     let mut output = FetchOutput {
         item_type: item_type.word().to_owned(),
@@ -130,7 +130,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, F
         copied_to: None,
     };
     if let Some(target) = args.copy_to {
-        let path = copy(&spaces, target, first.space, &first.path, &first.bytes)?;
+        let path = copy_item(&spaces, target, first.space, &first.path, &first.bytes)?;
         output.copied_to = Some(path.display().to_string());
         match report.format() {
             Format::Json => report.json(&output)?,
@@ -153,17 +153,17 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, F
     Ok(Exit::Fine)
 }
 
-fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, Failure> {
+fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, CommandError> {
     let (objects, own_objects) = (NoObjects, BTreeSet::new());
     let outcome =
         fetch(&Library { world, objects: &objects, own_objects: &own_objects, user_space: &|| Ok(()) }, request);
     if outcome.is_error {
-        return Err(Failure::failed(outcome.content.as_str().unwrap_or_default()));
+        return Err(CommandError::failed(outcome.content.as_str().unwrap_or_default()));
     }
     Ok(outcome.content)
 }
 
-fn found(answer: Value, report: &Report) -> Result<Exit, Failure> {
+fn found(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     let answer: HitsOutput = serde_json::from_value(answer).map_err(std::io::Error::other)?;
     if report.format() == Format::Json {
         report.json(&answer)?;
@@ -185,25 +185,31 @@ fn found(answer: Value, report: &Report) -> Result<Exit, Failure> {
 }
 
 /// Copies the file to the same id in the other space. Never overwrites a file.
-fn copy(spaces: &Spaces, target: Target, from: Space, path: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
+fn copy_item(
+    spaces: &Spaces,
+    target: CopyTarget,
+    from: Space,
+    path: &str,
+    bytes: &[u8],
+) -> Result<PathBuf, CommandError> {
     let (space, root) = match target {
-        Target::Project => (Space::Project, Some(spaces.project.as_path())),
-        Target::User => (Space::User, spaces.user.as_deref()),
+        CopyTarget::Project => (Space::Project, Some(spaces.project.as_path())),
+        CopyTarget::User => (Space::User, spaces.user.as_deref()),
     };
     let Some(root) = root else {
-        return Err(Failure::failed("there is no user space: no `.ai/` in the home folder")
+        return Err(CommandError::failed("there is no user space: no `.ai/` in the home folder")
             .help("make it, or name another with `RYE_USER_SPACE`"));
     };
     if space == from {
-        return Err(Failure::failed(format!("it lies in the {} space already", space.word())));
+        return Err(CommandError::failed(format!("it lies in the {} space already", space.word())));
     }
     let place = root.join(path);
     match Within::open(root)?.create(Path::new(path), bytes) {
         Ok(()) => Ok(place),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            Err(Failure::failed(format!("`{}` is there already", place.display())))
+            Err(CommandError::failed(format!("`{}` is there already", place.display())))
         }
-        Err(e) => Err(Failure::failed(format!("`{}` cannot be written: {e}", place.display()))),
+        Err(e) => Err(CommandError::failed(format!("`{}` cannot be written: {e}", place.display()))),
     }
 }
 

@@ -10,11 +10,11 @@ use rye_grammar::knowledge::KnowledgeFormat;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::narrow::{Narrow, narrow};
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::rewrite::Rewrite;
 use crate::space::Spaces;
 
@@ -44,15 +44,15 @@ pub struct SkippedOutput {
     pub because: String,
 }
 
-pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
     let narrowed = narrow(&args.paths, &spaces.project, &world)?;
     let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
     let mut rewrites = Vec::new();
     let mut broken = false;
-    for (kind, entry) in entries(&world)? {
-        if entry.space != Space::Project || !selected(&narrowed, &entry.path) {
+    for (kind, entry) in formattable_items(&world)? {
+        if entry.space != Space::Project || !is_selected(&narrowed, &entry.path) {
             continue;
         }
         let Some(layout) = layout(kind, &entry.path) else { continue };
@@ -106,7 +106,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 }
 
 /// Returns every item, by kind. Exports of threads are not formatted.
-fn entries(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Failure> {
+fn formattable_items(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, CommandError> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {
         let list = world.list(kind)?;
@@ -116,20 +116,20 @@ fn entries(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Failure> {
     Ok(all)
 }
 
-type Layout = fn(&str) -> Result<Formatted, Refused>;
+type Formatter = fn(&str) -> Result<Formatted, Refused>;
 
 /// Returns the formatter for a file; `None` for scripts.
-fn layout(kind: ItemKind, path: &str) -> Option<Layout> {
+fn layout(kind: ItemKind, path: &str) -> Option<Formatter> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match kind {
         ItemKind::Directive => Some(format),
         ItemKind::Knowledge if is_yaml => Some(|text| format_knowledge(text, KnowledgeFormat::Yaml)),
         ItemKind::Knowledge => Some(|text| format_knowledge(text, KnowledgeFormat::Markdown)),
-        ItemKind::Tool | ItemKind::Config => is_yaml.then_some(format_data as Layout),
+        ItemKind::Tool | ItemKind::Config => is_yaml.then_some(format_data as Formatter),
     }
 }
 
-fn selected(narrowed: &Narrow, path: &str) -> bool {
+fn is_selected(narrowed: &Narrow, path: &str) -> bool {
     match narrowed {
         Narrow::All => true,
         Narrow::To(paths) => paths

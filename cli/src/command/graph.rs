@@ -7,11 +7,11 @@ use rye_compiler::plan::render::drawing::Drawing;
 use rye_compiler::plan::render::{dot, mermaid, svg};
 use rye_compiler::world::{ItemKind, World};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::directive;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -33,13 +33,13 @@ pub enum Language {
     Svg,
 }
 
-pub fn run(args: &GraphArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
     let only = args.directive.as_deref().map(directive).transpose()?;
     if let Some(id) = &only {
         let found = world.candidates(ItemKind::Directive, id)?;
         if found.is_empty() {
-            return Err(Failure::failed(format!("there is no directive `{id}`")));
+            return Err(CommandError::failed(format!("there is no directive `{id}`")));
         }
     }
     let graph: ItemGraph = item_graph(&world, only.as_ref());
@@ -51,11 +51,11 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Report) -> Result<Exit, F
 }
 
 /// Prints a drawing.
-pub fn draw(drawing: &Drawing, language: Language, report: &Report) -> Result<(), Failure> {
+pub fn draw(drawing: &Drawing, language: Language, report: &Printer) -> Result<(), CommandError> {
     let text = match language {
         Language::Mermaid => mermaid::render(drawing),
         Language::Dot => dot::render(drawing),
-        Language::Svg => svg::render(drawing).map_err(|error| Failure::failed(error.to_string()))?,
+        Language::Svg => svg::render(drawing).map_err(|error| CommandError::failed(error.to_string()))?,
     };
     report.line(printable(&text).trim_end())
 }

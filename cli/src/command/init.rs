@@ -18,17 +18,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::user_root;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
 /// Files that runs create and that do not belong in version control.
-const IGNORED: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
-const IGNORE: &str = ".gitignore";
+const IGNORED_PATHS: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
+const GITIGNORE: &str = ".gitignore";
 /// Maximum size in bytes of a `.gitignore` to extend.
 const MAX_GITIGNORE_BYTES: u64 = 4 << 20;
 
@@ -67,30 +67,30 @@ pub struct InitOutput {
 /// Contents by path in the project.
 type Files = BTreeMap<String, Vec<u8>>;
 
-pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     let (directive, inputs, files) = match args.example {
-        None => ("first", " --input topic=tea", starter()),
+        None => ("first", " --input topic=tea", starter_files()),
         Some(Example::Hello) => ("hello", "", example("hello")),
         Some(Example::Review) => ("review", "", example("review")),
         Some(Example::Deploy) => ("deploy_staging", " --input service=billing", example("deploy")),
     };
     refuse_to_overwrite(&args.dir, &files)?;
-    fs::create_dir_all(&args.dir).map_err(|error| cannot("make", &args.dir, &error))?;
-    let within = Within::open(&args.dir).map_err(|error| cannot("open", &args.dir, &error))?;
+    fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
+    let within = Within::open(&args.dir).map_err(|error| io_failure("open", &args.dir, &error))?;
     // Read first, so that an error leaves nothing half done.
-    let ignored = ignored(&within).map_err(|error| cannot("read", &args.dir.join(IGNORE), &error))?;
+    let ignored = ignored(&within).map_err(|error| io_failure("read", &args.dir.join(GITIGNORE), &error))?;
     for (path, bytes) in &files {
         let written = within.create(Path::new(path), bytes);
-        written.map_err(|error| cannot("write", &args.dir.join(path), &error))?;
+        written.map_err(|error| io_failure("write", &args.dir.join(path), &error))?;
     }
     let mut written: Vec<String> = files.into_keys().collect();
     if let Some(text) = ignored {
-        let done = within.replace(Path::new(IGNORE), &text);
-        done.map_err(|error| cannot("write", &args.dir.join(IGNORE), &error))?;
+        let done = within.replace(Path::new(GITIGNORE), &text);
+        done.map_err(|error| io_failure("write", &args.dir.join(GITIGNORE), &error))?;
         written.push(".gitignore".to_owned());
     }
     let project = args.dir.canonicalize()?;
-    let key_id = key(report);
+    let key_id = ensure_key_id(report);
     match report.format() {
         Format::Json => report.json(&InitOutput {
             project: project.display().to_string(),
@@ -110,7 +110,7 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
 }
 
 /// Returns the id of the user's key; generates a key if there is none. A project works without one.
-fn key(report: &Report) -> Option<String> {
+fn ensure_key_id(report: &Printer) -> Option<String> {
     let keys = Keys::of_user_space(&user_root()?);
     let there = matches!(keys.load(), Ok(Some(_)));
     match keys.load_or_generate() {
@@ -131,7 +131,7 @@ fn key(report: &Report) -> Option<String> {
     }
 }
 
-fn starter() -> Files {
+fn starter_files() -> Files {
     let file = |path: &str, text: &str| (path.to_owned(), text.as_bytes().to_vec());
     Files::from([
         file(".ai/directives/first.md", include_str!("init/starter/first.md")),
@@ -165,7 +165,7 @@ fn example(name: &str) -> Files {
 /// Returns the files of the examples and of a new project; they are compiled into this program, and so trusted.
 pub fn shipped() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
-    for files in ["hello", "review", "deploy", "classic-hooks"].map(example).into_iter().chain([starter()]) {
+    for files in ["hello", "review", "deploy", "classic-hooks"].map(example).into_iter().chain([starter_files()]) {
         for (path, bytes) in files {
             let sha256 = hex(&Sha256::digest(&bytes));
             found.insert(match ItemKind::of_path(&path) {
@@ -179,24 +179,24 @@ pub fn shipped() -> BTreeSet<Subject> {
 }
 
 /// Fails if any file exists already, so that no project is a mixture of old and new files.
-fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), Failure> {
+fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
     let there = |path: &&str| fs::symlink_metadata(dir.join(path)).is_ok();
     if there(&".ai") {
         let message = format!("`{}` is a project already: it holds `.ai`", dir.display());
-        return Err(Failure::failed(message).help("name another folder, or add to this one by hand"));
+        return Err(CommandError::failed(message).help("name another folder, or add to this one by hand"));
     }
     let in_the_way: Vec<&str> = files.keys().map(String::as_str).filter(there).collect();
     let [first, rest @ ..] = in_the_way.as_slice() else { return Ok(()) };
     let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
     let message = format!("`{}`{more} would be overwritten", dir.join(first).display());
-    Err(Failure::failed(message).help("name an empty folder, or move the file away"))
+    Err(CommandError::failed(message).help("name an empty folder, or move the file away"))
 }
 
 /// Returns `.gitignore` with the missing lines added; `None` if none are missing.
 fn ignored(within: &Within) -> io::Result<Option<Vec<u8>>> {
-    let mut text = within.read(Path::new(IGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
+    let mut text = within.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
-    let missing: Vec<&str> = IGNORED.into_iter().filter(|line| !has(line)).collect();
+    let missing: Vec<&str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();
     if missing.is_empty() {
         return Ok(None);
     }
@@ -210,6 +210,6 @@ fn ignored(within: &Within) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("cannot {doing} `{}`: {error}", path.display()))
+fn io_failure(doing: &str, path: &Path, error: &io::Error) -> CommandError {
+    CommandError::failed(format!("cannot {doing} `{}`: {error}", path.display()))
 }

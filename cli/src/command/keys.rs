@@ -7,10 +7,10 @@ use rye_engine::keys::{KeyError, Keys};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space;
 
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub struct KeyOutput {
     pub file: String,
 }
 
-pub fn run(args: &KeysArgs, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
     let keys = keys()?;
     match &args.command {
         KeysCommand::Generate => {
@@ -62,32 +62,32 @@ pub fn run(args: &KeysArgs, report: &Report) -> Result<Exit, Failure> {
             report.note(&format!(
                 "{said} {}; others trust it by its public half:\n{}",
                 identity.key_id(),
-                public(&keys)
+                read_public_key(&keys)
             ));
         }
         KeysCommand::List => {}
         KeysCommand::Trust { file } => {
             let pem = std::fs::read_to_string(file)
-                .map_err(|error| Failure::usage(format!("`{}` cannot be read: {error}", file.display())))?;
+                .map_err(|error| CommandError::usage(format!("`{}` cannot be read: {error}", file.display())))?;
             let key_id = keys.trust(&pem)?;
             report.note(&format!("signatures of {key_id} count from now on"));
         }
         KeysCommand::Revoke { key_id } => {
             if keys.load()?.is_some_and(|own| own.key_id() == key_id) {
                 let help = format!("to give it up, move `{}` away", keys.folder().display());
-                return Err(Failure::usage(format!("`{key_id}` is your own key")).help(help));
+                return Err(CommandError::usage(format!("`{key_id}` is your own key")).help(help));
             }
             if !keys.revoke(key_id)? {
-                return Err(Failure::usage(format!("`{}` is no key you trust", key_id.escape_debug()))
+                return Err(CommandError::usage(format!("`{}` is no key you trust", key_id.escape_debug()))
                     .help("`rye keys list` shows them"));
             }
             report.note(&format!("signatures of {key_id} no longer count"));
         }
     }
-    show(&keys, report)
+    print_keys(&keys, report)
 }
 
-fn show(keys: &Keys, report: &Report) -> Result<Exit, Failure> {
+fn print_keys(keys: &Keys, report: &Printer) -> Result<Exit, CommandError> {
     let listed = keys.list()?;
     if report.format() == Format::Json {
         let output = |key: rye_engine::keys::TrustedKey| KeyOutput {
@@ -113,19 +113,19 @@ fn show(keys: &Keys, report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn public(keys: &Keys) -> String {
+fn read_public_key(keys: &Keys) -> String {
     format!("  {}", keys.folder().join("public.pem").display())
 }
 
 /// Returns the user's keys; the user space need not exist yet.
-pub fn keys() -> Result<Keys, Failure> {
+pub fn keys() -> Result<Keys, CommandError> {
     let root = space::user_root().ok_or_else(|| {
-        Failure::failed("there is no user space to keep keys in").help("set `RYE_USER_SPACE` or `HOME`")
+        CommandError::failed("there is no user space to keep keys in").help("set `RYE_USER_SPACE` or `HOME`")
     })?;
     Ok(Keys::of_user_space(&root))
 }
 
-impl From<KeyError> for Failure {
+impl From<KeyError> for CommandError {
     fn from(error: KeyError) -> Self {
         Self::failed(error.to_string())
     }

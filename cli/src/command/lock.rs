@@ -12,12 +12,12 @@ use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::{directive, directives};
 use crate::exit::Exit;
 use crate::lockfile;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct LockOutput {
     pub drift: Vec<Drift>,
 }
 
-pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     if !args.check {
         spaces.announce(report);
@@ -57,7 +57,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     for (id, now) in &entries {
         let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
         if args.check {
-            let was = was.ok_or_else(|| Failure::failed(format!("`{id}` is not locked")))?;
+            let was = was.ok_or_else(|| CommandError::failed(format!("`{id}` is not locked")))?;
             output.drift.extend(drift(id.as_str(), was, now));
         }
         output.locked.insert(id.to_string(), now.iter().map(|plan| plan.plan_id.clone()).collect());
@@ -85,7 +85,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
 
 /// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run
 /// refuses to start a directive that is not locked. Omits started directives with errors, because they cannot start.
-fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Locked>>, Failure> {
+fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Locked>>, CommandError> {
     let mut entries = BTreeMap::new();
     for id in ids {
         let own = plans(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
@@ -102,12 +102,13 @@ fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Loc
     Ok(entries)
 }
 
-fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, Failure> {
+fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
     if !args.directives.is_empty() {
         return directives(&args.directives, world);
     }
     if args.check {
-        let known = known.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))?;
+        let known =
+            known.ok_or_else(|| CommandError::failed("nothing is locked").help("`rye lock` locks the project"))?;
         return known.directives.keys().map(|id| directive(id)).collect();
     }
     let all = world.list(ItemKind::Directive)?;

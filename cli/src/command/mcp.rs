@@ -16,25 +16,25 @@ use serde::Serialize;
 
 use super::run::sandbox;
 use super::trust;
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 mod serve;
 
 /// Maximum size in bytes of an existing item to compare.
-const MAX_ITEM: u64 = 64 << 20;
+const MAX_ITEM_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub struct McpArgs {
     #[command(subcommand)]
-    command: Command,
+    command: McpCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum McpCommand {
     /// List the servers of `.mcp.json` and `.ai/config/mcp.yaml`, with the number of their items
     List,
     /// Start servers, and write an item for each of their tools
@@ -77,13 +77,13 @@ pub struct McpChanges {
     pub removed: Vec<String>,
 }
 
-pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
-    let configured = || config::servers(&spaces.project, &Items::new(&world)).map_err(Failure::failed);
+    let configured = || config::servers(&spaces.project, &Items::new(&world)).map_err(CommandError::failed);
     match &args.command {
-        Command::List => list(&spaces.project, &configured()?, report),
-        Command::Refresh { servers, dry_run } => {
+        McpCommand::List => list(&spaces.project, &configured()?, report),
+        McpCommand::Refresh { servers, dry_run } => {
             spaces.announce(report);
             let wanted = chosen(&configured()?, servers)?;
             let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
@@ -91,31 +91,31 @@ pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Fai
             sandbox::prepare(&world, &spaces)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }
-        Command::Serve(serve) => {
+        McpCommand::Serve(serve) => {
             spaces.announce(report);
             serve::run(serve, &spaces, report)
         }
     }
 }
 
-fn chosen(configured: &BTreeMap<String, Server>, named: &[String]) -> Result<Vec<Server>, Failure> {
+fn chosen(configured: &BTreeMap<String, Server>, named: &[String]) -> Result<Vec<Server>, CommandError> {
     if named.is_empty() {
         return Ok(configured.values().cloned().collect());
     }
     let one = |name: &String| {
         configured.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = configured.keys().map(String::as_str).collect();
-            Failure::usage(format!("no MCP server `{}` is configured", name.escape_debug()))
+            CommandError::usage(format!("no MCP server `{}` is configured", name.escape_debug()))
                 .help(format!("there are: {}", known.join(", ")))
         })
     };
     named.iter().map(one).collect()
 }
 
-fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Report) -> Result<Exit, Failure> {
+fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Printer) -> Result<Exit, CommandError> {
     let mut output = Vec::new();
     for server in configured.values() {
-        let items = existing(project, server)?.into_keys().map(|file| id(server, &file)).collect();
+        let items = existing_items(project, server)?.into_keys().map(|file| id(server, &file)).collect();
         output.push(McpServerOutput { changes: None, error: None, ..described(server, items) });
     }
     if report.format() == Format::Json {
@@ -140,7 +140,7 @@ fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Report) 
     Ok(Exit::Fine)
 }
 
-fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -> Result<Exit, Failure> {
+fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
     let runtime = crate::runtime::start(crate::runtime::SEVERAL)?;
     let mut output = Vec::new();
     let (mut failed, mut differs) = (false, false);
@@ -173,7 +173,7 @@ fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -
     Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Fine })
 }
 
-fn show(server: &McpServerOutput, report: &Report) -> Result<(), Failure> {
+fn show(server: &McpServerOutput, report: &Printer) -> Result<(), CommandError> {
     if report.format() == Format::Json {
         return Ok(());
     }
@@ -214,7 +214,7 @@ fn id(server: &Server, file: &str) -> String {
 }
 
 /// Returns the existing items of a server: file names with texts.
-fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, Failure> {
+fn existing_items(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, CommandError> {
     let mut found = BTreeMap::new();
     let within = Within::open(project)?;
     let entries = match fs::read_dir(project.join(folder(server))) {
@@ -227,7 +227,7 @@ fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>,
         let Ok(name) = entry.file_name().into_string() else { continue };
         if Path::new(&name).extension().is_some_and(|e| e == "yaml") && entry.file_type()?.is_file() {
             // An unreadable item is written again.
-            let read = within.read(&Path::new(&folder(server)).join(&name), MAX_ITEM).unwrap_or_default();
+            let read = within.read(&Path::new(&folder(server)).join(&name), MAX_ITEM_BYTES).unwrap_or_default();
             found.insert(name, String::from_utf8(read.unwrap_or_default()).unwrap_or_default());
         }
     }
@@ -240,13 +240,13 @@ fn write(
     server: &Server,
     files: &BTreeMap<String, String>,
     dry_run: bool,
-) -> Result<(Vec<String>, McpChanges), Failure> {
-    let before = existing(project, server)?;
+) -> Result<(Vec<String>, McpChanges), CommandError> {
+    let before = existing_items(project, server)?;
     let mut changes = McpChanges::default();
     let within = Within::open(project)?;
     let place = |file: &str| PathBuf::from(folder(server)).join(file);
     let failed = |file: &str, error: &std::io::Error| {
-        Failure::failed(format!("`{}` cannot be written: {error}", place(file).display()))
+        CommandError::failed(format!("`{}` cannot be written: {error}", place(file).display()))
     };
     for (file, text) in files {
         match before.get(file) {

@@ -12,11 +12,11 @@ use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::item;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 mod templates;
@@ -24,7 +24,7 @@ mod templates;
 #[derive(Debug, Args)]
 pub struct NewArgs {
     #[arg(value_enum, value_name = "TYPE")]
-    kind: Kind,
+    kind: NewItemKind,
     /// The id: folders and a name, `project/count`
     #[arg(value_name = "ID")]
     id: String,
@@ -34,7 +34,7 @@ pub struct NewArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum NewItemKind {
     Directive,
     Knowledge,
     Tool,
@@ -61,32 +61,36 @@ pub struct NewOutput {
     pub path: String,
 }
 
-pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     spaces.announce(report);
     let kind = match args.kind {
-        Kind::Directive => ItemKind::Directive,
-        Kind::Knowledge => ItemKind::Knowledge,
-        Kind::Tool => ItemKind::Tool,
+        NewItemKind::Directive => ItemKind::Directive,
+        NewItemKind::Knowledge => ItemKind::Knowledge,
+        NewItemKind::Tool => ItemKind::Tool,
     };
     let id = item(&args.id, kind)?;
     let (extension, text) = match args.kind {
-        Kind::Directive => ("md", templates::directive(&id)),
-        Kind::Knowledge => ("md", templates::knowledge(&id)),
-        Kind::Tool => templates::tool(&id, args.language),
+        NewItemKind::Directive => ("md", templates::directive(&id)),
+        NewItemKind::Knowledge => ("md", templates::knowledge(&id)),
+        NewItemKind::Tool => templates::tool(&id, args.language),
     };
     // A second extension would be a second file for the id, which is an error.
     let found = spaces.open()?.candidates(kind, &id)?;
     if let Some(first) = found.first().filter(|f| f.space == rye_compiler::world::Space::Project) {
-        return Err(Failure::failed(format!("the project has a {} `{id}` already: `{}`", kind.word(), first.path)));
+        return Err(CommandError::failed(format!(
+            "the project has a {} `{id}` already: `{}`",
+            kind.word(),
+            first.path
+        )));
     }
     let path = format!("{}{id}.{extension}", kind.folder());
     match Within::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            return Err(Failure::failed(format!("`{path}` is there already")));
+            return Err(CommandError::failed(format!("`{path}` is there already")));
         }
-        Err(e) => return Err(Failure::failed(format!("`{path}` cannot be written: {e}"))),
+        Err(e) => return Err(CommandError::failed(format!("`{path}` cannot be written: {e}"))),
     }
     trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
@@ -101,7 +105,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 }
 
 /// Trusts a file that this program has just written, so that a new tool runs until it is changed.
-fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), Failure> {
+fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), CommandError> {
     if spaces.user.is_none() {
         return Ok(());
     }

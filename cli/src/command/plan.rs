@@ -16,13 +16,13 @@ use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
-use crate::args::{Asked, Format, Global};
+use crate::CommandError;
+use crate::args::{Format, Global, OutputFormat};
 use crate::call::{RunRequestArgs, directive};
 use crate::command::graph::{self, Language};
 use crate::exit::Exit;
 use crate::report::diagnostic::DiagnosticOutput;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub struct NoPlanOutput {
     pub diagnostics: Vec<DiagnosticOutput>,
 }
 
-pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(asked) = &args.diff {
         return diff::run(asked, args, global, report);
     }
@@ -76,18 +76,21 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     compilation.bubblewrap = requires_bubblewrap(&world);
     compilation.unattended = Unattended::from_settings(&world, spaces.own);
     match (args.graph, global.format) {
-        (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,
+        (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
-        (None, Asked::Html) => report.line(render::html::render(&compilation).trim_end())?,
-        (None, Asked::Markdown) => return Err(Failure::usage("`--format markdown` is for `--diff`")),
-        (None, Asked::Human | Asked::Plain | Asked::Json | Asked::Sarif | Asked::Github) => {
+        (None, OutputFormat::Html) => report.line(render::html::render(&compilation).trim_end())?,
+        (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` is for `--diff`")),
+        (
+            None,
+            OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json | OutputFormat::Sarif | OutputFormat::Github,
+        ) => {
             show(&compilation, &compiled.diagnostics, report)?;
         }
     }
     Ok(Exit::Fine)
 }
 
-fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Report) -> Result<(), Failure> {
+fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Printer) -> Result<(), CommandError> {
     report.detail(&format!("files parsed: {}", compilation.parsed_files));
     match report.format() {
         Format::Json => {
@@ -104,7 +107,7 @@ fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Report) -
 }
 
 /// Prints the diagnostics of a directive that has no plan.
-pub fn refuse(asked: &str, diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Result<(), Failure> {
+pub fn refuse(asked: &str, diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<(), CommandError> {
     match report.format() {
         Format::Json => report.json(&NoPlanOutput {
             plan_id: None,

@@ -8,10 +8,10 @@ use rye_compiler::diagnostics::{Diagnostics, closest};
 use rye_compiler::item::Items;
 use rye_compiler::world::ItemKind;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Global;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 pub use list::ProvidersOutput;
@@ -34,7 +34,7 @@ enum ProvidersCommand {
     Test(test::TestArgs),
 }
 
-pub fn run(args: &ProvidersArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ProvidersArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     match &args.command {
         ProvidersCommand::List => list::run(&spaces, report),
@@ -56,8 +56,8 @@ fn ids(items: &Items<'_>) -> Vec<String> {
     ids
 }
 
-fn unknown(id: &str, known: &[String]) -> Failure {
-    let failure = Failure::usage(format!("there is no provider `{}`", id.escape_debug()));
+fn unknown(id: &str, known: &[String]) -> CommandError {
+    let failure = CommandError::usage(format!("there is no provider `{}`", id.escape_debug()));
     match closest(id, known.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean `{near}`?")),
         None => failure.help(format!("there are: {}", known.join(", "))),
@@ -71,6 +71,6 @@ fn default_provider(items: &Items<'_>) -> Option<String> {
 }
 
 /// Prints the diagnostics of the files that were read.
-fn tell(diagnostics: &Diagnostics, items: Items<'_>, report: &Report) {
+fn tell(diagnostics: &Diagnostics, items: Items<'_>, report: &Printer) {
     report.diagnostics(diagnostics, &items.into_sources());
 }

@@ -33,26 +33,26 @@ use rye_engine::thread::Status;
 use rye_engine::threads::Threads;
 use rye_grammar::Sources;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::{RunRequestArgs, directive};
 use crate::command::check::{CheckOutput, CheckSummary};
-use crate::command::threads::{Book, speaks};
+use crate::command::threads::{ThreadReader, speaks};
 use crate::command::trust;
 use crate::exit::Exit;
 use crate::lockfile;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::space::Spaces;
-use ask::Way;
-use start::{How, Start};
+use ask::HeadlessPolicyArg;
+use start::{RunOptions, ThreadStart};
 
 pub use detach::DetachOutput;
 pub use ending::{RunOutput, exit};
 pub use json::{DeltaOutput, EventOutput};
 
 /// Environment variable set for the tools of a thread: a run that such a tool starts becomes a child of the thread.
-const PARENT: &str = "RYE_PARENT_THREAD_ID";
+const PARENT_VARIABLE: &str = "RYE_PARENT_THREAD_ID";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["directive", "resume", "plan"]))]
@@ -100,13 +100,13 @@ pub struct RunArgs {
     /// Policy for calls that need approval when there is no terminal (default: `approvals.unattended` of the settings,
     /// else `allow`)
     #[arg(long, value_enum, value_name = "WAY")]
-    unattended: Option<Way>,
+    unattended: Option<HeadlessPolicyArg>,
     /// Print every event; with `--format json`, one JSON object per line before the result
     #[arg(long)]
     events: bool,
 }
 
-pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     if !args.detached {
         spaces.announce(report);
@@ -119,17 +119,17 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {
             // The tool of a thread must stay within the bounds of the thread.
-            if std::env::var_os(PARENT).is_some_and(|id| !id.is_empty()) {
-                return Err(Failure::usage("a plan from a file is run alone, and this is the tool of a thread"));
+            if std::env::var_os(PARENT_VARIABLE).is_some_and(|id| !id.is_empty()) {
+                return Err(CommandError::usage("a plan from a file is run alone, and this is the tool of a thread"));
             }
             let file = args.plan.as_deref().unwrap_or_default();
             match planned::compiled(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
-                Ok(compilation) => Start::Fresh { compilation, parent: None },
+                Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
                 Err(exit) => return Ok(exit),
             }
         }
         (Some(id), _) => {
-            let named = args.parent.clone().or_else(|| std::env::var(PARENT).ok().filter(|id| !id.is_empty()));
+            let named = args.parent.clone().or_else(|| std::env::var(PARENT_VARIABLE).ok().filter(|id| !id.is_empty()));
             let parent = named.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
             if let Some(lock) = &lock {
                 let drifts = lockfile::drifted(lock, &spaces.open()?, &directive(id)?)?;
@@ -138,18 +138,27 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
                 }
             }
             match compiled(id, &args.call, parent.as_deref(), args.script.is_some(), &spaces, report)? {
-                Ok(compilation) => Start::Fresh { compilation, parent },
+                Ok(compilation) => ThreadStart::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),
             }
         }
         (None, Some(thread)) => resumed(thread, args.message.clone(), args.fork_at, &spaces)?,
-        (None, None) => return Err(Failure::usage("name a directive, or a thread with `--resume`")),
+        (None, None) => return Err(CommandError::usage("name a directive, or a thread with `--resume`")),
     };
     let script = args.script.as_deref();
     let unattended = args.unattended.map(Unattended::from);
     let (events, images) = (args.events, images.as_slice());
     let (lock, trust_record) = (lock.as_ref(), args.trust_record);
-    let how = How { trust_record, events, script, detached: args.detached, unattended, images, lock, ..How::default() };
+    let how = RunOptions {
+        trust_record,
+        events,
+        script,
+        detached: args.detached,
+        unattended,
+        images,
+        lock,
+        ..RunOptions::default()
+    };
     start::drive(start, how, &spaces, report)
 }
 
@@ -161,8 +170,8 @@ pub fn compiled(
     parent: Option<&ParentThread>,
     is_scripted: bool,
     spaces: &Spaces,
-    report: &Report,
-) -> Result<Result<Box<Compilation>, Exit>, Failure> {
+    report: &Printer,
+) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
     let world = spaces.open()?;
     let mut request = call.request(directive(id)?, &world)?;
     request.inputs.get_or_insert_default();
@@ -172,7 +181,7 @@ pub fn compiled(
     match checked.value {
         Some(compilation) => {
             report.diagnostics(&checked.diagnostics, &compilation.sources);
-            world.require().map_err(|error| Failure::failed(error.to_string()))?;
+            world.require().map_err(|error| CommandError::failed(error.to_string()))?;
             trust::ensure(&compilation.executes, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
@@ -180,7 +189,7 @@ pub fn compiled(
     }
 }
 
-fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Result<Exit, Failure> {
+fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<Exit, CommandError> {
     let errors = diagnostics.iter().filter(|one| one.severity() == Severity::Error);
     let (mut count, mut signature) = (0, false);
     for error in errors {
@@ -199,21 +208,26 @@ fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Res
 }
 
 /// Returns the parent of a new thread. Fails if it has ended or never started.
-fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, Failure> {
-    let row = Book::open(&spaces.project)?.find(id)?.row;
+fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, CommandError> {
+    let row = ThreadReader::open(&spaces.project)?.find(id)?.row;
     if row.status.is_over() {
-        return Err(Failure::usage(format!("the thread `{id}` is over and has no children any more")));
+        return Err(CommandError::usage(format!("the thread `{id}` is over and has no children any more")));
     }
     if !spaces.project.join(layout::snapshot(&row.id)).exists() {
-        return Err(Failure::usage(format!("the thread `{id}` has no `thread.json`: it never ran")));
+        return Err(CommandError::usage(format!("the thread `{id}` has no `thread.json`: it never ran")));
     }
     let found = Threads::open(&spaces.project)?.parent(&row.id)?;
-    found.map(Box::new).ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))
+    found.map(Box::new).ok_or_else(|| CommandError::failed(format!("the thread `{id}` never began: it has no record")))
 }
 
 /// Returns the start that `--resume` selects, depending on the state of the thread.
-pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Spaces) -> Result<Start, Failure> {
-    let book = Book::open(&spaces.project)?;
+pub fn resumed(
+    id: &str,
+    message: Option<String>,
+    turn: Option<u64>,
+    spaces: &Spaces,
+) -> Result<ThreadStart, CommandError> {
+    let book = ThreadReader::open(&spaces.project)?;
     // A turn belongs to this thread; otherwise continue from the last thread of the chain.
     let row = if turn.is_some() { book.find(id)?.row } else { book.last(id)?.row };
     let message = message.filter(|message| !message.is_empty());
@@ -221,7 +235,7 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
         speaks(&row)?;
     }
     if let (Some(turn), Some(message)) = (turn, &message) {
-        return Ok(Start::Fork { thread: row.id, turn, message: message.clone() });
+        return Ok(ThreadStart::Fork { thread: row.id, turn, message: message.clone() });
     }
     let over = match row.status {
         Status::Suspended => false,
@@ -234,26 +248,26 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
     match (over, message) {
         (false, message) => {
             let letters = message.map(|text| Letter::Steer { text }).into_iter().collect();
-            Ok(Start::TakeUp { thread: row.id, letters })
+            Ok(ThreadStart::TakeUp { thread: row.id, letters })
         }
-        (true, Some(message)) => Ok(Start::GoOn { thread: row.id, message }),
+        (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
         (true, None) => {
             let over = format!("the thread `{}` is over: {}", row.id, row.status.word());
-            Err(Failure::usage(over).help("say how it goes on with `--message TEXT`"))
+            Err(CommandError::usage(over).help("say how it goes on with `--message TEXT`"))
         }
     }
 }
 
 /// Converts a storage error; damaged data is refused, like an invalid signature.
-fn damaged(error: StoreError) -> Failure {
+fn storage_failure(error: StoreError) -> CommandError {
     if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
         let help = "`rye threads verify` shows all that is wrong; put the files back as they were, or start anew";
-        return Failure { exit: Exit::Refused, ..Failure::failed(error.to_string()) }.help(help);
+        return CommandError { exit: Exit::Refused, ..CommandError::failed(error.to_string()) }.help(help);
     }
     error.into()
 }
 
-impl From<DriveError> for Failure {
+impl From<DriveError> for CommandError {
     fn from(error: DriveError) -> Self {
         if let DriveError::Untrusted { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
@@ -267,7 +281,7 @@ impl From<DriveError> for Failure {
             return Self { exit: Exit::Refused, ..Self::failed(error.to_string()) }.help(help);
         }
         if let DriveError::Store(error) = error {
-            return damaged(error);
+            return storage_failure(error);
         }
         if let DriveError::Changed { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
@@ -277,13 +291,13 @@ impl From<DriveError> for Failure {
     }
 }
 
-impl From<EngineError> for Failure {
+impl From<EngineError> for CommandError {
     fn from(error: EngineError) -> Self {
         if let EngineError::Drive(error) = error {
             return error.into();
         }
         if let EngineError::Store(error) = error {
-            return damaged(error);
+            return storage_failure(error);
         }
         if let EngineError::Images(refused) = error {
             return Self::failed(refused.to_string()).help("show it to a model that takes it: `--model`");

@@ -8,7 +8,7 @@ use rye_compiler::plan::matrix::Matrix;
 use rye_compiler::plan::render::json::{GraphReport, PlanReport};
 use schemars::{Schema, schema_for};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::command::assert::AssertOutput;
 use crate::command::check::CheckOutput;
@@ -34,17 +34,17 @@ use crate::command::trust::TrustOutput;
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
 use crate::report::diagnostic::DiagnosticOutput;
-use crate::report::{ErrorOutput, Report};
+use crate::report::{ErrorOutput, Printer};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
     /// The output; without one, the names are listed
     #[arg(value_enum)]
-    output: Option<Output>,
+    output: Option<SchemaOutput>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum SchemaOutput {
     Approvals,
     Assert,
     Check,
@@ -87,7 +87,7 @@ enum Output {
     Wait,
 }
 
-impl Output {
+impl SchemaOutput {
     fn schema(self) -> Schema {
         match self {
             Self::Approvals => schema_for!(ApprovalsOutput),
@@ -166,13 +166,13 @@ struct EvalRefusal {
     message: String,
 }
 
-pub fn run(args: &SchemaArgs, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &SchemaArgs, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(output) = args.output {
         let text = serde_json::to_string_pretty(&output.schema()).map_err(std::io::Error::other)?;
         report.line(&text)?;
         return Ok(Exit::Fine);
     }
-    let values = Output::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let values = SchemaOutput::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
     if report.format() == Format::Json {
         report.json(&names)?;

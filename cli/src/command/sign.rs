@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keys::keys;
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 use crate::view::count;
 
@@ -57,60 +57,61 @@ pub struct SignatureOutput {
     pub because: Option<String>,
 }
 
-pub fn sign(args: &SignArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     spaces.announce(report);
     let space = if args.user { Space::User } else { Space::Project };
     let root = match &spaces.user {
         _ if !args.user => &spaces.project,
         Some(user) => user,
-        None => return Err(Failure::usage("there is no user space beside this project")),
+        None => return Err(CommandError::usage("there is no user space beside this project")),
     };
     let identity = keys()?
         .load()?
-        .ok_or_else(|| Failure::failed("you have no key to sign with").help("`rye keys generate` makes one"))?;
-    let all: Vec<FileSignature> = every(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
-    let wanted = chosen(&args.items, all)?;
+        .ok_or_else(|| CommandError::failed("you have no key to sign with").help("`rye keys generate` makes one"))?;
+    let all: Vec<FileSignature> =
+        all_signatures(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
+    let wanted = matching_files(&args.items, all)?;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     for file in &wanted {
         sign_in_place(root, &file.path, &identity, &now)
-            .map_err(|error| Failure::failed(format!("`{}` cannot be signed: {error}", file.path)))?;
+            .map_err(|error| CommandError::failed(format!("`{}` cannot be signed: {error}", file.path)))?;
     }
-    let signed = every(&spaces.open()?)?;
+    let signed = all_signatures(&spaces.open()?)?;
     let signed =
         signed.into_iter().filter(|file| wanted.iter().any(|w| (w.space, &w.path) == (file.space, &file.path)));
-    show(&signed.collect::<Vec<_>>(), Require::Shared, report)
+    print_signatures(&signed.collect::<Vec<_>>(), Require::Shared, report)
 }
 
-pub fn verify(args: &VerifyArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn verify(args: &VerifyArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
-    let all = every(&world)?;
-    let wanted = if args.items.is_empty() { all } else { chosen(&args.items, all)? };
-    let require = world.require().map_err(|error| Failure::failed(error.to_string()))?;
-    show(&wanted, require, report)
+    let all = all_signatures(&world)?;
+    let wanted = if args.items.is_empty() { all } else { matching_files(&args.items, all)? };
+    let require = world.require().map_err(|error| CommandError::failed(error.to_string()))?;
+    print_signatures(&wanted, require, report)
 }
 
-fn every(world: &DiskWorld) -> Result<Vec<FileSignature>, Failure> {
+fn all_signatures(world: &DiskWorld) -> Result<Vec<FileSignature>, CommandError> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {
-        all.extend(world.standings(kind).map_err(|error| Failure::failed(error.to_string()))?);
+        all.extend(world.standings(kind).map_err(|error| CommandError::failed(error.to_string()))?);
     }
     Ok(all)
 }
 
 /// Returns the files that match any of the arguments; an argument without a match is an error.
-fn chosen(words: &[String], all: Vec<FileSignature>) -> Result<Vec<FileSignature>, Failure> {
+fn matching_files(words: &[String], all: Vec<FileSignature>) -> Result<Vec<FileSignature>, CommandError> {
     for word in words {
-        if !all.iter().any(|file| names(word, file)) {
-            return Err(Failure::usage(format!("`{}` names no item here", word.escape_debug()))
+        if !all.iter().any(|file| matches_item(word, file)) {
+            return Err(CommandError::usage(format!("`{}` names no item here", word.escape_debug()))
                 .help("name a file, an id or a pattern of ids: `rye verify` lists them all"));
         }
     }
-    Ok(all.into_iter().filter(|file| words.iter().any(|word| names(word, file))).collect())
+    Ok(all.into_iter().filter(|file| words.iter().any(|word| matches_item(word, file))).collect())
 }
 
-fn names(word: &str, file: &FileSignature) -> bool {
+fn matches_item(word: &str, file: &FileSignature) -> bool {
     if word.trim_start_matches("./") == &*file.path {
         return true;
     }
@@ -121,8 +122,8 @@ fn names(word: &str, file: &FileSignature) -> bool {
     kind == Some(file.kind) && glob::matches(pattern, file.id.as_str())
 }
 
-fn show(files: &[FileSignature], require: Require, report: &Report) -> Result<Exit, Failure> {
-    let outputs: Vec<SignatureOutput> = files.iter().map(|file| output(file, require)).collect();
+fn print_signatures(files: &[FileSignature], require: Require, report: &Printer) -> Result<Exit, CommandError> {
+    let outputs: Vec<SignatureOutput> = files.iter().map(|file| signature_output(file, require)).collect();
     let refused = outputs.iter().filter(|file| file.state == "refused").count();
     let exit = if refused > 0 { Exit::Refused } else { Exit::Fine };
     if report.format() == Format::Json {
@@ -144,7 +145,7 @@ fn show(files: &[FileSignature], require: Require, report: &Report) -> Result<Ex
     Ok(exit)
 }
 
-fn output(file: &FileSignature, require: Require) -> SignatureOutput {
+fn signature_output(file: &FileSignature, require: Require) -> SignatureOutput {
     let (state, key_id, signed_at, because) = match &file.standing {
         Ok(Standing::Signed { key_id, timestamp }) => ("signed", Some(key_id.clone()), Some(timestamp.clone()), None),
         Ok(Standing::Unsigned) if require == Require::All => {

@@ -19,20 +19,20 @@ mod wait;
 
 use clap::{Args, Subcommand};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Global;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 pub use act::speaks;
 pub use approvals::ApprovalsOutput;
-pub use book::Book;
+pub use book::ThreadReader;
 pub use chain::SearchOutput;
 pub use list::{CostOutput, ListOutput};
 pub use prove::ProveOutput;
 pub use repair::RepairOutput;
-pub use show::{ErrorOutput, ShowOutput};
+pub use show::{ShowOutput, ThreadErrorOutput};
 pub use transcript::TranscriptOutput;
 pub use verify::VerifyOutput;
 pub use wait::WaitOutput;
@@ -80,7 +80,7 @@ enum ThreadsCommand {
     /// Verify that a thread was started from its sources and sent the planned first request
     Prove(prove::ProveArgs),
     /// Verify the stored files and signatures of threads
-    Verify(verify::VerifyArgs),
+    Verify(verify::VerifyThreadsArgs),
     /// Export a thread as a script for `rye run --script`
     Export(export::ExportArgs),
     /// Remove threads that ended long ago
@@ -89,12 +89,12 @@ enum ThreadsCommand {
     Repair,
 }
 
-pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ThreadsArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = &Spaces::find(global.project.as_deref())?;
     if matches!(args.command, ThreadsCommand::Repair) {
         return repair::run(&spaces.project, report);
     }
-    let book = &Book::open(&spaces.project)?;
+    let book = &ThreadReader::open(&spaces.project)?;
     if let Some(trouble) = book.trouble() {
         report.note(&format!("{trouble}; reading the transcripts instead"));
     }

@@ -10,10 +10,10 @@ use rye_engine::trust::{TrustError, Trusted};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub struct TrustRequirementOutput {
     pub trusted: bool,
 }
 
-pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     spaces.announce(report);
     let trust = spaces.trust();
@@ -93,7 +93,7 @@ fn servers(_: &dyn World, _: &Spaces) -> Vec<Executes> {
     Vec::new()
 }
 
-fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let mut executes = Vec::with_capacity(all.len());
     for one in all {
         let trusted = now.missing(std::slice::from_ref(one))?.is_empty();
@@ -126,7 +126,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -
                 let place = one.place.as_ref().map(ToString::to_string).unwrap_or_default();
                 report.line(&printable(&format!("{state}\t{}\t{}\t{}\t{place}", shown.kind, one.name, one.what)))?;
             }
-            Format::Human | Format::Json => report.line(&format!("{state:<11}  {}", told(one)))?,
+            Format::Human | Format::Json => report.line(&format!("{state:<11}  {}", format_requirement(one)))?,
         }
     }
     for capability in now.capabilities() {
@@ -141,7 +141,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -
 }
 
 /// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
-fn told(one: &Executes) -> String {
+fn format_requirement(one: &Executes) -> String {
     let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
     printable(&format!("{} {}  {}{place}", one.kind.word(), one.name, one.what))
 }
@@ -154,8 +154,8 @@ pub fn ensure(
     is_scripted: bool,
     world: &dyn World,
     spaces: &Spaces,
-    report: &Report,
-) -> Result<(), Failure> {
+    report: &Printer,
+) -> Result<(), CommandError> {
     let planned = planned.iter().filter(|one| !is_scripted || one.kind != TrustRequirementKind::Script);
     let mut planned: Vec<Executes> = planned.cloned().collect();
     if planned.is_empty() {
@@ -174,7 +174,7 @@ pub fn ensure(
     let mut all = everything(world, spaces);
     all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
     let missing: Vec<Executes> = now.missing(&all)?.into_iter().cloned().collect();
-    let shown: Vec<String> = missing.iter().map(|one| format!("  {}", told(one))).collect();
+    let shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
     let list = format!("this project requires your trust for:\n{}", shown.join("\n"));
     if can_ask(report) && trust.path().is_some() {
         write!(anstream::stderr().lock(), "{list}\nTrust these files as they are now, and run? [y/N] ")?;
@@ -184,11 +184,11 @@ pub fn ensure(
             return Ok(trust.allow(&missing)?);
         }
     }
-    let refused = Failure { exit: Exit::Refused, ..Failure::failed(list) };
+    let refused = CommandError { exit: Exit::Refused, ..CommandError::failed(list) };
     Err(refused.help(format!("look at it, then allow it as it is now with `rye trust{}`", place(spaces))))
 }
 
-fn can_ask(report: &Report) -> bool {
+fn can_ask(report: &Printer) -> bool {
     report.format() == Format::Human && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
@@ -199,7 +199,7 @@ fn place(spaces: &Spaces) -> String {
     if inside { String::new() } else { format!(" --project {}", spaces.project.display()) }
 }
 
-impl From<TrustError> for Failure {
+impl From<TrustError> for CommandError {
     fn from(error: TrustError) -> Self {
         Self::failed(error.to_string())
     }

@@ -11,12 +11,12 @@ use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::call::directive;
 use crate::command::plan::refuse;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -78,9 +78,9 @@ impl From<Place> for SourceOutput {
     }
 }
 
-pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
-    let items = files(&args.thing, &world)?;
+    let items = item_files(&args.thing, &world)?;
     let (answers, suggestion) = match &args.of {
         Some(of) => {
             let mut sources = Sources::default();
@@ -89,13 +89,13 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Fai
                 refuse(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
             };
-            gather([(of.clone(), why(&compilation, &args.thing))])
+            merge_answers([(of.clone(), why(&compilation, &args.thing))])
         }
-        None => everywhere(&args.thing, &world)?,
+        None => answers_of_all_directives(&args.thing, &world)?,
     };
     if items.is_empty() && answers.is_empty() {
         let place = args.of.as_ref().map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
-        let failure = Failure::failed(format!("nothing in {place} is called `{}`", args.thing));
+        let failure = CommandError::failed(format!("nothing in {place} is called `{}`", args.thing));
         return Err(match suggestion {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
             None => failure,
@@ -110,7 +110,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 }
 
 /// Returns the files of an id, of all kinds.
-fn files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldError> {
+fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldError> {
     let mut items = Vec::new();
     let Ok(id) = ItemId::parse(thing) else { return Ok(items) };
     for kind in ItemKind::ALL {
@@ -135,18 +135,21 @@ fn space(space: Space) -> &'static str {
 }
 
 /// Returns the answers for every directive of the project that compiles, or a similar name if there are none.
-fn everywhere(thing: &str, world: &dyn World) -> Result<(Vec<AnswerOutput>, Option<String>), Failure> {
+fn answers_of_all_directives(
+    thing: &str,
+    world: &dyn World,
+) -> Result<(Vec<AnswerOutput>, Option<String>), CommandError> {
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let asked = ids.filter_map(|id| {
         let compilation = compile(world, &Request::new(id.clone())).value?;
         Some((id.to_string(), why(&compilation, thing)))
     });
-    Ok(gather(asked))
+    Ok(merge_answers(asked))
 }
 
 /// Merges equal answers, with the directives they apply to.
-fn gather(
+fn merge_answers(
     asked: impl IntoIterator<Item = (String, Result<Vec<Why>, NotInPlan>)>,
 ) -> (Vec<AnswerOutput>, Option<String>) {
     let mut answers: IndexMap<String, AnswerOutput> = IndexMap::new();

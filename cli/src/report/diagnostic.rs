@@ -11,7 +11,7 @@ use super::printable;
 use crate::view::fold::{self, Stream};
 
 /// Maximum width of a rendered diagnostic, in columns.
-const WIDTH: usize = 100;
+const MAX_WIDTH_COLUMNS: usize = 100;
 
 /// A diagnostic in `--format json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -132,7 +132,7 @@ pub fn drawn(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> 
     } else {
         GraphicalTheme::unicode()
     };
-    let width = fold::width(Stream::Error).map_or(WIDTH, |width| width.min(WIDTH));
+    let width = fold::width(Stream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(width)
         .with_wrap_lines(false)

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{count, money, short};
 
 /// Maximum characters of a value within a line.
-const WITHIN: usize = 100;
+const MAX_INLINE_CHARS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
@@ -28,7 +28,7 @@ pub fn shown(event: &Event) -> Shown {
     let line = |line: String| Shown { line, text: None, bad: false };
     let with = |line: String, text: &str| Shown { line, text: Some(text.to_owned()), bad: false };
     match &event.body {
-        EventBody::Opened(opened) => line(opening(opened)),
+        EventBody::Opened(opened) => line(opened_view(opened)),
         EventBody::PlanBound(bound) => line(format!("plan {}", bound.plan_id)),
         EventBody::Continues(from) => {
             let line = format!("goes on from {} after event {}", from.thread, from.at_seq);
@@ -52,7 +52,7 @@ pub fn shown(event: &Event) -> Shown {
         EventBody::Reserved(reserved) => {
             line(format!("turn {}, attempt {}: {}", reserved.turn, reserved.attempt + 1, money(reserved.amount)))
         }
-        EventBody::CognitionOut(reply) => replied(reply),
+        EventBody::CognitionOut(reply) => reply_view(reply),
         EventBody::AttemptFailed(failed) => {
             let next = match failed.retry_delay_ms {
                 Some(delay) => format!("again in {delay} ms"),
@@ -62,7 +62,7 @@ pub fn shown(event: &Event) -> Shown {
                 format!("turn {}, attempt {}: {}; {next}", failed.turn, failed.attempt + 1, failed.classification.name);
             Shown { line: what, text: Some(failed.error.message.clone()), bad: true }
         }
-        EventBody::Settled(settled) => line(settling(settled)),
+        EventBody::Settled(settled) => line(settlement_view(settled)),
         EventBody::HookPoint(run) => hooks(run),
         EventBody::ToolStarted(started) => line(format!("{} as {}", started.name, started.capability)),
         EventBody::ToolCallResult(result) => tool_result(result),
@@ -92,7 +92,7 @@ pub fn shown(event: &Event) -> Shown {
             cut => format!("another process took over and cut {} that nobody was promised", count(cut, "byte")),
         }),
         EventBody::Checkpoint(checkpoint) => line(format!("turn {}, signed by {}", checkpoint.turn, checkpoint.key_id)),
-        EventBody::Ended(ended) => ending(ended),
+        EventBody::Ended(ended) => end_view(ended),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn why(kind: &ResultKind) -> Option<String> {
     }
 }
 
-fn opening(opened: &Opened) -> String {
+fn opened_view(opened: &Opened) -> String {
     let mut parts = vec![format!("{} ({})", opened.directive, word(&opened.origin))];
     if let Some(parent) = &opened.parent {
         parts.push(format!(", child {} of {}", parent.spawn, parent.thread_id));
@@ -139,7 +139,7 @@ fn layers(ids: &[String]) -> String {
     if ids.is_empty() { "no layers".to_owned() } else { ids.join(", ") }
 }
 
-fn replied(reply: &CognitionOut) -> Shown {
+fn reply_view(reply: &CognitionOut) -> Shown {
     let (usage, stop) = (reply.usage, word(&reply.stop));
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let line = format!("turn {}: {} in, {} out, {stop}", reply.turn, count(input, "token"), usage.output);
@@ -154,7 +154,9 @@ fn blocks(content: &[Block]) -> String {
             Block::Thinking { text, .. } => format!("(thinks) {text}"),
             Block::ToolCall(called) => format!("→ {}", call(called, 2_000)),
             Block::Image(image) => format!("({})", image.told()),
-            Block::Other { wire, value } => format!("(a block of {wire}) {}", short(&value.to_string(), WITHIN)),
+            Block::Other { wire, value } => {
+                format!("(a block of {wire}) {}", short(&value.to_string(), MAX_INLINE_CHARS))
+            }
         })
         .filter(|text| !text.trim().is_empty())
         .collect();
@@ -170,7 +172,7 @@ fn message_text(message: &Message) -> String {
     }
 }
 
-fn settling(settled: &Settled) -> String {
+fn settlement_view(settled: &Settled) -> String {
     let unknown = if settled.unknown_outcome { " (outcome unknown: the call was cut off)" } else { "" };
     format!("turn {}, attempt {}: {}{unknown}", settled.turn, settled.attempt + 1, money(settled.amount))
 }
@@ -219,7 +221,7 @@ pub fn limit(hit: &LimitHit) -> String {
     told(&hit.limit_code, &hit.current_value, &hit.current_max)
 }
 
-fn ending(ended: &Ended) -> Shown {
+fn end_view(ended: &Ended) -> Shown {
     let mut parts = vec![format!("{}: {}", ended.status.word(), cost(&ended.cost))];
     if let Some(error) = &ended.error {
         parts.push(format!("; {}: {}", error.code, short(&error.message, 400)));
@@ -236,7 +238,7 @@ fn or_placeholder(text: &str) -> &str {
 }
 
 fn value(value: &Value) -> String {
-    short(&value.to_string(), WITHIN)
+    short(&value.to_string(), MAX_INLINE_CHARS)
 }
 
 /// Returns the serialized name of an enum value.

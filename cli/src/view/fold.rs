@@ -4,9 +4,9 @@
 use std::io::{IsTerminal, stderr, stdout};
 
 /// Minimum width to fold at, in columns; below it the terminal's own wrapping is better.
-const LEAST: usize = 30;
+const MIN_WIDTH_COLUMNS: usize = 30;
 /// Indentation of continuation lines.
-const HANGING: usize = 4;
+const CONTINUATION_INDENT: usize = 4;
 
 /// The stream that text is printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub fn width(stream: Stream) -> Option<usize> {
         Stream::Error if stderr().is_terminal() => terminal_size::terminal_size_of(stderr()),
         Stream::Out | Stream::Error => None,
     };
-    said.or_else(|| seen().map(|(width, _)| usize::from(width.0))).filter(|width| *width >= LEAST)
+    said.or_else(|| seen().map(|(width, _)| usize::from(width.0))).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }
 
 /// Folds the long lines of a text.
@@ -33,17 +33,17 @@ pub fn fold(text: &str, width: usize) -> String {
         if i > 0 {
             out.push('\n');
         }
-        one(line, width, &mut out);
+        fold_line(line, width, &mut out);
     }
     out
 }
 
-fn one(line: &str, width: usize, out: &mut String) {
+fn fold_line(line: &str, width: usize, out: &mut String) {
     let indent = line.len() - line.trim_start_matches(' ').len();
-    let hanging = " ".repeat((indent + HANGING).min(width / 2));
+    let hanging = " ".repeat((indent + CONTINUATION_INDENT).min(width / 2));
     let mut rest = line;
     let mut room = width;
-    while let Some(at) = cut(rest, room) {
+    while let Some(at) = break_position(rest, room) {
         let (head, tail) = rest.split_at(at);
         out.push_str(head.trim_end());
         out.push('\n');
@@ -56,7 +56,7 @@ fn one(line: &str, width: usize, out: &mut String) {
 
 /// Returns the position at which to break a text that is too wide: the last end of a column that fits, else of a word,
 /// else the first one after. `None` if the text fits, or has no such position.
-fn cut(text: &str, room: usize) -> Option<usize> {
+fn break_position(text: &str, room: usize) -> Option<usize> {
     if text.chars().count() <= room {
         return None;
     }

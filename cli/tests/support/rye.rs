@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 /// A temporary folder with `project/` and an empty user space.
-pub struct Place {
+pub struct TestProject {
     folder: tempfile::TempDir,
     is_own: bool,
     /// Files were written since `rye trust` was run.
@@ -18,13 +18,13 @@ pub struct Place {
 }
 
 /// The result of a process.
-pub struct Done {
+pub struct ProcessResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Place {
+impl TestProject {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("user/.ai")).unwrap();
@@ -73,7 +73,7 @@ impl Place {
     pub fn command(&self, args: &[&str]) -> Command {
         let starts = matches!(args, ["run", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]);
         if self.is_own && starts && self.is_changed.swap(false, Ordering::SeqCst) {
-            let trusted = Done::from(self.bare(&["trust"]).output().unwrap());
+            let trusted = ProcessResult::from(self.bare(&["trust"]).output().unwrap());
             assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);
         }
         self.bare(args)
@@ -97,8 +97,8 @@ impl Place {
         command
     }
 
-    pub fn rye(&self, args: &[&str]) -> Done {
-        Done::from(self.command(args).output().unwrap())
+    pub fn rye(&self, args: &[&str]) -> ProcessResult {
+        ProcessResult::from(self.command(args).output().unwrap())
     }
 
     /// Runs a command that must succeed, and returns its stdout.
@@ -127,7 +127,7 @@ impl Place {
     }
 }
 
-impl From<Output> for Done {
+impl From<Output> for ProcessResult {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }

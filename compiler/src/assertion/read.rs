@@ -64,48 +64,50 @@ pub enum Trifecta {
 }
 
 const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
-const TOP: [&str; 2] = ["assertions", "lethal_trifecta"];
+const TOP_KEYS: [&str; 2] = ["assertions", "lethal_trifecta"];
 
 pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     let mut assertions = Assertions::default();
     let Some(config) = items.config_by_name(FILE) else { return assertions };
     if !matches!(config.kind, Kind::Map(_) | Kind::Null) {
-        refuse(found, FILE, &config, "a mapping with a list `assertions`");
+        report_invalid(found, FILE, &config, "a mapping with a list `assertions`");
     }
     for entry in config.entries() {
         match entry.key.node.as_str() {
-            "assertions" => assertions.list.extend(entry.value.items().iter().filter_map(|node| one(node, found))),
+            "assertions" => {
+                assertions.list.extend(entry.value.items().iter().filter_map(|node| read_assertion(node, found)))
+            }
             "lethal_trifecta" => match entry.value.as_str() {
                 Some("warning") => assertions.trifecta = Trifecta::Warning,
                 Some("error") => assertions.trifecta = Trifecta::Error,
                 Some("off") => assertions.trifecta = Trifecta::Off,
-                Some(_) | None => refuse(found, "lethal_trifecta", &entry.value, "`warning`, `error` or `off`"),
+                Some(_) | None => report_invalid(found, "lethal_trifecta", &entry.value, "`warning`, `error` or `off`"),
             },
-            key => unknown(found, key, entry.key.span, "`assertions.yaml`", &TOP),
+            key => report_unknown_key(found, key, entry.key.span, "`assertions.yaml`", &TOP_KEYS),
         }
         if entry.key.node == "assertions" && !matches!(entry.value.kind, Kind::List(_) | Kind::Null) {
-            refuse(found, "assertions", &entry.value, "a list of assertions");
+            report_invalid(found, "assertions", &entry.value, "a list of assertions");
         }
     }
     assertions
 }
 
-fn one(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
+fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
     for entry in node.entries() {
         if !KEYS.contains(&entry.key.node.as_str()) {
-            unknown(found, &entry.key.node, entry.key.span, "an assertion", &KEYS);
+            report_unknown_key(found, &entry.key.node, entry.key.span, "an assertion", &KEYS);
         }
     }
     let text = |key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
     let Some(id) = text("id") else {
-        refuse(found, "assertions", node, "an assertion with an `id`");
+        report_invalid(found, "assertions", node, "an assertion with an `id`");
         return None;
     };
     let (never, written) = match (node.get("never"), node.get("always")) {
         (Some(written), None) => (true, written),
         (None, Some(written)) => (false, written),
         (Some(_), Some(_)) | (None, None) => {
-            refuse(found, &id, node, "exactly one of `never` and `always`");
+            report_invalid(found, &id, node, "exactly one of `never` and `always`");
             return None;
         }
     };
@@ -113,13 +115,13 @@ fn one(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
         None | Some((_, Some("error"))) => Severity::Error,
         Some((_, Some("warning"))) => Severity::Warning,
         Some((node, _)) => {
-            refuse(found, "severity", node, "`error` or `warning`");
+            report_invalid(found, "severity", node, "`error` or `warning`");
             return None;
         }
     };
-    let (condition, functions) = asserted(&id, written, found)?;
+    let (condition, functions) = compile_condition(&id, written, found)?;
     let only = match node.get("for") {
-        Some(written) => Some(asserted(&id, written, found).map(|(condition, _)| condition)?),
+        Some(written) => Some(compile_condition(&id, written, found).map(|(condition, _)| condition)?),
         None => None,
     };
     let description = text("description").unwrap_or_default();
@@ -127,7 +129,7 @@ fn one(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
 }
 
 /// Compiles a condition and extracts its functions.
-fn asserted(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<Function>)> {
+fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<Function>)> {
     let mut refused = |why: String| {
         let (file, key) = (FILE.to_owned(), id.to_owned());
         found.push(ConfigError::Refused { file, key, why, span: Some(node.span) });
@@ -231,7 +233,7 @@ fn function(name: &str, argument: &str) -> Result<Function, String> {
     })
 }
 
-fn refuse(found: &mut Diagnostics, key: &str, node: &Node, expected: &str) {
+fn report_invalid(found: &mut Diagnostics, key: &str, node: &Node, expected: &str) {
     found.push(ConfigError::Invalid {
         file: FILE.into(),
         key: key.to_owned(),
@@ -241,7 +243,7 @@ fn refuse(found: &mut Diagnostics, key: &str, node: &Node, expected: &str) {
     });
 }
 
-fn unknown(found: &mut Diagnostics, key: &str, span: Span, of: &str, known: &[&str]) {
+fn report_unknown_key(found: &mut Diagnostics, key: &str, span: Span, of: &str, known: &[&str]) {
     found.push(ItemError::UnknownKey {
         what: "key",
         key: key.to_owned(),

@@ -20,11 +20,11 @@ use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
 
 /// Maximum number of threads examined per directive.
-const MOST: usize = 400;
+const MAX_THREADS: usize = 400;
 /// Maximum depth below the first thread.
-const DEEPEST: usize = 5;
+const MAX_SPAWN_DEPTH: usize = 5;
 /// Maximum number of combinations tried with one pattern of each set.
-const CHOICES: usize = 2_000;
+const MAX_CHOICES: usize = 2_000;
 
 pub struct Reached {
     pub threads: Vec<Thread>,
@@ -60,7 +60,7 @@ pub struct Step {
 }
 
 /// The properties of a directive itself, on one route.
-struct Alone {
+struct RouteSummary {
     grants: Option<Vec<String>>,
     granted: Option<Span>,
     hooks: BTreeSet<String>,
@@ -72,7 +72,7 @@ struct Alone {
 
 /// Finds the threads, breadth first.
 pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
-    let mut known: BTreeMap<ItemId, Vec<Alone>> = BTreeMap::new();
+    let mut known: BTreeMap<ItemId, Vec<RouteSummary>> = BTreeMap::new();
     let mut queue = VecDeque::new();
     let mut seen = BTreeSet::new();
     let mut threads = Vec::new();
@@ -80,7 +80,7 @@ pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
     let list = shared.items.list(ItemKind::Directive);
     let ids: Vec<ItemId> = list.iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
     for alone in known.entry(root.clone()).or_insert_with(|| alone(shared, root)).iter() {
-        queue.push_back(begin(root, alone));
+        queue.push_back(root_thread(root, alone));
     }
     while let Some(thread) = queue.pop_front() {
         if !seen.insert((thread.directive.clone(), thread.sets.clone(), thread.hooks.clone(), thread.asks)) {
@@ -90,14 +90,14 @@ pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
             }
             continue;
         }
-        if threads.len() >= MOST || queue.len() > MOST * 8 {
+        if threads.len() >= MAX_THREADS || queue.len() > MAX_THREADS * 8 {
             complete = false;
             break;
         }
-        if thread.trace.len() <= DEEPEST {
+        if thread.trace.len() <= MAX_SPAWN_DEPTH {
             for (id, by, span, extra, named) in children(shared, &mut known, &thread, &ids) {
                 for alone in known.entry(id.clone()).or_insert_with(|| alone(shared, &id)).iter() {
-                    queue.push_back(below(&thread, &id, alone, (&by, span, &extra, named)));
+                    queue.push_back(child_thread(&thread, &id, alone, (&by, span, &extra, named)));
                 }
             }
         }
@@ -111,7 +111,7 @@ type Child = (ItemId, String, Option<Span>, Vec<String>, bool);
 /// Returns the directives that a thread can start: those that a line names, then others that its sets allow.
 fn children(
     shared: &Shared<'_, '_>,
-    known: &mut BTreeMap<ItemId, Vec<Alone>>,
+    known: &mut BTreeMap<ItemId, Vec<RouteSummary>>,
     thread: &Thread,
     ids: &[ItemId],
 ) -> Vec<Child> {
@@ -134,7 +134,7 @@ fn children(
     found
 }
 
-fn begin(id: &ItemId, alone: &Alone) -> Thread {
+fn root_thread(id: &ItemId, alone: &RouteSummary) -> Thread {
     let own = alone.grants.clone().unwrap_or_default();
     let step = Step {
         directive: id.clone(),
@@ -158,7 +158,12 @@ fn begin(id: &ItemId, alone: &Alone) -> Thread {
 
 /// Returns a child with its own set and its parent's; without `<permissions>`, only the parent's apply. The grants of
 /// the hook that starts the child count as its parent's.
-fn below(parent: &Thread, id: &ItemId, alone: &Alone, how: (&str, Option<Span>, &[String], bool)) -> Thread {
+fn child_thread(
+    parent: &Thread,
+    id: &ItemId,
+    alone: &RouteSummary,
+    how: (&str, Option<Span>, &[String], bool),
+) -> Thread {
     let (by, span, extra, named) = how;
     let mut sets = parent.sets.clone();
     if !extra.is_empty() {
@@ -191,13 +196,13 @@ fn below(parent: &Thread, id: &ItemId, alone: &Alone, how: (&str, Option<Span>, 
 }
 
 /// Returns a directive on every route it can take; empty if it is broken, which `rye check` reports.
-fn alone(shared: &Shared<'_, '_>, id: &ItemId) -> Vec<Alone> {
+fn alone(shared: &Shared<'_, '_>, id: &ItemId) -> Vec<RouteSummary> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
     all.iter().map(|composed| summarize_route(shared, composed)).collect()
 }
 
-fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
+fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> RouteSummary {
     let permissions = composed.permissions.as_ref();
     let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
     let net = permissions.and_then(|p| p.value.grants.iter().find(|g| !g.net.is_empty()));
@@ -218,7 +223,7 @@ fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
         let there = mentioned.filter(|m| shared.items.exists(ItemKind::Directive, &m.id));
         named.extend(there.map(|m| (m.id, "body".to_owned(), m.span, Vec::new())));
     }
-    Alone {
+    RouteSummary {
         granted: permissions.and_then(|p| p.origin.span),
         hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
         asks: !capabilities::unacknowledged(&planned, shared).is_empty(),
@@ -247,7 +252,7 @@ impl Thread {
                         Witness::Found(_) => next.push(both),
                         Witness::TooComplex => return Some(pattern.to_owned()),
                     }
-                    if next.len() > CHOICES {
+                    if next.len() > MAX_CHOICES {
                         return Some(pattern.to_owned());
                     }
                 }

@@ -7,18 +7,18 @@ use rye_grammar::{ItemId, Spanned};
 
 use super::{Composed, ContextItem, Duplicate, Origin, Suppression};
 use crate::diagnostics::{ContextError, Diagnostics};
-use crate::item::{Context, Directive, Items};
+use crate::item::{ContextDecl, Directive, Items};
 use crate::world::ItemKind;
 
 /// The three positions of chain knowledge, in the order in which the first occurrence of an item wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ContextPosition {
     System,
     Before,
     After,
 }
 
-impl Place {
+impl ContextPosition {
     const ALL: [Self; 3] = [Self::System, Self::Before, Self::After];
 
     fn word(self) -> &'static str {
@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    fn of(self, context: &Context) -> &[Spanned<ItemId>] {
+    fn of(self, context: &ContextDecl) -> &[Spanned<ItemId>] {
         match self {
             Self::System => &context.system,
             Self::Before => &context.before,
@@ -53,9 +53,9 @@ pub fn suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
 /// Fills the three context lists of a composition.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnostics) {
     let chain = composed.chain.clone();
-    let mut kept: HashMap<&ItemId, (Place, Origin)> = HashMap::new();
+    let mut kept: HashMap<&ItemId, (ContextPosition, Origin)> = HashMap::new();
     let mut unknown: HashSet<&ItemId> = HashSet::new();
-    for place in Place::ALL {
+    for place in ContextPosition::ALL {
         for directive in &chain {
             for declared in place.of(&directive.context) {
                 let id = &declared.node;
@@ -64,7 +64,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
                     continue;
                 }
                 if let Some((first_place, first)) = kept.get(id) {
-                    duplicate(id, (*first_place, first), (place, &origin), found);
+                    report_duplicate(id, (*first_place, first), (place, &origin), found);
                     composed.duplicates.push(Duplicate { id: id.clone(), kept: first.clone(), dropped: origin });
                     continue;
                 }
@@ -74,11 +74,11 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
                     continue;
                 };
                 kept.insert(id, (place, origin.clone()));
-                let item = ContextItem { id: id.clone(), knowledge, wrap: place != Place::System, origin };
+                let item = ContextItem { id: id.clone(), knowledge, wrap: place != ContextPosition::System, origin };
                 match place {
-                    Place::System => composed.system.push(item),
-                    Place::Before => composed.before.push(item),
-                    Place::After => composed.after.push(item),
+                    ContextPosition::System => composed.system.push(item),
+                    ContextPosition::Before => composed.before.push(item),
+                    ContextPosition::After => composed.after.push(item),
                 }
             }
         }
@@ -97,7 +97,12 @@ pub fn suppress(suppressions: &mut [Suppression], id: &str, origin: &Origin) -> 
 
 /// Warns if the same item is declared in two positions, or twice in one file. The same position in two links is
 /// allowed.
-fn duplicate(id: &ItemId, kept: (Place, &Origin), dropped: (Place, &Origin), found: &mut Diagnostics) {
+fn report_duplicate(
+    id: &ItemId,
+    kept: (ContextPosition, &Origin),
+    dropped: (ContextPosition, &Origin),
+    found: &mut Diagnostics,
+) {
     let ((kept_place, kept), (place, origin)) = (kept, dropped);
     let same_file = kept.by == origin.by;
     if kept_place == place && !same_file {

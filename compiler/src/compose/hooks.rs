@@ -29,8 +29,8 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let Some(decl) = line.hooks.get(place.index) else { continue };
         let removed = match place.removed {
             Some(Removed::Disabled) => Some("`enabled: false`".to_owned()),
-            Some(Removed::Replaced { by }) => line.hooks.get(by).map(replaced_because),
-            None => suppressed_by(&mut suppressions, decl),
+            Some(Removed::Replaced { by }) => line.hooks.get(by).map(replacement_reason),
+            None => suppressing_id(&mut suppressions, decl),
         };
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
@@ -44,7 +44,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         hooks.push(ComposedHook { decl, layer: place.layer, source, verdict, knowledge: None });
     }
     composed.suppressions = suppressions;
-    shadow(&mut hooks);
+    remove_shadowed(&mut hooks);
     dedupe_context(composed, &mut hooks);
     for hook in hooks.iter_mut().filter(|h| h.is_live()) {
         hook.knowledge = hook.decl.fetched.as_ref().and_then(|id| items.knowledge(id));
@@ -73,7 +73,7 @@ fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, OrderedHooks> 
     Cow::Owned(OrderedHooks::new(all.cloned().collect()))
 }
 
-fn replaced_because(by: &Arc<HookDecl>) -> String {
+fn replacement_reason(by: &Arc<HookDecl>) -> String {
     match by.source {
         HookSource::User => "replaced by the user's hook of this id".into(),
         HookSource::Project | HookSource::Builtin | HookSource::Infrastructure | HookSource::Directive { .. } => {
@@ -85,7 +85,7 @@ fn replaced_because(by: &Arc<HookDecl>) -> String {
 /// Returns the suppressed id if a suppression applies to the hook: by the hook's id or by the id of the knowledge it
 /// fetches. Applies to collecting hooks and to the chain's own hooks; hooks of other sources that guard or steer a run
 /// cannot be suppressed.
-fn suppressed_by(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
+fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
     }
@@ -127,7 +127,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut Known,
 }
 
 /// Marks hooks behind a firing hook as removed, at events where the first match answers.
-fn shadow(hooks: &mut [ComposedHook]) {
+fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {
         if !hook.is_live() || hook_point::of(hook.decl.event).mode != Mode::FirstMatch {
@@ -145,23 +145,23 @@ fn shadow(hooks: &mut [ComposedHook]) {
 /// hook that may fire yields to them.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
-    for steps in [FRESH.as_slice(), CONTINUED.as_slice()] {
-        let mut brought: Vec<Brought> = Vec::new();
+    for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {
+        let mut brought: Vec<Provided> = Vec::new();
         for step in steps {
             match step {
-                Step::Hooks(event, position) => {
+                PromptSection::Hooks(event, position) => {
                     for hook in live.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position)) {
                         let Some(id) = hook.decl.fetched.clone() else { continue };
                         if !hook.yield_to(&brought, &id) {
-                            brought.push(Brought { id, hook: Some(hook.decl.id.node.clone()) });
+                            brought.push(Provided { id, hook: Some(hook.decl.id.node.clone()) });
                         }
                     }
                 }
-                Step::Chain(part) => provide_chain_items(composed, *part, &mut brought),
+                PromptSection::Chain(part) => provide_chain_items(composed, *part, &mut brought),
             }
         }
         for step in steps {
-            let Step::Hooks(event, position) = step else { continue };
+            let PromptSection::Hooks(event, position) = step else { continue };
             for hook in live.iter_mut().filter(|h| h.at(*event, *position)) {
                 if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
                     hook.yield_to(&brought, &id);
@@ -172,7 +172,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
 }
 
 /// An item that an earlier part of the prompt provides; `hook: None` means the chain.
-struct Brought {
+struct Provided {
     id: ItemId,
     hook: Option<String>,
 }
@@ -183,7 +183,7 @@ impl ComposedHook {
     }
 
     /// Marks the hook as removed if its item is already provided. Returns true in that case.
-    fn yield_to(&mut self, brought: &[Brought], id: &ItemId) -> bool {
+    fn yield_to(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));
         self.verdict = PlanVerdict::Removed { because: format!("{by} brings `{id}` already") };
@@ -191,7 +191,7 @@ impl ComposedHook {
     }
 }
 
-fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Brought>) {
+fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Provided>) {
     let list = match part {
         ChainPart::System => &mut composed.system,
         ChainPart::Before => &mut composed.before,
@@ -200,7 +200,7 @@ fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut V
     let duplicates = &mut composed.duplicates;
     list.retain(|item| {
         let Some(earlier) = brought.iter().find(|b| b.id == item.id) else {
-            brought.push(Brought { id: item.id.clone(), hook: None });
+            brought.push(Provided { id: item.id.clone(), hook: None });
             return true;
         };
         let by = earlier.hook.clone().map_or(By::BuiltIn, By::Hook);
@@ -215,7 +215,7 @@ fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut V
 
 /// A section of the prompt, in the order of sending.
 #[derive(Clone, Copy)]
-enum Step {
+enum PromptSection {
     Hooks(HookPoint, Position),
     Chain(ChainPart),
 }
@@ -227,20 +227,20 @@ enum ChainPart {
     After,
 }
 
-const FRESH: [Step; 7] = [
-    Step::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
-    Step::Chain(ChainPart::System),
-    Step::Hooks(HookPoint::BuildSystemPrompt, Position::After),
-    Step::Hooks(HookPoint::ThreadStarted, Position::Before),
-    Step::Chain(ChainPart::Before),
-    Step::Chain(ChainPart::After),
-    Step::Hooks(HookPoint::ThreadStarted, Position::After),
+const FRESH_PROMPT: [PromptSection; 7] = [
+    PromptSection::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
+    PromptSection::Chain(ChainPart::System),
+    PromptSection::Hooks(HookPoint::BuildSystemPrompt, Position::After),
+    PromptSection::Hooks(HookPoint::ThreadStarted, Position::Before),
+    PromptSection::Chain(ChainPart::Before),
+    PromptSection::Chain(ChainPart::After),
+    PromptSection::Hooks(HookPoint::ThreadStarted, Position::After),
 ];
 
 /// The sections of a continuation: the same system prompt, but its own hooks; the chain's message was sent before.
-const CONTINUED: [Step; 4] = [
-    Step::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
-    Step::Chain(ChainPart::System),
-    Step::Hooks(HookPoint::ThreadContinued, Position::Before),
-    Step::Hooks(HookPoint::ThreadContinued, Position::After),
+const CONTINUATION_PROMPT: [PromptSection; 4] = [
+    PromptSection::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
+    PromptSection::Chain(ChainPart::System),
+    PromptSection::Hooks(HookPoint::ThreadContinued, Position::Before),
+    PromptSection::Hooks(HookPoint::ThreadContinued, Position::After),
 ];

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use rye_grammar::{ItemId, Spanned};
 
 use super::{By, LimitLayers, Origin, Sourced};
-use crate::item::{Directive, Field, Items, Permissions};
+use crate::item::{Directive, FieldDecl, Items, Permissions};
 use crate::semantics::limits::{Setting, Written};
 
 /// Returns the nearest link's value; the origin points at the directive itself.
@@ -34,8 +34,8 @@ pub fn permissions(chain: &[Arc<Directive>]) -> Option<Sourced<Permissions>> {
 /// Merges fields by name, in root-first order; the declaration nearest to the leaf wins.
 pub fn fields(
     chain: &[Arc<Directive>],
-    of: impl Fn(&Directive) -> &IndexMap<String, Field>,
-) -> IndexMap<String, Sourced<Field>> {
+    of: impl Fn(&Directive) -> &IndexMap<String, FieldDecl>,
+) -> IndexMap<String, Sourced<FieldDecl>> {
     let mut merged = IndexMap::new();
     for directive in chain {
         for (name, field) in of(directive) {

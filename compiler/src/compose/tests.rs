@@ -30,7 +30,7 @@ fn hooks(world: MapWorld<'static>, space: Space, yaml: &str) -> MapWorld<'static
     world.with(space, &format!(".ai/config/agent/{file}.yaml"), yaml)
 }
 
-fn given(world: &MapWorld<'_>, leaf: &str, inputs: Value) -> (Option<Composed>, Diagnostics) {
+fn compose_with_inputs(world: &MapWorld<'_>, leaf: &str, inputs: Value) -> (Option<Composed>, Diagnostics) {
     let Value::Object(inputs) = inputs else { return (None, Diagnostics::new()) };
     let items = Items::new(world);
     let launch = Launch { inputs: Inputs::Given(&inputs), model: &|_| None };
@@ -41,7 +41,7 @@ fn given(world: &MapWorld<'_>, leaf: &str, inputs: Value) -> (Option<Composed>, 
 }
 
 fn composed(world: &MapWorld<'_>, leaf: &str) -> Composed {
-    let (composed, found) = given(world, leaf, json!({}));
+    let (composed, found) = compose_with_inputs(world, leaf, json!({}));
     assert!(!found.has_errors(), "{found:?}");
     composed.unwrap()
 }
@@ -77,7 +77,7 @@ fn item_in_two_positions_keeps_the_first() {
     let world = knowledge(MapWorld::new(), &["k"]);
     let world = directive(world, "root", "", "<context><before>k</before></context>");
     let world = directive(world, "leaf", "extends=\"root\"", "<context><system>k</system></context>");
-    let (composed, found) = given(&world, "leaf", json!({}));
+    let (composed, found) = compose_with_inputs(&world, "leaf", json!({}));
     let composed = composed.unwrap();
     assert_eq!((ids(&composed.system), ids(&composed.before)), (vec!["k"], vec![]));
     assert_eq!(found.codes().into_iter().collect::<Vec<_>>(), ["context::duplicate"]);
@@ -117,7 +117,7 @@ fn directive_cannot_suppress_guarding_hooks() {
 fn unknown_knowledge_is_an_error_with_a_suggestion() {
     let world = knowledge(MapWorld::new(), &["deploy/rules"]);
     let world = directive(world, "leaf", "", "<context><before>deploy/ruls</before></context>");
-    let (_, found) = given(&world, "leaf", json!({}));
+    let (_, found) = compose_with_inputs(&world, "leaf", json!({}));
     let error = found.iter().next().unwrap();
     assert_eq!(error.code(), "context::unknown-item");
     assert_eq!(error.help().unwrap(), "did you mean `deploy/rules`?");
@@ -187,7 +187,7 @@ fn route_that_closes_a_loop_is_an_extends_cycle() {
     let world = directive(MapWorld::new(), "a", "", "");
     let world = directive(world, "b", "extends=\"a\"", "");
     let yaml = "hooks: [{id: r, event: resolve_extends, condition: 'directive == \"a\"', action: {set_extends: b}}]";
-    let (value, found) = given(&hooks(world, Space::Project, yaml), "a", json!({}));
+    let (value, found) = compose_with_inputs(&hooks(world, Space::Project, yaml), "a", json!({}));
     assert!(value.is_none());
     assert_eq!(found.codes().into_iter().collect::<Vec<_>>(), ["extends::cycle"]);
 }
@@ -200,11 +200,11 @@ fn route_on_an_unknown_input_reports_missing_input() {
     let yaml =
         "hooks: [{id: r, event: resolve_extends, condition: 'inputs.env == \"prod\"', action: {set_extends: prod}}]";
     let world = hooks(world, Space::Project, yaml);
-    let (value, found) = given(&world, "x", json!({}));
+    let (value, found) = compose_with_inputs(&world, "x", json!({}));
     assert!(value.is_none());
     assert_eq!(found.codes().into_iter().collect::<Vec<_>>(), ["interface::missing-input"]);
-    assert_eq!(given(&world, "x", json!({"env": "prod"})).0.unwrap().chain.len(), 2);
-    assert_eq!(given(&world, "x", json!({"env": "dev"})).0.unwrap().chain.len(), 1);
+    assert_eq!(compose_with_inputs(&world, "x", json!({"env": "prod"})).0.unwrap().chain.len(), 2);
+    assert_eq!(compose_with_inputs(&world, "x", json!({"env": "dev"})).0.unwrap().chain.len(), 1);
 
     let items = Items::new(&world);
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
@@ -285,7 +285,7 @@ fn item_of_hook_and_chain_appears_once() {
 
 #[test]
 fn missing_directive_is_reported_as_unknown() {
-    let (value, found) = given(&directive(MapWorld::new(), "hello", "", ""), "helo", json!({}));
+    let (value, found) = compose_with_inputs(&directive(MapWorld::new(), "hello", "", ""), "helo", json!({}));
     assert!(value.is_none());
     let error = found.iter().next().unwrap();
     assert_eq!((error.code(), error.help().unwrap().as_str()), ("item::unknown", "did you mean `hello`?"));

@@ -8,7 +8,7 @@ use super::{Label, Problem, Severity, did_you_mean, instead, label};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// `key` is the dotted path inside the file, empty for the whole file; `file` is the file's id: `agent/resilience`.
-    #[error("{}`{file}` {}{found}", within(key), if found == "missing" { "is " } else { "cannot be " })]
+    #[error("{}`{file}` {}{found}", key_prefix(key), if found == "missing" { "is " } else { "cannot be " })]
     Invalid { file: String, key: String, found: String, expected: String, span: Option<Span> },
     /// A value that the file does not allow; `why` describes the allowed values, as a sentence.
     #[error("`{key}` in `{file}` cannot be used")]
@@ -25,7 +25,7 @@ pub enum ConfigError {
 }
 
 /// Returns the key as a prefix of its file.
-fn within(key: &str) -> String {
+fn key_prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("`{key}` in ") }
 }
 

@@ -21,7 +21,7 @@ pub enum ItemError {
         known: Vec<String>,
     },
     /// `field` is `name` or `category`.
-    #[error("the {field} is `{written}`, but the file's place {}", place(expected))]
+    #[error("the {field} is `{written}`, but the file's place {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
     #[error("`{text}` is no item id: {reason}")]
     EscapesSpace { text: String, reason: String, span: Span },
@@ -131,7 +131,7 @@ impl Problem for ItemError {
                 Some(format!("it is looked for in the project, the user space and the standard library: create `{}{id}.{}`, or name one that exists", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
             Self::UnknownKey { what, key, of, suggestion, known, .. } => {
-                elsewhere(what, key, of).or_else(|| did_you_mean(suggestion.as_ref(), || {
+                misplaced_help(what, key, of).or_else(|| did_you_mean(suggestion.as_ref(), || {
                     (!known.is_empty()).then(|| format!("known here: {}", super::list(known)))
                 }))
             }
@@ -227,7 +227,7 @@ impl Problem for ItemError {
 }
 
 /// Returns the place where a misplaced word would be right.
-fn elsewhere(what: &str, key: &str, of: &str) -> Option<String> {
+fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),
         ("element", "`<permissions>`") if matches!(key, "tool" | "directive" | "knowledge") => {
@@ -240,6 +240,6 @@ fn elsewhere(what: &str, key: &str, of: &str) -> Option<String> {
 }
 
 /// Describes the name or category that the file's path requires.
-fn place(expected: &str) -> String {
+fn expected_name(expected: &str) -> String {
     if expected.is_empty() { "gives it none".to_owned() } else { format!("makes it `{expected}`") }
 }

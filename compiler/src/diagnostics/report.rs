@@ -55,7 +55,7 @@ impl Report {
             code: diagnostic.full_code(),
             message: said(diagnostic.message()),
             help: diagnostic.help().map(said),
-            severity: level(diagnostic.severity()),
+            severity: to_miette_severity(diagnostic.severity()),
             labels,
             views,
         }
@@ -64,7 +64,7 @@ impl Report {
     /// Overrides the severity.
     #[must_use]
     pub fn at(mut self, severity: Severity) -> Self {
-        self.severity = level(severity);
+        self.severity = to_miette_severity(severity);
         self
     }
 
@@ -78,7 +78,7 @@ impl Report {
     }
 }
 
-fn level(severity: Severity) -> miette::Severity {
+fn to_miette_severity(severity: Severity) -> miette::Severity {
     match severity {
         Severity::Error => miette::Severity::Error,
         Severity::Warning => miette::Severity::Warning,

@@ -8,7 +8,7 @@ use super::{Label, Problem, Severity, did_you_mean, label, list, quote_list_up_t
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
     /// `circle` begins and ends with the same directive; each of `spans` names the next one.
-    #[error("{}, and only the default of `depth` ends that", told(circle))]
+    #[error("{}, and only the default of `depth` ends that", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
     /// `capability` is a shortest capability that the child grants and the parent does not.
     #[error("`{parent}` starts `{child}`, which grants `{capability}`, and `{parent}` may not do that")]
@@ -41,12 +41,12 @@ pub enum SpawnError {
 }
 
 /// Maximum number of steps of a cycle to show.
-const MOST_STEPS: usize = 12;
+const MAX_SHOWN_STEPS: usize = 12;
 
-fn told(circle: &[String]) -> String {
+fn describe_cycle(circle: &[String]) -> String {
     match circle {
         [one, _] => format!("`{one}` starts itself"),
-        [ids @ .., _] => format!("{} start each other", quote_list_up_to(ids, MOST_STEPS)),
+        [ids @ .., _] => format!("{} start each other", quote_list_up_to(ids, MAX_SHOWN_STEPS)),
         [] => String::new(),
     }
 }
@@ -96,7 +96,7 @@ impl Problem for SpawnError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Cycle { circle, spans } => {
-                let next = circle.iter().skip(1).take(MOST_STEPS);
+                let next = circle.iter().skip(1).take(MAX_SHOWN_STEPS);
                 next.zip(spans).map(|(id, span)| label(*span, format!("starts `{id}`"))).collect()
             }
             Self::ExceedsParent { parent, child, span, grant, granted, .. } => vec![

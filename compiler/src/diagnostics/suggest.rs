@@ -5,7 +5,7 @@
 pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let limit = (text.chars().count() / 3).clamp(1, 6);
     let last = text.rsplit(['/', '.']).next().unwrap_or(text);
-    let letters = Letters::of(text);
+    let letters = LetterCounts::of(text);
     let mut best: Option<(usize, bool, &str)> = None;
     for candidate in candidates {
         if candidate == text {
@@ -15,10 +15,10 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
             (0, false)
         } else {
             // Most candidates are far away, and the letter counts alone show it.
-            let far = letters.min_edits(&Letters::of(candidate)) > limit;
+            let far = letters.min_edits(&LetterCounts::of(candidate)) > limit;
             let edits = if far { usize::MAX } else { strsim::osa_distance(candidate, text) };
             // A right name in the wrong folder is as likely as a typo.
-            let guessed = edits > limit && (has_last_segment(candidate, last) || goes_on(candidate, text));
+            let guessed = edits > limit && (has_last_segment(candidate, last) || is_longer_word(candidate, text));
             (if guessed { limit } else { edits }, guessed)
         };
         if edits <= limit && best.is_none_or(|other| (edits, guessed, candidate) < other) {
@@ -29,12 +29,12 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
 }
 
 /// The number of bytes of each class in a text; 16 classes, by the low four bits.
-struct Letters {
+struct LetterCounts {
     counts: [u32; 16],
     is_ascii: bool,
 }
 
-impl Letters {
+impl LetterCounts {
     fn of(text: &str) -> Self {
         let mut counts = [0; 16];
         for byte in text.bytes() {
@@ -62,7 +62,7 @@ fn has_last_segment(candidate: &str, last: &str) -> bool {
 }
 
 /// Returns true if only the unit or the second word of a name is missing: `timeout` for `timeout_seconds`.
-fn goes_on(candidate: &str, text: &str) -> bool {
+fn is_longer_word(candidate: &str, text: &str) -> bool {
     text.len() > 3 && candidate.strip_prefix(text).is_some_and(|rest| rest.starts_with(['_', '-', '.']))
 }
 

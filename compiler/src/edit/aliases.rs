@@ -23,7 +23,7 @@ fn walk(text: &str, element: &Element, above: &[&str], edits: &mut Vec<Edit>) {
         _ => None,
     };
     if let Some(instead) = instead {
-        rename(text, element, instead, edits);
+        rename_element(text, element, instead, edits);
     }
     for attribute in &element.attributes {
         match (name, attribute.name.node.as_str(), attribute.value.node.as_str()) {
@@ -53,7 +53,7 @@ fn value(text: &str, attribute: &Attribute, instead: &str, edits: &mut Vec<Edit>
 }
 
 /// Renames both tags of an element.
-fn rename(text: &str, element: &Element, instead: &str, edits: &mut Vec<Edit>) {
+fn rename_element(text: &str, element: &Element, instead: &str, edits: &mut Vec<Edit>) {
     let Some(whole) = text.get(element.span.range()) else { return };
     let start = Edit::new(element.name.span.range(), instead);
     if whole.ends_with("/>") {

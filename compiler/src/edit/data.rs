@@ -10,21 +10,21 @@ use rye_grammar::{SourceId, signature, yaml};
 use super::{Edit, Formatted, Refused, apply};
 
 /// The source id of a text that is parsed on its own.
-const ALONE: SourceId = SourceId(0);
+const STANDALONE: SourceId = SourceId(0);
 
 /// Formats a YAML file: settings, hooks or a tool.
 ///
 /// # Errors
 /// The file has syntax errors, is signed, or would change its meaning.
 pub fn format_data(text: &str) -> Result<Formatted, Refused> {
-    if signature::parse(ALONE, text).is_some() {
+    if signature::parse(STANDALONE, text).is_some() {
         return Err(Refused::Signed);
     }
-    let before = read(text)?;
+    let before = parse_yaml(text)?;
     let laid_out = laid_out(text, &before);
-    let words = primary_alias_edits(&laid_out, &read(&laid_out)?);
+    let words = primary_alias_edits(&laid_out, &parse_yaml(&laid_out)?);
     let now = apply(&laid_out, &words);
-    let is_same = renamed(before.to_value()) == renamed(read(&now)?.to_value());
+    let is_same = with_renamed_primaries(before.to_value()) == with_renamed_primaries(parse_yaml(&now)?.to_value());
     if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
 }
 
@@ -33,7 +33,7 @@ pub fn format_data(text: &str) -> Result<Formatted, Refused> {
 /// # Errors
 /// As for [`format_data`].
 pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted, Refused> {
-    let parsed = knowledge::parse(ALONE, text, format);
+    let parsed = knowledge::parse(STANDALONE, text, format);
     if parsed.tree.signature.is_some() {
         return Err(Refused::Signed);
     }
@@ -50,11 +50,11 @@ pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted
         // Extend to whole lines: the last value ends before its trailing blanks.
         let start = text.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
         let end = text.get(range.end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| range.end + at + 1);
-        let edits = blanks(text, start..end, metadata);
+        let edits = blank_edits(text, start..end, metadata);
         now = apply(text, &edits);
     }
     let now = ended(&now);
-    let again = knowledge::parse(ALONE, &now, format);
+    let again = knowledge::parse(STANDALONE, &now, format);
     let metadata = |node: &Option<Node>| node.as_ref().map(Node::to_value);
     let is_same = again.errors.is_empty()
         && metadata(&again.tree.metadata) == metadata(&parsed.tree.metadata)
@@ -62,16 +62,16 @@ pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted
     if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
 }
 
-fn read(text: &str) -> Result<Node, Refused> {
-    let parsed = yaml::parse(ALONE, text);
+fn parse_yaml(text: &str) -> Result<Node, Refused> {
+    let parsed = yaml::parse(STANDALONE, text);
     if parsed.errors.is_empty() { Ok(parsed.tree) } else { Err(Refused::Broken) }
 }
 
 fn laid_out(text: &str, node: &Node) -> String {
-    let now = apply(text, &blanks(text, 0..text.len(), node));
+    let now = apply(text, &blank_edits(text, 0..text.len(), node));
     // A block text at the end of the file may keep its newlines.
     let ended = ended(&now);
-    if yaml::parse(ALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
+    if yaml::parse(STANDALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
 }
 
 /// Ends a text with one newline; a blank text becomes empty.
@@ -81,7 +81,7 @@ fn ended(text: &str) -> String {
 }
 
 /// Returns edits that remove trailing blanks and repeated empty lines, except in texts of several lines.
-fn blanks(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
+fn blank_edits(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
     let mut texts = Vec::new();
     multiline_ranges(text, node, &mut texts);
     let mut edits = Vec::new();
@@ -142,14 +142,14 @@ fn primary_alias_edits(text: &str, node: &Node) -> Vec<Edit> {
     edits
 }
 
-fn renamed(value: serde_json::Value) -> serde_json::Value {
+fn with_renamed_primaries(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {
-        Value::Array(items) => items.into_iter().map(renamed).collect(),
+        Value::Array(items) => items.into_iter().map(with_renamed_primaries).collect(),
         Value::Object(entries) => {
             let entry = |(key, value): (String, Value)| {
                 let is_old = key == "primary" && matches!(value.as_str(), Some("load" | "search"));
-                (key, if is_old { Value::from("fetch") } else { renamed(value) })
+                (key, if is_old { Value::from("fetch") } else { with_renamed_primaries(value) })
             };
             entries.into_iter().map(entry).collect()
         }
@@ -179,7 +179,7 @@ mod tests {
     fn format_data_keeps_trailing_newlines_of_block_text() {
         for text in ["a: |+\n  b\n\n\n", "a: >+\n  b\n\n", "- |+\n  x\n\n\n- y\n"] {
             let now = format_data(text).unwrap().text;
-            assert_eq!(read(&now).unwrap().to_value(), read(text).unwrap().to_value(), "{text:?}");
+            assert_eq!(parse_yaml(&now).unwrap().to_value(), parse_yaml(text).unwrap().to_value(), "{text:?}");
         }
     }
 

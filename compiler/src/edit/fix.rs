@@ -83,7 +83,7 @@ fn opens_element(source: &Source, span: Span) -> bool {
 /// Returns the same edit for the end tag; `None` if the element cannot be found again, and then nothing is fixed.
 fn end_tag_edit(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
     let parsed = rye_grammar::directive::parse(span.source, &source.text);
-    let element = find(parsed.tree.root.as_ref()?, span)?;
+    let element = find_element(parsed.tree.root.as_ref()?, span)?;
     let end = element.span.end as usize;
     let whole = source.text.get(element.span.range())?;
     if whole.ends_with("/>") {
@@ -94,9 +94,9 @@ fn end_tag_edit(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>>
     (source.text.get(name.clone())? == element.name.node && name.end < end).then(|| vec![Edit::new(name, instead)])
 }
 
-fn find(element: &Element, name: Span) -> Option<&Element> {
+fn find_element(element: &Element, name: Span) -> Option<&Element> {
     if element.name.span == name {
         return Some(element);
     }
-    element.elements().find_map(|child| find(child, name))
+    element.elements().find_map(|child| find_element(child, name))
 }

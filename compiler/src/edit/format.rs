@@ -2,7 +2,7 @@
 //! Prose, comments and body stay unchanged, and the result is checked to have the same meaning.
 
 use rye_grammar::directive::{DirectiveTree, parse};
-use rye_grammar::xml::{Element, Node};
+use rye_grammar::xml::{Element, XmlNode};
 use rye_grammar::{SourceId, Span};
 
 use super::{Edit, aliases, apply, layout};
@@ -27,7 +27,7 @@ pub enum Refused {
 /// Sections that belong in `<metadata>`.
 const SECTIONS: [&str; 4] = ["limits", "context", "permissions", "hooks"];
 /// The source id of a text that is parsed on its own.
-const ALONE: SourceId = SourceId(0);
+const STANDALONE: SourceId = SourceId(0);
 
 /// Formats a directive file; returns the same text if there is nothing to change.
 ///
@@ -37,7 +37,7 @@ pub fn format(text: &str) -> Result<Formatted, Refused> {
     let before = read(text)?;
     let mut now = text.to_owned();
     // Each step parses the output of the previous one, so no step has to know another's offsets.
-    for step in [words, sections, process, metadata] {
+    for step in [replace_old_words, sections, process, metadata] {
         let tree = read(&now)?;
         let Some(root) = &tree.root else { return Err(Refused::Broken) };
         let edits = step(&now, &tree, root);
@@ -49,11 +49,11 @@ pub fn format(text: &str) -> Result<Formatted, Refused> {
 /// Returns only the edits that replace old words; none if the file cannot be parsed.
 pub fn old_word_edits(text: &str) -> Vec<Edit> {
     let Ok(tree) = read(text) else { return Vec::new() };
-    tree.root.as_ref().map(|root| words(text, &tree, root)).unwrap_or_default()
+    tree.root.as_ref().map(|root| replace_old_words(text, &tree, root)).unwrap_or_default()
 }
 
 fn read(text: &str) -> Result<DirectiveTree, Refused> {
-    let parsed = parse(ALONE, text);
+    let parsed = parse(STANDALONE, text);
     if parsed.tree.signature.is_some() {
         return Err(Refused::Signed);
     }
@@ -63,7 +63,7 @@ fn read(text: &str) -> Result<DirectiveTree, Refused> {
     Ok(parsed.tree)
 }
 
-fn words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
+fn replace_old_words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     aliases::words(text, root)
 }
 
@@ -74,12 +74,12 @@ fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let mut moved = String::new();
     let mut edits = Vec::new();
     for (i, child) in root.children.iter().enumerate() {
-        let Node::Element(section) = child else { continue };
+        let XmlNode::Element(section) = child else { continue };
         let name = section.name.node.as_str();
         if !SECTIONS.contains(&name) || inside(name) {
             continue;
         }
-        let from = commented(&root.children, i).unwrap_or(section.span);
+        let from = leading_comments(&root.children, i).unwrap_or(section.span);
         let whole = from.join(section.span);
         moved.push('\n');
         moved.push_str(text.get(whole.range()).unwrap_or_default());
@@ -112,13 +112,13 @@ fn with_leading_space(text: &str, span: Span) -> std::ops::Range<usize> {
 }
 
 /// Returns the span of the comments right above a child.
-fn commented(children: &[Node], at: usize) -> Option<Span> {
+fn leading_comments(children: &[XmlNode], at: usize) -> Option<Span> {
     let mut first = None;
     for child in children.get(..at)?.iter().rev() {
         match child {
-            Node::Comment(comment) => first = Some(comment.span),
-            Node::Text(text) if text.node.trim().is_empty() && text.node.matches('\n').count() < 2 => {}
-            Node::Text(_) | Node::Element(_) => break,
+            XmlNode::Comment(comment) => first = Some(comment.span),
+            XmlNode::Text(text) if text.node.trim().is_empty() && text.node.matches('\n').count() < 2 => {}
+            XmlNode::Text(_) | XmlNode::Element(_) => break,
         }
     }
     first
@@ -131,7 +131,7 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let mut moved = String::new();
     for element in root.elements().filter(|e| e.name.node == "process") {
         let spelled = element.text();
-        let plain = element.children.iter().all(|n| matches!(n, Node::Text(_)))
+        let plain = element.children.iter().all(|n| matches!(n, XmlNode::Text(_)))
             && text.get(spelled.span.range()) == Some(spelled.node.as_str());
         // The order of several `<process>` elements matters: if one has to stay, all of them do.
         if !plain || spelled.node.contains("```") {
@@ -191,11 +191,11 @@ fn meaning(root: &Element) -> Vec<String> {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for element in root.elements().filter(|e| e.name.node != "process") {
         if element.name.node == "metadata" {
-            element.elements().for_each(|e| tell(e, "", &mut first));
+            element.elements().for_each(|e| push_meaning(e, "", &mut first));
         } else if SECTIONS.contains(&element.name.node.as_str()) {
-            tell(element, "", &mut second);
+            push_meaning(element, "", &mut second);
         } else {
-            tell(element, "", &mut told);
+            push_meaning(element, "", &mut told);
         }
     }
     told.extend(first);
@@ -204,7 +204,7 @@ fn meaning(root: &Element) -> Vec<String> {
     told
 }
 
-fn tell(element: &Element, above: &str, told: &mut Vec<String>) {
+fn push_meaning(element: &Element, above: &str, told: &mut Vec<String>) {
     let name = match element.name.node.as_str() {
         "search" | "load" if above.ends_with("permissions") || above.ends_with("hook") => "fetch",
         "fail" | "abort" if above.ends_with("hook") => "terminate",
@@ -230,5 +230,5 @@ fn tell(element: &Element, above: &str, told: &mut Vec<String>) {
         }
     }
     told.push(line);
-    element.elements().for_each(|child| tell(child, &path, told));
+    element.elements().for_each(|child| push_meaning(child, &path, told));
 }

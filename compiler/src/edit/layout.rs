@@ -1,20 +1,20 @@
 //! The layout of an element: one element per line, two spaces per level, attributes on one line if they fit. Text,
 //! comments and elements beside text stay byte for byte the same.
 
-use rye_grammar::xml::{Element, Node};
+use rye_grammar::xml::{Element, XmlNode};
 
 /// Maximum width of a line in characters; longer lines are broken where possible.
-const WIDTH: usize = 100;
-const STEP: usize = 2;
+const MAX_LINE_CHARS: usize = 100;
+const INDENT: usize = 2;
 
 /// Elements whose content is part of the prompt.
-const VERBATIM: [&str; 1] = ["process"];
+const VERBATIM_ELEMENTS: [&str; 1] = ["process"];
 
 /// Writes an element of `text` indented by `indent` spaces, except for the first line.
 pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     if let Some(line) = inline(text, element)
         && !line.contains('\n')
-        && indent + line.chars().count() <= WIDTH
+        && indent + line.chars().count() <= MAX_LINE_CHARS
     {
         out.push_str(&line);
         return;
@@ -23,10 +23,10 @@ pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     if element.children.is_empty() {
         return;
     }
-    if holds_text(element) {
-        out.push_str(inside(text, element));
+    if is_verbatim(element) {
+        out.push_str(inner_text(text, element));
     } else {
-        children(text, element, indent + STEP, out);
+        children(text, element, indent + INDENT, out);
         new_line(indent, out);
     }
     out.push_str("</");
@@ -40,8 +40,8 @@ fn children(text: &str, element: &Element, indent: usize, out: &mut String) {
     let mut gap = "";
     let mut is_first = true;
     for child in &element.children {
-        let beside = matches!(child, Node::Comment(_)) && !gap.contains('\n') && !is_first;
-        if let Node::Text(blank) = child {
+        let beside = matches!(child, XmlNode::Comment(_)) && !gap.contains('\n') && !is_first;
+        if let XmlNode::Text(blank) = child {
             gap = text.get(blank.span.range()).unwrap_or("\n");
             continue;
         }
@@ -54,9 +54,9 @@ fn children(text: &str, element: &Element, indent: usize, out: &mut String) {
             new_line(indent, out);
         }
         match child {
-            Node::Comment(comment) => out.push_str(text.get(comment.span.range()).unwrap_or_default()),
-            Node::Element(child) => write(text, child, indent, out),
-            Node::Text(_) => {}
+            XmlNode::Comment(comment) => out.push_str(text.get(comment.span.range()).unwrap_or_default()),
+            XmlNode::Element(child) => write(text, child, indent, out),
+            XmlNode::Text(_) => {}
         }
         (gap, is_first) = ("", false);
     }
@@ -73,18 +73,18 @@ fn inline(text: &str, element: &Element) -> Option<String> {
     if element.children.is_empty() {
         return Some(out);
     }
-    let inner = inside(text, element);
+    let inner = inner_text(text, element);
     if inner.contains('\n') {
         return None;
     }
-    if holds_text(element) {
+    if is_verbatim(element) {
         out.push_str(inner);
     } else {
         for child in &element.children {
             match child {
-                Node::Text(_) => out.push(' '),
-                Node::Comment(comment) => out.push_str(text.get(comment.span.range())?),
-                Node::Element(child) => out.push_str(&inline(text, child)?),
+                XmlNode::Text(_) => out.push(' '),
+                XmlNode::Comment(comment) => out.push_str(text.get(comment.span.range())?),
+                XmlNode::Element(child) => out.push_str(&inline(text, child)?),
             }
         }
     }
@@ -95,11 +95,11 @@ fn inline(text: &str, element: &Element) -> Option<String> {
 }
 
 /// Returns true if the content is text, blank or part of the prompt: it must not change.
-fn holds_text(element: &Element) -> bool {
-    let text = |n: &Node| matches!(n, Node::Text(t) if !t.node.trim().is_empty());
-    VERBATIM.contains(&element.name.node.as_str())
+fn is_verbatim(element: &Element) -> bool {
+    let text = |n: &XmlNode| matches!(n, XmlNode::Text(t) if !t.node.trim().is_empty());
+    VERBATIM_ELEMENTS.contains(&element.name.node.as_str())
         || element.children.iter().any(text)
-        || element.children.iter().all(|n| matches!(n, Node::Text(_)))
+        || element.children.iter().all(|n| matches!(n, XmlNode::Text(_)))
 }
 
 /// Returns the start tag, which ends in `/>` if the element is empty.
@@ -108,12 +108,12 @@ fn start_tag(text: &str, element: &Element, indent: usize) -> String {
     let end = if element.children.is_empty() { "/>" } else { ">" };
     let one_line = std::iter::once(format!("<{}", element.name.node)).chain(attributes.iter().cloned());
     let one_line = format!("{}{end}", one_line.collect::<Vec<_>>().join(" "));
-    if attributes.len() < 2 || indent + one_line.chars().count() <= WIDTH {
+    if attributes.len() < 2 || indent + one_line.chars().count() <= MAX_LINE_CHARS {
         return one_line;
     }
     let mut out = format!("<{}", element.name.node);
     for attribute in &attributes {
-        new_line(indent + STEP, &mut out);
+        new_line(indent + INDENT, &mut out);
         out.push_str(attribute);
     }
     out.push_str(end);
@@ -128,7 +128,7 @@ fn attribute(text: &str, attribute: &rye_grammar::xml::Attribute) -> String {
 }
 
 /// Returns the content between the tags, byte for byte.
-fn inside<'t>(text: &'t str, element: &Element) -> &'t str {
+fn inner_text<'t>(text: &'t str, element: &Element) -> &'t str {
     let from = start_tag_end(text, element);
     let whole = text.get(from..element.span.end as usize).unwrap_or_default();
     whole.rfind("</").and_then(|end| whole.get(..end)).unwrap_or_default()

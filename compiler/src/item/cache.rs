@@ -14,9 +14,9 @@ use rye_grammar::{ItemId, Source, SourceId, Sources, Span, source, yaml};
 use super::hook::read as hook_reader;
 use super::{Directive, FileRef, HookDecl, Knowledge, OrderedHooks, Tool, config, tool};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::world::{Entry, ItemKind, Located, Space, Stray, World};
-use memory::Log;
-pub use memory::{Changes, Read, Reads, Remembered};
+use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World};
+use memory::DependencyLog;
+pub use memory::{CacheSnapshot, Dependencies, Dependency, Invalidation};
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 
 /// The items of a world, each read on first use and cached.
@@ -24,14 +24,14 @@ pub struct Items<'w> {
     world: &'w dyn World,
     cache: Cache,
     /// Records the reads of each answer; present only if a later compilation is to reuse the cache.
-    log: Option<Log>,
+    log: Option<DependencyLog>,
 }
 
 /// The items and diagnostics read so far.
 #[derive(Default)]
 struct Cache {
     sources: RefCell<Sources>,
-    found: RefCell<BTreeMap<About, Diagnostics>>,
+    found: RefCell<BTreeMap<FaultSource, Diagnostics>>,
     directives: ById<Directive>,
     knowledge: ById<Knowledge>,
     tools: ById<Tool>,
@@ -51,11 +51,11 @@ struct Cache {
 
 /// A cache whose sources were taken out, kept only to defer its drop.
 #[derive(Clone, Default)]
-pub struct Rest {
+pub struct DeferredDrop {
     _cache: Option<Rc<Cache>>,
 }
 
-impl std::fmt::Debug for Rest {
+impl std::fmt::Debug for DeferredDrop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Rest")
     }
@@ -71,7 +71,7 @@ type ById<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
 
 /// The file, item or list that a diagnostic belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum About {
+enum FaultSource {
     /// The list of all items of a kind.
     List(ItemKind),
     /// An item without readable text to point at.
@@ -125,7 +125,7 @@ impl<'w> Items<'w> {
         })
     }
 
-    fn note(&self, read: impl FnOnce() -> Read) {
+    fn note(&self, read: impl FnOnce() -> Dependency) {
         if let Some(log) = &self.log {
             log.note(read);
         }
@@ -202,7 +202,7 @@ impl<'w> Items<'w> {
     /// Returns true if any space has the item. If the kind is not listed yet, only the one file is looked up, because
     /// listing thousands of items to find one is slow.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
-        self.note(|| Read::Exists(kind, id.clone()));
+        self.note(|| Dependency::Exists(kind, id.clone()));
         let listed = self.slot(kind).get();
         if listed.is_some_and(|list| list.binary_search_by(|e| e.id.cmp(id)).is_ok()) {
             return true;
@@ -221,7 +221,7 @@ impl<'w> Items<'w> {
 
     /// Returns every item of a kind, sorted by id, then by space.
     pub fn list(&self, kind: ItemKind) -> Arc<[Entry]> {
-        self.note(|| Read::List(kind));
+        self.note(|| Dependency::List(kind));
         self.entries(kind).clone()
     }
 
@@ -239,7 +239,7 @@ impl<'w> Items<'w> {
         self.slot(kind).get_or_init(|| match self.world.list(kind) {
             Ok(entries) => entries.into(),
             Err(error) => {
-                self.report(About::List(kind), world_error(kind, error));
+                self.report(FaultSource::List(kind), world_error(kind, error));
                 self.cache.unlisted.borrow_mut().insert(kind);
                 Arc::new([])
             }
@@ -248,7 +248,7 @@ impl<'w> Items<'w> {
 
     /// Returns the project's files and folders that are not items; empty if they cannot be read, because then reading a
     /// list fails too.
-    pub fn strays(&self) -> Vec<Stray> {
+    pub fn strays(&self) -> Vec<UnrecognizedFile> {
         self.world.strays().unwrap_or_default()
     }
 
@@ -272,9 +272,9 @@ impl<'w> Items<'w> {
     }
 
     /// Returns the sources and the rest of the cache, whose drop the caller can skip before the process exits.
-    pub fn into_parts(mut self) -> (Sources, Rest) {
+    pub fn into_parts(mut self) -> (Sources, DeferredDrop) {
         let sources = std::mem::take(self.cache.sources.get_mut());
-        (sources, Rest { _cache: Some(Rc::new(self.cache)) })
+        (sources, DeferredDrop { _cache: Some(Rc::new(self.cache)) })
     }
 
     /// Returns the diagnostics of the files read so far, each once.
@@ -288,15 +288,15 @@ impl<'w> Items<'w> {
 
     /// Returns true if a file that was read has errors of its own.
     pub fn is_broken(&self, source: SourceId) -> bool {
-        self.cache.found.borrow().get(&About::Source(source)).is_some_and(Diagnostics::has_errors)
+        self.cache.found.borrow().get(&FaultSource::Source(source)).is_some_and(Diagnostics::has_errors)
     }
 
     /// Returns the texts of the files with errors of their own; their content can only be guessed.
     pub fn broken_texts(&self) -> Vec<Arc<str>> {
         let (found, sources) = (self.cache.found.borrow(), self.cache.sources.borrow());
         let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(about, _)| match about {
-            About::Source(source) => sources.get(*source),
-            About::List(_) | About::Item(..) => None,
+            FaultSource::Source(source) => sources.get(*source),
+            FaultSource::List(_) | FaultSource::Item(..) => None,
         });
         broken.map(|source| source.text.clone()).collect()
     }
@@ -308,7 +308,7 @@ impl<'w> Items<'w> {
         id: &ItemId,
         parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
     ) -> Option<Arc<T>> {
-        self.note(|| Read::Item(kind, id.clone()));
+        self.note(|| Dependency::Item(kind, id.clone()));
         if let Some(known) = cache.borrow().get(id) {
             return known.clone();
         }
@@ -318,7 +318,7 @@ impl<'w> Items<'w> {
         item
     }
 
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Vec<Located> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Vec<LocatedFile> {
         let given = self.world.candidates(kind, id);
         if let Some(log) = &self.log {
             log.given(kind, id, &given);
@@ -326,19 +326,23 @@ impl<'w> Items<'w> {
         match given {
             Ok(found) => found,
             Err(error) => {
-                self.report(About::Item(kind, id.clone()), world_error(kind, error));
+                self.report(FaultSource::Item(kind, id.clone()), world_error(kind, error));
                 Vec::new()
             }
         }
     }
 
     /// Adds a file to the sources and parses it, unless it is not text or its signature is invalid.
-    fn open<T>(&self, located: Located, parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>) -> Option<T> {
+    fn open<T>(
+        &self,
+        located: LocatedFile,
+        parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
+    ) -> Option<T> {
         let path = located.space.display(&located.path);
         let text: Arc<str> = match source::decode(&located.bytes) {
             Ok(text) => text.into(),
             Err(invalid) => {
-                let about = About::Item(located.kind, located.id);
+                let about = FaultSource::Item(located.kind, located.id);
                 self.report(about, ItemError::Unreadable { path, reason: invalid.to_string() });
                 return None;
             }
@@ -348,14 +352,14 @@ impl<'w> Items<'w> {
             log.opened(located.kind, &located.id, source);
         }
         if let Some(error) = broken_signature(source, path.clone(), &text) {
-            self.report(About::Source(source), error);
+            self.report(FaultSource::Source(source), error);
             return None;
         }
         if located.space != Space::System && rye_grammar::signature::parse(source, &text).is_none() && self.all_signed()
         {
             let reason = "it is not signed, and `signing.require` asks for every file to be".to_owned();
             self.report(
-                About::Source(source),
+                FaultSource::Source(source),
                 ItemError::Signature { path, reason, span: Some(Span::new(source, 0, 0)) },
             );
             return None;
@@ -368,7 +372,7 @@ impl<'w> Items<'w> {
         }
         let item = parse(file, &text, &mut found);
         if !found.is_empty() {
-            self.cache.found.borrow_mut().entry(About::Source(source)).or_default().append(found);
+            self.cache.found.borrow_mut().entry(FaultSource::Source(source)).or_default().append(found);
         }
         item
     }
@@ -386,7 +390,7 @@ impl<'w> Items<'w> {
         })
     }
 
-    fn parse_yaml(&self, located: Located) -> Option<Node> {
+    fn parse_yaml(&self, located: LocatedFile) -> Option<Node> {
         self.open(located, |file, text, found| {
             let parsed = yaml::parse(file.source, text);
             found.syntax(parsed.errors);
@@ -394,7 +398,7 @@ impl<'w> Items<'w> {
         })
     }
 
-    fn report(&self, about: About, error: ItemError) {
+    fn report(&self, about: FaultSource, error: ItemError) {
         self.cache.found.borrow_mut().entry(about).or_default().push(error);
     }
 
@@ -421,7 +425,7 @@ impl<'w> Items<'w> {
         for diagnostic in found {
             // Each of these diagnostics points into a hook file, and is dropped when that file is read again.
             let Some(label) = diagnostic.labels().into_iter().next() else { continue };
-            self.cache.found.borrow_mut().entry(About::Source(label.span.source)).or_default().push(diagnostic);
+            self.cache.found.borrow_mut().entry(FaultSource::Source(label.span.source)).or_default().push(diagnostic);
         }
         let all = || [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
         (files.line, files.routing) = (OrderedHooks::new(all().cloned().collect()), OrderedHooks::routing(all()));

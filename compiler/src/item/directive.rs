@@ -34,14 +34,14 @@ pub struct Directive {
     /// Under normalized names (`max_turns` becomes `turns`), in file order. The limit table checks names and values
     /// later.
     pub limits: Vec<DeclaredLimit>,
-    pub context: Context,
+    pub context: ContextDecl,
     /// `None` if the element is missing; an empty element grants nothing.
     pub permissions: Option<Permissions>,
     pub hooks: Vec<Arc<HookDecl>>,
     pub continuation: Option<Spanned<ItemId>>,
     pub nudge: Option<Spanned<NudgePolicy>>,
-    pub inputs: IndexMap<String, Field>,
-    pub outputs: IndexMap<String, Field>,
+    pub inputs: IndexMap<String, FieldDecl>,
+    pub outputs: IndexMap<String, FieldDecl>,
     /// The body, with the text of a `<process>` before it.
     pub body: Spanned<String>,
     /// [`Directive::body`], split into text and `{input:…}` placeholders.
@@ -66,7 +66,7 @@ pub struct DeclaredLimit {
 
 /// `<context>`: knowledge ids by position, and the suppressed knowledge ids and hook ids.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Context {
+pub struct ContextDecl {
     pub system: Vec<Spanned<ItemId>>,
     pub before: Vec<Spanned<ItemId>>,
     pub after: Vec<Spanned<ItemId>>,
@@ -78,7 +78,7 @@ pub struct Permissions {
     /// The span of the `<permissions>` element.
     pub span: Span,
     pub grants: Vec<GrantDecl>,
-    pub acknowledged: Vec<Acknowledged>,
+    pub acknowledged: Vec<Acknowledgment>,
 }
 
 /// A full pattern of `<permissions>`: `rye.execute.tool.rye.file-system.*`.
@@ -95,14 +95,14 @@ pub struct GrantDecl {
 
 /// `<acknowledge risk="…">why</acknowledge>`
 #[derive(Debug, Clone, PartialEq)]
-pub struct Acknowledged {
+pub struct Acknowledgment {
     pub risk: Spanned<String>,
     pub why: String,
 }
 
 /// An input or output of a directive.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Field {
+pub struct FieldDecl {
     pub name: Spanned<String>,
     pub kind: FieldType,
     pub required: bool,

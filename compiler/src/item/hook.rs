@@ -58,12 +58,12 @@ pub struct HookPlaceholders {
     /// `${…}` placeholders.
     pub facts: Vec<HookFactPlaceholder>,
     /// `{input:…}` placeholders.
-    pub inputs: Vec<InputHole>,
+    pub inputs: Vec<HookInputPlaceholder>,
 }
 
 /// An `{input:…}` placeholder of an action, and the field that contains it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InputHole {
+pub struct HookInputPlaceholder {
     pub name: String,
     pub span: Span,
     /// See [`HookFactPlaceholder::field`].

@@ -10,7 +10,7 @@ pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<I
         Ok(id) => Some(Spanned::new(id, text.span)),
         Err(invalid) => {
             if escapes_space(&text.node) {
-                let reason = why(&text.node).unwrap_or(invalid.reason);
+                let reason = escape_reason(&text.node).unwrap_or(invalid.reason);
                 found.push(ItemError::EscapesSpace { text: text.node.clone(), reason, span: text.span });
             } else {
                 let help = id_help(&text.node);
@@ -31,7 +31,7 @@ fn escapes_space(text: &str) -> bool {
         || text.get(1..3).is_some_and(|s| s == ":\\" || s == ":/")
 }
 
-fn why(text: &str) -> Option<String> {
+fn escape_reason(text: &str) -> Option<String> {
     if text.starts_with(['/', '\\']) || text.get(1..2) == Some(":") {
         Some("an absolute path".into())
     } else if text.starts_with('~') {

@@ -63,7 +63,7 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     let description = text("description").map(|t| t.node);
     let category = text("category").map(|t| t.node);
     let name = name.filter(|n| {
-        let tag = is_tag(&n.node);
+        let tag = is_tag_name(&n.node);
         if !tag {
             let node = Node::new(Kind::String(n.node.clone()), n.span);
             data::invalid(
@@ -102,7 +102,7 @@ fn names<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spann
 }
 
 /// Returns true if a text is safe as the name of a tag.
-fn is_tag(text: &str) -> bool {
+fn is_tag_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))

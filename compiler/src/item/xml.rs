@@ -1,7 +1,7 @@
 //! Readers for XML with a closed vocabulary: everything unknown is a diagnostic, nothing is ignored.
 
 use rye_grammar::Spanned;
-use rye_grammar::xml::{Element, Node};
+use rye_grammar::xml::{Element, XmlNode};
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 
@@ -42,7 +42,7 @@ pub fn children(found: &mut Diagnostics, element: &Element, known: &[&str]) {
 /// Reports text where only elements are allowed.
 pub fn reject_text(found: &mut Diagnostics, element: &Element) {
     for child in &element.children {
-        if let Node::Text(text) = child
+        if let XmlNode::Text(text) = child
             && !text.node.trim().is_empty()
         {
             found.push(ItemError::UnknownKey {
@@ -85,12 +85,12 @@ pub fn tag(element: &Element) -> String {
 
 /// Shortens a text to one line of 40 characters, to quote it in a message.
 pub fn shorten(text: &str) -> String {
-    const LONGEST: usize = 40;
+    const MAX_CHARS: usize = 40;
     let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= LONGEST {
+    if line.chars().count() <= MAX_CHARS {
         return line.to_owned();
     }
-    let mut short: String = line.chars().take(LONGEST - 1).collect();
+    let mut short: String = line.chars().take(MAX_CHARS - 1).collect();
     short.push('…');
     short
 }

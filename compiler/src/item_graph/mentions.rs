@@ -17,12 +17,12 @@ pub struct Mention {
     pub span: Span,
 }
 
-static CALLS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static CALL_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(item_id|directive_name|item_type)["'`]?\s*[=:]\s*["'`]([A-Za-z0-9_/-]+)["'`]"#).ok()
 });
 
 /// Maximum distance in bytes between an `item_type` and its `item_id`.
-const NEAR: usize = 160;
+const MAX_TYPE_DISTANCE: usize = 160;
 
 /// Returns every item that the body of a directive names, in order.
 pub fn mentions(directive: &Directive) -> Vec<Mention> {
@@ -33,7 +33,7 @@ pub fn mentions(directive: &Directive) -> Vec<Mention> {
     if !["item_id", "directive_name"].iter().any(|key| body.node.contains(key)) {
         return Vec::new();
     }
-    let Some(calls) = CALLS.as_ref() else { return Vec::new() };
+    let Some(calls) = CALL_PATTERN.as_ref() else { return Vec::new() };
     let found: Vec<(usize, usize, &str, &str)> = calls
         .captures_iter(&body.node)
         .filter_map(|c| {
@@ -48,8 +48,9 @@ pub fn mentions(directive: &Directive) -> Vec<Mention> {
             "directive_name" => ItemKind::Directive,
             _ => {
                 let types = found.iter().filter(|(_, _, key, _)| *key == "item_type");
-                let nearest =
-                    types.min_by_key(|(at, ..)| at.abs_diff(*start)).filter(|(at, ..)| at.abs_diff(*start) < NEAR);
+                let nearest = types
+                    .min_by_key(|(at, ..)| at.abs_diff(*start))
+                    .filter(|(at, ..)| at.abs_diff(*start) < MAX_TYPE_DISTANCE);
                 match nearest.and_then(|(_, _, _, word)| ItemKind::from_word(word)) {
                     Some(kind) => kind,
                     None => ItemKind::Directive,

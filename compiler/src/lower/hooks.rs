@@ -57,46 +57,46 @@ pub fn verdict(frame: &Frame<'_>, hook: &ComposedHook) -> (PlanVerdict, String) 
     }
     // A condition that does not compile was already reported.
     let Some(condition) = &hook.decl.compiled else {
-        return (hook.verdict.clone(), words(&hook.verdict));
+        return (hook.verdict.clone(), describe_verdict(&hook.verdict));
     };
     let facts = frame.at(hook.decl.event, &condition.paths());
     let (verdict, readings) = condition.evaluate_traced(&facts);
     let (verdict, because) = match verdict {
-        Verdict::True => (PlanVerdict::Fires, known(&readings, "the condition is always true")),
+        Verdict::True => (PlanVerdict::Fires, describe_readings(&readings, "the condition is always true")),
         Verdict::False => {
-            let because = known(&readings, "the condition is always false");
+            let because = describe_readings(&readings, "the condition is always false");
             (PlanVerdict::Never { because: because.clone() }, because)
         }
         Verdict::Unknown(on) => {
-            let because = depends(&on);
+            let because = describe_unknown_paths(&on);
             (PlanVerdict::Depends { on }, because)
         }
     };
     // Routing was decided during composition with the facts known then; keep that verdict instead of evaluating again.
-    if hook.decl.event == HookPoint::ResolveExtends && !same(&verdict, &hook.verdict) {
-        return (hook.verdict.clone(), words(&hook.verdict));
+    if hook.decl.event == HookPoint::ResolveExtends && !is_same_variant(&verdict, &hook.verdict) {
+        return (hook.verdict.clone(), describe_verdict(&hook.verdict));
     }
     (verdict, because)
 }
 
-fn same(a: &PlanVerdict, b: &PlanVerdict) -> bool {
+fn is_same_variant(a: &PlanVerdict, b: &PlanVerdict) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-fn depends(on: &[String]) -> String {
+fn describe_unknown_paths(on: &[String]) -> String {
     format!("depends on {}", list(on))
 }
 
-fn words(verdict: &PlanVerdict) -> String {
+fn describe_verdict(verdict: &PlanVerdict) -> String {
     match verdict {
         PlanVerdict::Fires => "the condition is true".to_owned(),
         PlanVerdict::Never { because } | PlanVerdict::Removed { because } => because.clone(),
-        PlanVerdict::Depends { on } => depends(on),
+        PlanVerdict::Depends { on } => describe_unknown_paths(on),
     }
 }
 
 /// Describes the facts that the condition read: "`directive` is `deploy_staging`".
-fn known(readings: &[Reading], otherwise: &str) -> String {
+fn describe_readings(readings: &[Reading], otherwise: &str) -> String {
     let mut told: Vec<String> = Vec::new();
     for reading in readings {
         let path = &reading.path;

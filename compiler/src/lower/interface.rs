@@ -12,8 +12,8 @@ use crate::plan::{Field, FieldType};
 use crate::semantics::value::{Type, equal};
 
 /// Converts declared fields to the plan's form.
-pub fn fields(declared: &IndexMap<String, Sourced<item::Field>>) -> IndexMap<String, Field> {
-    let plan = |field: &item::Field| Field {
+pub fn fields(declared: &IndexMap<String, Sourced<item::FieldDecl>>) -> IndexMap<String, Field> {
+    let plan = |field: &item::FieldDecl| Field {
         kind: field.kind,
         required: field.required,
         default: field.default.clone(),
@@ -27,7 +27,7 @@ pub fn fields(declared: &IndexMap<String, Sourced<item::Field>>) -> IndexMap<Str
 /// choices.
 pub fn values(
     directive: &ItemId,
-    declared: &IndexMap<String, Sourced<item::Field>>,
+    declared: &IndexMap<String, Sourced<item::FieldDecl>>,
     given: &Map<String, Value>,
     diagnostics: &mut Diagnostics,
 ) -> Map<String, Value> {
@@ -44,7 +44,7 @@ pub fn values(
     for (name, Sourced { value: field, .. }) in declared {
         match given.get(name).filter(|v| !v.is_null()).or(field.default.as_ref()) {
             Some(value) => {
-                if let Some(wrong) = mismatch(name, field, value) {
+                if let Some(wrong) = type_error(name, field, value) {
                     diagnostics.push(wrong);
                 }
                 values.insert(name.clone(), value.clone());
@@ -61,7 +61,7 @@ pub fn values(
     values
 }
 
-fn mismatch(name: &str, field: &item::Field, value: &Value) -> Option<InterfaceError> {
+fn type_error(name: &str, field: &item::FieldDecl, value: &Value) -> Option<InterfaceError> {
     let expected = if !field.kind.fits(value) {
         article(field.kind).to_owned()
     } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| equal(choice, value)) {

@@ -10,7 +10,7 @@ use crate::semantics::limits::{LimitName, LimitResolutionError, Limits, Setting,
 
 /// The source of a limit: its origin, its span and its text.
 #[derive(Clone)]
-struct Writer {
+struct LimitOrigin {
     origin: Origin,
     span: Option<Span>,
     shown: String,
@@ -37,19 +37,22 @@ pub fn lower(
     origins: &mut Origins,
     diagnostics: &mut Diagnostics,
 ) -> Option<Limits> {
-    let layer = |settings: &[Setting<compose::Origin>]| -> Vec<Setting<Writer>> {
-        settings.iter().map(|setting| read(setting, sources)).collect()
+    let layer = |settings: &[Setting<compose::Origin>]| -> Vec<Setting<LimitOrigin>> {
+        settings.iter().map(|setting| with_source(setting, sources)).collect()
     };
-    let given: Vec<Setting<Writer>> = overrides
+    let given: Vec<Setting<LimitOrigin>> = overrides
         .iter()
         .map(|(name, written)| Setting {
             name: name.clone(),
             written: written.clone(),
-            source: Writer { origin: origin::unwritten(origin::GIVEN), span: None, shown: shown(written) },
+            source: LimitOrigin { origin: origin::unwritten(origin::GIVEN), span: None, shown: shown(written) },
         })
         .collect();
-    let ceiling =
-        Writer { origin: origin::unwritten("the parent thread has no more"), span: None, shown: "used up".to_owned() };
+    let ceiling = LimitOrigin {
+        origin: origin::unwritten("the parent thread has no more"),
+        span: None,
+        shown: "used up".to_owned(),
+    };
     let parent = parent.map_or_else(Vec::new, |p| p.to_settings(&ceiling));
     match resolve(&layer(&layers.defaults), &layer(&layers.directive), &given, &parent) {
         Ok(resolved) => {
@@ -63,19 +66,19 @@ pub fn lower(
             Some(resolved.limits)
         }
         Err(faults) => {
-            let told_elsewhere = |fault: &LimitResolutionError<Writer>| match fault {
+            let told_elsewhere = |fault: &LimitResolutionError<LimitOrigin>| match fault {
                 LimitResolutionError::Unknown { source, .. }
                 | LimitResolutionError::Invalid { source, .. }
                 | LimitResolutionError::TooDeep { source } => source.span.is_some(),
             };
-            diagnostics.extend(faults.into_iter().filter(|f| !told_elsewhere(f)).map(error));
+            diagnostics.extend(faults.into_iter().filter(|f| !told_elsewhere(f)).map(to_limit_error));
             None
         }
     }
 }
 
-fn read(setting: &Setting<compose::Origin>, sources: &Sources) -> Setting<Writer> {
-    let source = Writer {
+fn with_source(setting: &Setting<compose::Origin>, sources: &Sources) -> Setting<LimitOrigin> {
+    let source = LimitOrigin {
         origin: origin::of(sources, &setting.source),
         span: setting.source.span,
         shown: shown(&setting.written),
@@ -92,7 +95,7 @@ fn shown(written: &Written) -> String {
     format!("`{}`", text.chars().take(40).collect::<String>())
 }
 
-fn error(fault: LimitResolutionError<Writer>) -> LimitError {
+fn to_limit_error(fault: LimitResolutionError<LimitOrigin>) -> LimitError {
     match fault {
         LimitResolutionError::Unknown { name, source } => {
             let suggestion = closest(&name, LimitName::ALL.iter().map(|n| n.as_str()));

@@ -28,7 +28,7 @@ pub struct Repeat {
 /// directive's own layer, `alone` its body without the enclosing element.
 pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut Vec<Repeat>) -> Prompt {
     let composed = frame.composed;
-    let mut collect = Collector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
+    let mut collect = LayerCollector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
     collect.hooks(HookPoint::BuildSystemPrompt, Position::Before);
     collect.items(&composed.system, None);
     collect.hooks(HookPoint::BuildSystemPrompt, Position::After);
@@ -48,7 +48,7 @@ pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut 
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
-struct Collector<'a, 'f> {
+struct LayerCollector<'a, 'f> {
     frame: &'a Frame<'f>,
     /// Ids of knowledge that is always sent. Items of hooks that only may fire are not included; a run deduplicates
     /// those.
@@ -57,7 +57,7 @@ struct Collector<'a, 'f> {
     repeats: &'a mut Vec<Repeat>,
 }
 
-impl Collector<'_, '_> {
+impl LayerCollector<'_, '_> {
     /// Adds the chain's own items verbatim: `${…}` in them is text.
     fn items(&mut self, items: &[ContextItem], position: Option<Position>) {
         for item in items {

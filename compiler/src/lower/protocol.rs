@@ -10,8 +10,8 @@ use crate::hook::PlanVerdict;
 use crate::primary::Primary;
 use crate::world::ItemKind;
 
-const ITEMS: &str = "rye/agent/core/protocol/";
-const BASES: &str = "rye/agent/core/base";
+const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
+const BASE_PREFIX: &str = "rye/agent/core/base";
 
 /// Warns about a primary that is described but not granted, or granted but not described. Skips chains without
 /// permissions, and chains that neither extend a standard base nor provide a protocol item.
@@ -30,15 +30,15 @@ pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     let live =
         composed.hooks.iter().filter(|h| !matches!(h.verdict, PlanVerdict::Never { .. } | PlanVerdict::Removed { .. }));
     let by_hooks: Vec<&str> = live.filter_map(|h| h.knowledge.as_ref()).map(|k| k.file.id.as_str()).collect();
-    let based = composed.chain.iter().any(|link| link.id().as_str().starts_with(BASES));
-    let explains = based || !items.is_empty() || by_hooks.iter().any(|id| id.starts_with(ITEMS));
+    let based = composed.chain.iter().any(|link| link.id().as_str().starts_with(BASE_PREFIX));
+    let explains = based || !items.is_empty() || by_hooks.iter().any(|id| id.starts_with(PROTOCOL_PREFIX));
     for primary in Primary::ALL {
-        let item = format!("{ITEMS}{}", primary.word());
+        let item = format!("{PROTOCOL_PREFIX}{}", primary.word());
         let described = items.iter().find(|i| i.id.as_str() == item);
         let primary_word = primary.word().to_owned();
         match (allowed(primary), described) {
             (None, Some(described)) => {
-                if let Some(span) = nearer(composed, &described.origin, &permissions.origin) {
+                if let Some(span) = nearer_span(composed, &described.origin, &permissions.origin) {
                     diagnostics.push(PaletteError::DescribesUngranted { item, primary: primary_word, span });
                 }
             }
@@ -58,11 +58,11 @@ fn exists(shared: &Shared<'_, '_>, item: &str) -> bool {
 }
 
 fn is_protocol_item(item: &ContextItem) -> bool {
-    item.id.as_str().starts_with(ITEMS)
+    item.id.as_str().starts_with(PROTOCOL_PREFIX)
 }
 
 /// Returns the span that is nearer to the leaf: the later declaration caused the mismatch.
-fn nearer(composed: &Composed, a: &Origin, b: &Origin) -> Option<Span> {
+fn nearer_span(composed: &Composed, a: &Origin, b: &Origin) -> Option<Span> {
     let depth = |origin: &Origin| match &origin.by {
         By::Directive(id) => composed.chain.iter().position(|link| link.id() == id),
         By::Hook(_) | By::Config(_) | By::BuiltIn => None,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
-use crate::item::{Changes, Items, Read, Reads};
+use crate::item::{Dependencies, Dependency, Invalidation, Items};
 use crate::model::{self, Catalog, ModelSettings};
 use crate::palette::{self, Palette, Preload, Runnable, Sized};
 use crate::plan::graph::{Graph, Needs, build};
@@ -28,18 +28,18 @@ pub const FROZEN: [&str; 4] = ["resilience", "coordination", "error_classificati
 pub const PROVIDERS: &str = "agent/providers/";
 
 /// A palette with its diagnostics and dependencies.
-pub struct Built {
+pub struct PaletteEntry {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
     /// Tools that do not fit the token budget, with their tokens; reported for each set of written grants.
     heavy: Vec<(String, u64)>,
     /// The reads that the palette depends on.
-    reads: Reads,
+    reads: Dependencies,
 }
 
-impl Built {
+impl PaletteEntry {
     /// Returns true if both give a check the same answers.
-    fn is_like(&self, other: &Self) -> bool {
+    fn gives_same_answers(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.here().is_estimate();
         self.diagnostics.is_empty()
             && other.diagnostics.is_empty()
@@ -57,7 +57,7 @@ pub struct Kept {
     tools: OnceCell<Runnable>,
     sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
     /// Palettes by grant patterns: directives with the same grants share a palette.
-    palettes: RefCell<BTreeMap<Patterns, Rc<Built>>>,
+    palettes: RefCell<BTreeMap<Patterns, Rc<PaletteEntry>>>,
     proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
 }
 
@@ -68,12 +68,12 @@ impl Kept {
     }
 
     /// Evicts palettes that are no longer in use.
-    pub fn keep_asked(&mut self, is_asked: impl Fn(&Read) -> bool) {
-        self.palettes.get_mut().retain(|patterns, _| is_asked(&Read::Palette(patterns.clone())));
+    pub fn keep_asked(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
+        self.palettes.get_mut().retain(|patterns, _| is_asked(&Dependency::Palette(patterns.clone())));
     }
 
     /// Evicts results that the changes invalidate, except palettes, which [`Shared::revalidate_palettes`] rebuilds.
-    pub fn refresh(&mut self, changes: &Changes) {
+    pub fn refresh(&mut self, changes: &Invalidation) {
         if changes.everything {
             *self = Self::default();
         }
@@ -81,7 +81,7 @@ impl Kept {
             self.tools.take();
         }
         for read in &changes.reads {
-            if let Read::Item(ItemKind::Tool, id) = read {
+            if let Dependency::Item(ItemKind::Tool, id) = read {
                 self.sized.get_mut().remove(id);
             }
         }
@@ -98,7 +98,7 @@ pub struct Shared<'i, 'w> {
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
-    faulty: RefCell<BTreeMap<Span, Rc<Built>>>,
+    faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
     kept: Kept,
     found: Rc<RefCell<Diagnostics>>,
 }
@@ -225,14 +225,14 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Returns the palette of a composed directive's capabilities, without the return tool.
-    pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<Built> {
+    pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<PaletteEntry> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
         if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {
             self.items.depends_on(&known.reads);
             return known;
         }
         // Don't warn about tools dropped from standard library wildcard grants; the plan lists them.
-        let written = key.filter(|span| self.is_written(*span));
+        let written = key.filter(|span| self.is_user_written(*span));
         // No declared permissions and an empty set of permissions allow different primaries.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
         let patterns: Option<Patterns> =
@@ -241,7 +241,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             && let Some(known) = self.kept.palettes.borrow().get(patterns)
             && (written.is_none() || known.heavy.is_empty())
         {
-            self.items.depends(|| Read::Palette(patterns.clone()));
+            self.items.depends(|| Dependency::Palette(patterns.clone()));
             return Rc::clone(known);
         }
         let place = |pattern: &str| {
@@ -256,7 +256,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
         let built = Rc::new(built);
         if let Some(patterns) = patterns.filter(|_| built.diagnostics.is_empty()) {
-            self.items.depends(|| Read::Palette(patterns.clone()));
+            self.items.depends(|| Dependency::Palette(patterns.clone()));
             self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
         } else {
             self.items.depends_on(&built.reads);
@@ -269,21 +269,22 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Rebuilds invalidated palettes that are still in use, and adds the changed ones to `changes`.
-    pub fn revalidate_palettes(&self, changes: &mut Changes, is_asked: impl Fn(&Read) -> bool) {
+    pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_asked: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.touch(&built.reads));
-        let touched: Vec<(Patterns, Rc<Built>)> = touched.map(|(p, built)| (p.clone(), Rc::clone(built))).collect();
+        let touched: Vec<(Patterns, Rc<PaletteEntry>)> =
+            touched.map(|(p, built)| (p.clone(), Rc::clone(built))).collect();
         drop(palettes);
         for (patterns, before) in touched {
             self.kept.palettes.borrow_mut().remove(&patterns);
-            if !is_asked(&Read::Palette(patterns.clone())) {
+            if !is_asked(&Dependency::Palette(patterns.clone())) {
                 continue;
             }
             let now = self.build(Some(&patterns), &|_| None);
-            if now.is_like(&before) {
+            if now.gives_same_answers(&before) {
                 self.kept.palettes.borrow_mut().insert(patterns, Rc::new(now));
             } else {
-                changes.reads.insert(Read::Palette(patterns));
+                changes.reads.insert(Dependency::Palette(patterns));
             }
         }
     }
@@ -292,20 +293,20 @@ impl<'i, 'w> Shared<'i, 'w> {
     pub fn evict_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
         for (_, id) in forgotten.iter().filter(|(kind, _)| *kind == ItemKind::Tool) {
             self.kept.sized.borrow_mut().remove(id);
-            let read = Read::Item(ItemKind::Tool, id.clone());
+            let read = Dependency::Item(ItemKind::Tool, id.clone());
             self.kept.palettes.borrow_mut().retain(|_, built| !built.reads.contains(&read));
         }
     }
 
     /// Returns true if a palette that is in use depends on this read.
-    pub fn is_in_palette(&self, read: &Read, is_asked: impl Fn(&Read) -> bool) -> bool {
+    pub fn is_in_palette(&self, read: &Dependency, is_asked: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes
             .iter()
-            .any(|(patterns, built)| built.reads.contains(read) && is_asked(&Read::Palette(patterns.clone())))
+            .any(|(patterns, built)| built.reads.contains(read) && is_asked(&Dependency::Palette(patterns.clone())))
     }
 
-    fn build(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> Built {
+    fn build(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {
         let mut diagnostics = Diagnostics::new();
         let (palette, reads) = self.items.during(|| {
             let preload = self.preload();
@@ -319,17 +320,17 @@ impl<'i, 'w> Shared<'i, 'w> {
         let heavy =
             palette.dropped.iter().filter(|d| d.tokens > 0 && palette::flatten(&d.item_id).len() <= palette::MAX_NAME);
         let heavy = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
-        Built { palette, diagnostics, heavy, reads }
+        PaletteEntry { palette, diagnostics, heavy, reads }
     }
 
     /// Returns true if a span is in a file of the project or the user.
-    fn is_written(&self, span: Span) -> bool {
+    fn is_user_written(&self, span: Span) -> bool {
         self.items.sources().get(span.source).is_some_and(|source| !source.path.starts_with("system:"))
     }
 
     /// Returns a tool with the tokens of its definition; `None` if the tool cannot be read, which the parser reported.
     fn tool(&self, id: &ItemId) -> Option<Sized> {
-        self.items.depends(|| Read::Item(ItemKind::Tool, id.clone()));
+        self.items.depends(|| Dependency::Item(ItemKind::Tool, id.clone()));
         if let Some(known) = self.kept.sized.borrow().get(id) {
             return known.clone();
         }
@@ -378,7 +379,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     fn tools(&self) -> &Runnable {
-        self.items.depends(|| Read::List(ItemKind::Tool));
+        self.items.depends(|| Dependency::List(ItemKind::Tool));
         self.kept.tools.get_or_init(|| Runnable::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
     }
 }

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 /// Maximum number of characters of a value in a message.
-const SHOWN: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 
 /// Formats a value for a message: strings without quotes, long values truncated.
 pub fn shown(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or("")),
         None => text,
     }

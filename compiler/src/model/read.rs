@@ -30,7 +30,7 @@ pub fn scripted_model(id: &str) -> Model {
 
 /// Reads `agent/models`; missing settings get no default here.
 pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
-    let mut reader = Reader { file: "agent/models", diagnostics };
+    let mut reader = ProviderReader { file: "agent/models", diagnostics };
     let default_provider = reader.text(node, "default_provider");
     ModelSettings {
         default_provider: default_provider
@@ -44,14 +44,14 @@ pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
 /// Reads the provider file `agent/providers/<id>`; `None` if it is unusable.
 pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diagnostics) -> Option<Provider> {
     let file = format!("agent/providers/{id}");
-    let mut reader = Reader { file: &file, diagnostics };
+    let mut reader = ProviderReader { file: &file, diagnostics };
     let Some(wire) = node.get("wire") else {
-        reader.invalid("wire", "missing", &wires(), Some(node.span));
+        reader.invalid("wire", "missing", &expected_wires(), Some(node.span));
         return None;
     };
     let Some(wire_name) = wire.as_str().filter(|w| WIRES.contains(w)) else {
         let found = wire.as_str().map_or_else(|| wire.describe().to_owned(), |w| format!("`{w}`"));
-        reader.invalid("wire", &found, &wires(), Some(wire.span));
+        reader.invalid("wire", &found, &expected_wires(), Some(wire.span));
         return None;
     };
     let models: Vec<Model> = match node.get("models") {
@@ -83,7 +83,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
     }
     // Prices decide the effect of a spend limit as much as the limit itself.
     let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
-    if entries.any(|model| model.get(PRICES).is_some_and(|prices| touches(sources, prices))) {
+    if entries.any(|model| model.get(PRICES).is_some_and(|prices| is_partly_in_project(sources, prices))) {
         from_project.push(PRICES.to_owned());
     }
     connection.insert("id".into(), Value::String(id.to_owned()));
@@ -98,7 +98,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
     })
 }
 
-fn wires() -> String {
+fn expected_wires() -> String {
     format!("one of {}", WIRES.map(|w| format!("`{w}`")).join(", "))
 }
 
@@ -108,16 +108,16 @@ fn in_project(sources: &Sources, span: Span) -> bool {
 }
 
 /// Returns true if a file of the project wrote any part of a value.
-fn touches(sources: &Sources, node: &Node) -> bool {
-    in_project(sources, node.span) || node.entries().iter().any(|entry| touches(sources, &entry.value))
+fn is_partly_in_project(sources: &Sources, node: &Node) -> bool {
+    in_project(sources, node.span) || node.entries().iter().any(|entry| is_partly_in_project(sources, &entry.value))
 }
 
-struct Reader<'d> {
+struct ProviderReader<'d> {
     file: &'d str,
     diagnostics: &'d mut Diagnostics,
 }
 
-impl Reader<'_> {
+impl ProviderReader<'_> {
     fn invalid(&mut self, key: &str, found: &str, expected: &str, span: Option<Span>) {
         self.diagnostics.push(ConfigError::Invalid {
             file: self.file.to_owned(),

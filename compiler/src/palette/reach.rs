@@ -16,12 +16,12 @@ use crate::semantics::glob::Glob;
 pub struct Runnable {
     /// Sorted by capability.
     tools: Vec<(String, ItemId)>,
-    matches: RefCell<BTreeMap<String, Rc<Matches>>>,
+    matches: RefCell<BTreeMap<String, Rc<PatternMatches>>>,
 }
 
 /// The tools that one pattern reaches, as indices into [`Runnable::tools`].
 #[derive(Debug)]
-struct Matches {
+struct PatternMatches {
     specific: Specific,
     places: Vec<usize>,
 }
@@ -58,7 +58,7 @@ impl Runnable {
         reached
     }
 
-    fn matches(&self, pattern: &str) -> Rc<Matches> {
+    fn matches(&self, pattern: &str) -> Rc<PatternMatches> {
         if let Some(known) = self.matches.borrow().get(pattern) {
             return Rc::clone(known);
         }
@@ -80,7 +80,7 @@ impl Runnable {
                 all.filter(|(_, (c, _))| glob.matches(c)).map(|(place, _)| place).collect()
             }
         };
-        let found = Rc::new(Matches { specific: Specific::of(&glob), places });
+        let found = Rc::new(PatternMatches { specific: Specific::of(&glob), places });
         self.matches.borrow_mut().insert(pattern.to_owned(), Rc::clone(&found));
         found
     }

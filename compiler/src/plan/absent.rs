@@ -10,7 +10,7 @@ use super::Tokenizer;
 use super::provenance::{Absent, Why, absent};
 use crate::compile::Compilation;
 use crate::item::Items;
-use crate::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
+use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 /// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.
 pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
@@ -67,7 +67,7 @@ struct OneSpace<'w> {
 }
 
 impl World for OneSpace<'_> {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         let mut found = self.world.candidates(kind, id)?;
         found.retain(|located| located.space == self.space);
         Ok(found)
@@ -79,7 +79,7 @@ impl World for OneSpace<'_> {
         Ok(entries)
     }
 
-    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         Ok(Vec::new())
     }
 

@@ -6,7 +6,7 @@ use super::{NudgePolicy, Plan, Prompt};
 use crate::hook::HookPoint;
 
 /// Hook points that observe a call after it has started. The calling thread has already evaluated the earlier points.
-const POINTS: [HookPoint; 5] = [
+const CALL_HOOK_POINTS: [HookPoint; 5] = [
     HookPoint::ToolExecutionStart,
     HookPoint::ToolExecutionEnd,
     HookPoint::ToolResult,
@@ -22,7 +22,7 @@ impl Plan {
         let mut plan = self.clone();
         plan.graph = build_call_graph();
         plan.prompt = Prompt { system: Vec::new(), first_message: Vec::new(), continued: Vec::new(), body: Vec::new() };
-        plan.hooks.retain(|hook| POINTS.contains(&hook.event));
+        plan.hooks.retain(|hook| CALL_HOOK_POINTS.contains(&hook.event));
         plan.nudge = NudgePolicy::Never;
         plan.continuation_directive = None;
         (plan.limits.spend, plan.limits.spawns, plan.limits.depth) = (0, 0, 0);

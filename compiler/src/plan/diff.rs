@@ -143,7 +143,7 @@ pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<P
                     diff(report(was).as_ref(), report(is).as_ref())
                 }
             };
-            found.starts.extend(beside(one, &found));
+            found.starts.extend(without_reported(one, &found));
         }
     }
     found.judge();
@@ -166,7 +166,7 @@ fn pairs<'c>(was: &'c [Compilation], is: &'c [Compilation]) -> Vec<(Option<&'c C
 }
 
 /// Removes the changes that the starting directive already reports; `None` if none is left.
-fn beside(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
+fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));
     one.parts.retain(|part| !root.parts.contains(part));
@@ -192,7 +192,8 @@ fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
     let sources = sources.chain(found.parts.iter().map(|part| &part.source));
     let named: BTreeSet<String> = sources.flatten().map(|source| source.file.clone()).collect();
     found.changes.extend(rest::files(&trees, &named));
-    let missing: Vec<Change> = rest::unexplained(&trees).into_iter().filter_map(|one| explained(one, &found)).collect();
+    let missing: Vec<Change> =
+        rest::unexplained(&trees).into_iter().filter_map(|one| unexplained_field(one, &found)).collect();
     found.changes.extend(missing);
     found.changes.sort_by_key(|change| change.area);
     found.judge();
@@ -200,7 +201,7 @@ fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
 }
 
 /// Returns the change of a plan field, unless another change already covers the field.
-fn explained(mut change: Change, found: &PlanDiff) -> Option<Change> {
+fn unexplained_field(mut change: Change, found: &PlanDiff) -> Option<Change> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: Area| found.changes.iter().any(|change| change.area == area);
     let said = match field.as_str() {

@@ -75,7 +75,7 @@ pub struct Prefix {
 
 /// Assumptions about the turns of a run.
 #[derive(Clone, Copy)]
-struct Pace {
+struct Scenario {
     turns: u64,
     output: u64,
     result: u64,
@@ -89,19 +89,19 @@ impl Plan {
     pub fn forecast(&self, first: &Weight) -> Forecast {
         let prefix = Prefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
         let output = first.output;
-        let turns = if self.goes_on() { u64::MAX } else { 1 };
+        let turns = if self.can_continue() { u64::MAX } else { 1 };
         let result = if self.calls_tools() { self.largest_result() } else { 0 };
         let is_cached = prefix.per_thread > 0;
-        let typical = Pace {
+        let typical = Scenario {
             turns: turns.min(TYPICAL_TURNS),
             output: output.min(TYPICAL_OUTPUT_TOKENS),
             result: result.min(TYPICAL_RESULT_TOKENS),
             is_cached,
             worst: false,
         };
-        let worst = Pace { turns, output, result, is_cached: false, worst: true };
+        let worst = Scenario { turns, output, result, is_cached: false, worst: true };
         Forecast {
-            first: self.course(first, Pace { turns: 1, ..worst }),
+            first: self.course(first, Scenario { turns: 1, ..worst }),
             typical: self.course(first, typical),
             worst: self.course(first, worst),
             affordable_turns: self.affordable_turns(first, &prefix),
@@ -109,7 +109,7 @@ impl Plan {
         }
     }
 
-    fn course(&self, first: &Weight, pace: Pace) -> Course {
+    fn course(&self, first: &Weight, pace: Scenario) -> Course {
         let opening = first.input();
         let budget = Nanos::from_u64(self.limits.spend);
         let mut course = Course { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: Stop::Done };
@@ -194,7 +194,7 @@ impl Plan {
     }
 
     /// Reports whether a further turn can follow a reply.
-    fn goes_on(&self) -> bool {
+    fn can_continue(&self) -> bool {
         !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
     }
 

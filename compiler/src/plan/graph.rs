@@ -195,7 +195,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-const PLAIN: [(Node, &str); 15] = [
+const NODE_NAMES: [(Node, &str); 15] = [
     (Node::Start, "start"),
     (Node::Inbox, "inbox"),
     (Node::Limits, "limits"),
@@ -218,7 +218,7 @@ fn name(node: Node) -> String {
         let point = serde_json::to_value(point).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
         return format!("hooks.{point}");
     }
-    PLAIN.iter().find(|(n, _)| *n == node).map_or("", |(_, s)| *s).to_owned()
+    NODE_NAMES.iter().find(|(n, _)| *n == node).map_or("", |(_, s)| *s).to_owned()
 }
 
 impl Serialize for Node {
@@ -234,7 +234,7 @@ impl<'de> Deserialize<'de> for Node {
             let point = serde_json::from_value(serde_json::Value::String(point.to_owned()));
             return point.map(Node::Hooks).map_err(serde::de::Error::custom);
         }
-        let known = PLAIN.iter().find(|(_, s)| *s == text).map(|(n, _)| *n);
+        let known = NODE_NAMES.iter().find(|(_, s)| *s == text).map(|(n, _)| *n);
         known.ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no node of a plan")))
     }
 }

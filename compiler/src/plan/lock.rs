@@ -93,13 +93,13 @@ pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Unheld> {
         let files = if is_call { again.plan.for_call() } else { again.plan };
         let changed =
             |what: &str| Drift { directive: directive.to_owned(), what: what.to_owned(), how: "changed".into() };
-        found.extend(unlike(plan, &files).into_iter().map(changed));
+        found.extend(differing_parts(plan, &files).into_iter().map(changed));
     }
     if found.is_empty() { Ok(()) } else { Err(Unheld::Drifted(found)) }
 }
 
 /// Lists the parts of a plan that differ from a plan of the current files, except for those that depend on the call.
-fn unlike(plan: &Plan, files: &Plan) -> Vec<&'static str> {
+fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
     // The verdict of a hook depends on the call, so it is ignored.
     let hooks = |plan: &Plan| -> Vec<PlannedHook> {
         let verdict = PlanVerdict::Fires;

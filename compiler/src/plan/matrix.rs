@@ -124,7 +124,7 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixErro
             continue;
         };
         let report = render(&compilation, Vec::new());
-        known.entry(shape(&report)).or_insert_with(|| context(&report)).when.push(when);
+        known.entry(context_key(&report)).or_insert_with(|| context(&report)).when.push(when);
     }
     matrix.contexts = known.into_values().collect();
     for context in &mut matrix.contexts {
@@ -157,7 +157,7 @@ fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<Str
         let Some(field) = declared.get(name) else { continue };
         if field.choices.is_empty() {
             list.extend(field.default.clone());
-            list.extend(others(name, field));
+            list.extend(unnamed_values(name, field));
         } else {
             list.clone_from(&field.choices);
         }
@@ -196,7 +196,7 @@ fn json(number: f64) -> Option<Value> {
 }
 
 /// Returns values that no condition names.
-fn others(name: &str, field: &Field) -> Vec<Value> {
+fn unnamed_values(name: &str, field: &Field) -> Vec<Value> {
     match field.kind {
         FieldType::Boolean => vec![Value::Bool(true), Value::Bool(false)],
         FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Array | FieldType::Object => {
@@ -240,7 +240,7 @@ fn combination(tried: &BTreeMap<String, Vec<Value>>, mut at: usize) -> Map<Strin
 }
 
 /// Returns the key that tells contexts apart: everything but the values that were filled in.
-fn shape(report: &PlanReport) -> String {
+fn context_key(report: &PlanReport) -> String {
     let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
     let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();
     let grants: Vec<&str> = report.capabilities.iter().map(|g| g.pattern.as_str()).collect();

@@ -213,13 +213,13 @@ pub fn rendered<'l>(
 
 /// Renders all layers, joined by blank lines, with their placeholders filled by `fill`.
 pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&Pending) -> String) -> String {
-    joined(&rendered(layers, &mut Every(fill), &mut BTreeSet::new()))
+    joined(&rendered(layers, &mut AllHooksFire(fill), &mut BTreeSet::new()))
 }
 
 /// A run in which every hook fires.
-struct Every<'f>(&'f mut dyn FnMut(&Pending) -> String);
+struct AllHooksFire<'f>(&'f mut dyn FnMut(&Pending) -> String);
 
-impl Known for Every<'_> {
+impl Known for AllHooksFire<'_> {
     fn text(&mut self, hole: &Pending) -> String {
         (self.0)(hole)
     }

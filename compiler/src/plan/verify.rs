@@ -18,9 +18,9 @@ use crate::hook::HookPoint;
 /// Returns every violation, in the order of the invariants; an empty list proves that all four hold.
 pub fn verify(graph: &Graph) -> Vec<PlanError> {
     let mut broken = total(graph);
-    broken.extend(reachable(graph));
-    broken.extend(bounded(graph));
-    broken.extend(gated(graph));
+    broken.extend(check_reachable(graph));
+    broken.extend(check_bounded(graph));
+    broken.extend(check_gated(graph));
     broken
 }
 
@@ -48,7 +48,7 @@ fn total(graph: &Graph) -> Vec<PlanError> {
 }
 
 /// Checks that the start and the finish exist, and that every node lies on a path between them.
-fn reachable(graph: &Graph) -> Vec<PlanError> {
+fn check_reachable(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let from_start = visited(&whole, Node::Start);
     let mut to_finish = BTreeSet::new();
@@ -85,14 +85,14 @@ fn visited(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
 }
 
 /// Checks that every cycle passes the limits or consumes a call or a message, and that every cycle consumes something.
-fn bounded(graph: &Graph) -> Vec<PlanError> {
+fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
         node != Node::Limits && !matches!(consumed(node, outcome), Some(Consumed::Call | Consumed::Message))
     });
     let idle = digraph(graph, |node, outcome| consumed(node, outcome).is_none());
-    let mut found = circles(&unlimited);
+    let mut found = find_cycles(&unlimited);
     let count = found.len();
-    for circle in circles(&idle) {
+    for circle in find_cycles(&idle) {
         if !found.contains(&circle) {
             found.push(circle);
         }
@@ -130,12 +130,12 @@ fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
 }
 
 /// Returns one cycle for every strongly connected component: its first node and the shortest path back to it.
-fn circles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
+fn find_cycles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     let mut found = Vec::new();
     for mut part in kosaraju_scc(graph) {
         part.sort_unstable();
         if let Some(first) = part.first()
-            && let Some(circle) = way(graph, *first, *first)
+            && let Some(circle) = shortest_path(graph, *first, *first)
         {
             found.push(circle);
         }
@@ -145,7 +145,7 @@ fn circles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
 }
 
 /// Checks that the gate dominates the tools, and that every further call passes the gate again.
-fn gated(graph: &Graph) -> Vec<PlanError> {
+fn check_gated(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let around = digraph(graph, |node, _| node != Node::Gate);
     let mut paths = Vec::new();
@@ -154,14 +154,14 @@ fn gated(graph: &Graph) -> Vec<PlanError> {
         // Unreachable tools violate another invariant, not this one.
         let dominated = tree.dominators(Node::Tools).is_none_or(|mut over| over.any(|node| node == Node::Gate));
         let from = if dominated { Node::Tools } else { Node::Start };
-        paths.extend(way(&around, from, Node::Tools));
+        paths.extend(shortest_path(&around, from, Node::Tools));
     }
     let names = |path: Vec<Node>| path.iter().map(ToString::to_string).collect();
     paths.into_iter().map(|path| PlanError::Ungated { path: names(path) }).collect()
 }
 
 /// Returns a shortest path of at least one edge, both ends included.
-fn way(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<Vec<Node>> {
+fn shortest_path(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<Vec<Node>> {
     let mut came: BTreeMap<Node, Node> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);
     while let Some(node) = queue.pop_front() {

@@ -57,10 +57,10 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotInPlan
         // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
         let told_apart = found.iter().any(|why: &Why| why.subject == *key) || key.starts_with("hook.");
         if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
-            found.push(told(compilation, key, origin));
+            found.push(explain_origin(compilation, key, origin));
         }
     }
-    let name = thing.split_once('.').filter(|(kind, _)| KINDS.contains(kind)).map_or(thing, |(_, name)| name);
+    let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
     hooks(compilation, name, &mut found);
     tools(compilation, name, &mut found);
     for note in compilation.notes.iter().filter(|note| note.id() == name) {
@@ -95,9 +95,9 @@ fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
 }
 
 /// The kinds of keys in `Origins`.
-const KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
+const ORIGIN_KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
 
-fn told(compilation: &Compilation, key: &str, origin: &Origin) -> Why {
+fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Why {
     let value = match key.split_once('.') {
         Some(("limit", name)) => limit(compilation, name),
         Some((_, _)) | None if key == "model" => {
@@ -141,7 +141,7 @@ fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     for tool in plan.palette.iter().filter(|t| t.item_id.as_ref().is_some_and(|id| id.as_str() == name)) {
         let key = format!("tool.{}", tool.name);
         if let Some(origin) = compilation.origins.get(&key) {
-            found.push(told(compilation, &key, origin));
+            found.push(explain_origin(compilation, &key, origin));
         }
     }
     for tool in plan.dropped_tools.iter().filter(|t| t.item_id.as_str() == name) {

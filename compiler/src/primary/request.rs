@@ -196,11 +196,11 @@ impl<'a> Arguments<'a> {
 
 /// Shortens a value that the model wrote, to quote it in an error.
 fn shorten(text: &str) -> String {
-    const MOST: usize = 80;
-    if text.chars().count() <= MOST {
+    const MAX_CHARS: usize = 80;
+    if text.chars().count() <= MAX_CHARS {
         return text.to_owned();
     }
-    let mut short: String = text.chars().take(MOST).collect();
+    let mut short: String = text.chars().take(MAX_CHARS).collect();
     short.push('…');
     short
 }

@@ -193,12 +193,12 @@ pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
 }
 
 /// The prefixes of capabilities that start directives.
-const STARTING: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
+const SPAWN_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
 
 /// Returns true if a pattern could allow starting a directive. May return true for patterns that do not.
 pub fn may_spawn(pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
-    STARTING.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
+    SPAWN_PREFIXES.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
 }
 
 #[cfg(test)]

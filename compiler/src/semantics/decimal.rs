@@ -47,7 +47,7 @@ pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalErr
     let mut value: i128 = 0;
     let (kept, dropped) = digits.split_at(usize::try_from(keep).unwrap_or(0).min(digits.len()));
     for digit in kept {
-        value = push(value, *digit).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
+        value = push_digit(value, *digit).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
     }
     let missing = keep.saturating_sub(i64::try_from(digits.len()).unwrap_or(i64::MAX)).max(0);
     if value != 0 {
@@ -55,7 +55,7 @@ pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalErr
             return Err(DecimalError::DrawingTooLarge(shown()));
         }
         for _ in 0..missing {
-            value = push(value, 0).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
+            value = push_digit(value, 0).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
         }
     }
     if dropped.iter().any(|digit| *digit != 0) {
@@ -70,7 +70,7 @@ pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalErr
     Ok(if negative { -value } else { value })
 }
 
-fn push(value: i128, digit: u8) -> Option<i128> {
+fn push_digit(value: i128, digit: u8) -> Option<i128> {
     value.checked_mul(10)?.checked_add(i128::from(digit))
 }
 

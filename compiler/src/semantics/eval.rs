@@ -60,7 +60,7 @@ pub fn answer(line: &str) -> String {
 }
 
 /// The kinds of requests, each with the keys allowed beside it.
-const KINDS: [(&str, &[&str]); 11] = [
+const REQUEST_KINDS: [(&str, &[&str]); 11] = [
     ("condition", &["facts", "unknown"]),
     ("template", &["facts", "unknown"]),
     ("inputs_text", &["inputs"]),
@@ -79,9 +79,9 @@ const KINDS: [(&str, &[&str]); 11] = [
 /// # Errors
 /// The request is invalid; `code` names the part of the language that rejects it.
 pub fn answer_request(request: &Map<String, Value>) -> Answer {
-    let mut asked = KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
+    let mut asked = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
     let (Some((kind, beside)), None) = (asked.next(), asked.next()) else {
-        let names: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
+        let names: Vec<&str> = REQUEST_KINDS.iter().map(|(kind, _)| *kind).collect();
         return Err(EvalError::request(format!("a request has exactly one of `{}`", names.join("`, `"))));
     };
     if let Some(key) = request.keys().find(|key| key != kind && !beside.contains(&key.as_str())) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     known: Map<String, Value>,
-    unknown: Vec<Unknown>,
+    unknown: Vec<UnknownPath>,
 }
 
 /// The result of looking up a path.
@@ -21,7 +21,7 @@ pub enum Lookup<'a> {
 }
 
 #[derive(Debug, Clone)]
-struct Unknown {
+struct UnknownPath {
     declared: String,
     segments: Vec<Segment>,
 }
@@ -55,7 +55,8 @@ impl Facts {
     /// Declares a dotted path unknown, even if a value is known there.
     pub fn unknown(&mut self, path: &str) {
         if self.unknown.iter().all(|u| u.declared != path) {
-            self.unknown.push(Unknown { declared: path.to_owned(), segments: path.split('.').map(segment).collect() });
+            self.unknown
+                .push(UnknownPath { declared: path.to_owned(), segments: path.split('.').map(segment).collect() });
         }
     }
 

@@ -97,13 +97,13 @@ pub enum Found {
 const fn text(name: &'static str) -> Fact {
     Fact { name, shape: Shape::Plain(Type::String) }
 }
-const fn whole(name: &'static str) -> Fact {
+const fn integer(name: &'static str) -> Fact {
     Fact { name, shape: Shape::Plain(Type::Integer) }
 }
 const fn number(name: &'static str) -> Fact {
     Fact { name, shape: Shape::Plain(Type::Number) }
 }
-const fn truth(name: &'static str) -> Fact {
+const fn boolean(name: &'static str) -> Fact {
     Fact { name, shape: Shape::Plain(Type::Boolean) }
 }
 const fn list(name: &'static str) -> Fact {
@@ -124,45 +124,45 @@ const INPUTS: Fact = Fact { name: "inputs", shape: Shape::Inputs };
 const COST: Fact = object(
     "cost",
     &[
-        whole("turns"),
-        whole("input_tokens"),
-        whole("output_tokens"),
-        whole("cached_tokens"),
+        integer("turns"),
+        integer("input_tokens"),
+        integer("output_tokens"),
+        integer("cached_tokens"),
         number("spend"),
         number("elapsed_seconds"),
         number("current"),
         number("limit"),
     ],
 );
-const LOOP_COUNT: Fact = whole("loop_count");
+const LOOP_COUNT: Fact = integer("loop_count");
 const LIMITS: Fact = object(
     "limits",
     &[
-        whole("turns"),
-        whole("tokens"),
+        integer("turns"),
+        integer("tokens"),
         number("spend"),
-        whole("spawns"),
-        whole("depth"),
+        integer("spawns"),
+        integer("depth"),
         number("duration_seconds"),
-        whole("output"),
+        integer("output"),
     ],
 );
 const CALL: Fact = object("call", &[text("id"), text("name"), text("item_id"), any("input")]);
-const RESULT_SIZE: Fact = object("result", &[whole("bytes"), truth("is_error"), number("duration_ms")]);
-const RESULT: Fact = object("result", &[any("content"), truth("is_error"), any("details")]);
+const RESULT_SIZE: Fact = object("result", &[integer("bytes"), boolean("is_error"), number("duration_ms")]);
+const RESULT: Fact = object("result", &[any("content"), boolean("is_error"), any("details")]);
 const ERROR: Fact =
     object("error", &[text("type"), text("message"), any("code"), any("status"), text("tool"), text("resource")]);
-const CLASSIFICATION: Fact = object("classification", &[text("name"), text("category"), truth("retryable")]);
+const CLASSIFICATION: Fact = object("classification", &[text("name"), text("category"), boolean("retryable")]);
 
 const STARTED: &[Fact] = &[
     text("directive_body"),
     LIMITS,
     INPUTS,
     text("project_path"),
-    whole("depth"),
+    integer("depth"),
     text("parent_thread_id"),
     number("spend_limit"),
-    whole("max_turns"),
+    integer("max_turns"),
     text("capabilities_summary"),
 ];
 const CONTINUED: &[Fact] = &[
@@ -170,10 +170,10 @@ const CONTINUED: &[Fact] = &[
     LIMITS,
     INPUTS,
     text("project_path"),
-    whole("depth"),
+    integer("depth"),
     text("parent_thread_id"),
     number("spend_limit"),
-    whole("max_turns"),
+    integer("max_turns"),
     text("capabilities_summary"),
     text("previous_thread_id"),
 ];
@@ -183,7 +183,7 @@ const EXECUTE_ONLY: &[ActionName] = &[A::Execute];
 const COLLECTED: &[ActionName] = &[A::Fetch, A::Execute];
 const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
 /// Points that are transcript events: their facts are the fields of the event.
-const EVENT: Mode = Mode::Observe;
+const EVENT_MODE: Mode = Mode::Observe;
 
 /// The whole table, in the order of [`HookPoint`].
 pub const POINTS: &[Point] = &[
@@ -191,7 +191,7 @@ pub const POINTS: &[Point] = &[
         HookPoint::ResolveExtends,
         "resolve_extends",
         Mode::FirstMatch,
-        &[truth("has_extends"), INPUTS],
+        &[boolean("has_extends"), INPUTS],
         &[A::SetExtends],
     ),
     row(
@@ -221,20 +221,20 @@ pub const POINTS: &[Point] = &[
         HookPoint::Context,
         "context",
         Mode::Chain,
-        &[list("messages"), whole("turn"), number("usage_ratio"), COST, LOOP_COUNT],
+        &[list("messages"), integer("turn"), number("usage_ratio"), COST, LOOP_COUNT],
         &[A::Drop, A::KeepLast, A::Inject, A::Replace, A::Execute],
     ),
     row(
         HookPoint::ToolCall,
         "tool_call",
         Mode::FirstBlock,
-        &[CALL, whole("turn"), COST, LOOP_COUNT],
+        &[CALL, integer("turn"), COST, LOOP_COUNT],
         &[A::Block, A::Execute],
     ),
     row(HookPoint::ToolExecutionStart, "tool_execution_start", Mode::Observe, &[CALL], EXECUTE_ONLY),
     row(HookPoint::ToolExecutionEnd, "tool_execution_end", Mode::Observe, &[CALL, RESULT_SIZE], EXECUTE_ONLY),
     row(HookPoint::ToolResult, "tool_result", Mode::Chain, &[CALL, RESULT], &[A::Modify, A::Execute]),
-    row(HookPoint::AfterStep, "after_step", Mode::Control, &[COST, LOOP_COUNT, whole("turn")], STEP),
+    row(HookPoint::AfterStep, "after_step", Mode::Control, &[COST, LOOP_COUNT, integer("turn")], STEP),
     row(
         HookPoint::Limit,
         "limit",
@@ -242,12 +242,12 @@ pub const POINTS: &[Point] = &[
         &[text("limit_code"), number("current_value"), number("current_max"), COST, LOOP_COUNT],
         &[A::Retry, A::Continue, A::Terminate, A::Escalate, A::Raise, A::Handoff, A::Execute],
     ),
-    row(HookPoint::Error, "error", Mode::Control, &[ERROR, CLASSIFICATION, whole("attempt")], STEP),
+    row(HookPoint::Error, "error", Mode::Control, &[ERROR, CLASSIFICATION, integer("attempt")], STEP),
     row(
         HookPoint::ContextLimitReached,
         "context_limit_reached",
         Mode::Control,
-        &[number("usage_ratio"), whole("tokens_used"), whole("tokens_limit")],
+        &[number("usage_ratio"), integer("tokens_used"), integer("tokens_limit")],
         &[A::Handoff, A::Compact, A::Terminate, A::Execute],
     ),
     row(
@@ -261,7 +261,7 @@ pub const POINTS: &[Point] = &[
         HookPoint::AgentEnd,
         "agent_end",
         Mode::Observe,
-        &[COST, LOOP_COUNT, whole("turn")],
+        &[COST, LOOP_COUNT, integer("turn")],
         &[A::FollowUp, A::Execute],
     ),
     row(
@@ -271,13 +271,13 @@ pub const POINTS: &[Point] = &[
         &[text("status"), COST, LOOP_COUNT, text("project_path")],
         EXECUTE_ONLY,
     ),
-    row(HookPoint::CognitionIn, "cognition_in", EVENT, &[], EXECUTE_ONLY),
-    row(HookPoint::CognitionOut, "cognition_out", EVENT, &[], EXECUTE_ONLY),
-    row(HookPoint::ToolCallResult, "tool_call_result", EVENT, &[], EXECUTE_ONLY),
-    row(HookPoint::ThreadCompleted, "thread_completed", EVENT, &[], EXECUTE_ONLY),
-    row(HookPoint::ThreadError, "thread_error", EVENT, &[], EXECUTE_ONLY),
-    row(HookPoint::ThreadCancelled, "thread_cancelled", EVENT, &[], EXECUTE_ONLY),
-    row(HookPoint::ThreadResumed, "thread_resumed", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::CognitionIn, "cognition_in", EVENT_MODE, &[], EXECUTE_ONLY),
+    row(HookPoint::CognitionOut, "cognition_out", EVENT_MODE, &[], EXECUTE_ONLY),
+    row(HookPoint::ToolCallResult, "tool_call_result", EVENT_MODE, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadCompleted, "thread_completed", EVENT_MODE, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadError, "thread_error", EVENT_MODE, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadCancelled, "thread_cancelled", EVENT_MODE, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadResumed, "thread_resumed", EVENT_MODE, &[], EXECUTE_ONLY),
 ];
 
 const fn row(

@@ -50,7 +50,7 @@ pub const INFRASTRUCTURE: f64 = 4.0;
 
 /// Returns the candidates in evaluation order; removed ones are kept in their place.
 pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
-    let named = Named::new(candidates);
+    let named = HooksById::new(candidates);
     let mut keyed: Vec<((f64, usize), Place)> = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
         let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
@@ -73,13 +73,13 @@ pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
 }
 
 /// The first hook of each id, by source.
-struct Named<'h> {
+struct HooksById<'h> {
     built_in: HashMap<&'h str, (usize, f64)>,
     project: HashMap<&'h str, usize>,
     user: HashMap<&'h str, usize>,
 }
 
-impl<'h> Named<'h> {
+impl<'h> HooksById<'h> {
     fn new(candidates: &[Candidate<'h>]) -> Self {
         let mut named = Self { built_in: HashMap::new(), project: HashMap::new(), user: HashMap::new() };
         for (index, candidate) in candidates.iter().enumerate() {
@@ -102,7 +102,7 @@ impl<'h> Named<'h> {
 
     /// Returns index and layer of the built-in hook that a project or user hook replaces.
     fn replaced_built_in(&self, hook: &Candidate<'_>) -> Option<(usize, f64)> {
-        if !replaces(hook.source) {
+        if !can_replace(hook.source) {
             return None;
         }
         self.built_in.get(hook.id).copied()
@@ -120,7 +120,7 @@ impl<'h> Named<'h> {
     }
 }
 
-fn replaces(source: &HookSource) -> bool {
+fn can_replace(source: &HookSource) -> bool {
     matches!(source, HookSource::Project | HookSource::User)
 }
 

@@ -113,7 +113,7 @@ impl Ledger {
             Operation::Issue { thread, attempt, worst_case } => self.issue(thread, attempt, *worst_case),
             Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
             Operation::Raise { thread, spend } => self.raise(thread, *spend),
-            Operation::Move { thread, to } => self.move_to(thread, to),
+            Operation::Move { thread, to } => self.move_account(thread, to),
             Operation::HandOver { thread, next, most } => self.hand_over(thread, next, *most),
             Operation::Drain { thread } => self.drain(thread),
             Operation::Release { thread } => self.release(thread),
@@ -126,7 +126,7 @@ impl Ledger {
 
     fn register(&mut self, thread: &str, spend: Nanos) -> Result<Answer, Refusal> {
         self.vacant(thread)?;
-        self.accounts.insert(thread.to_owned(), Account::new(None, positive(spend)?));
+        self.accounts.insert(thread.to_owned(), Account::new(None, non_negative(spend)?));
         Ok(Answer::Done)
     }
 
@@ -140,11 +140,11 @@ impl Ledger {
         self.vacant(thread)?;
         let left = self.open(parent)?.left_for_children();
         let amount = match amount {
-            Some(amount) if positive(amount)? > left => {
+            Some(amount) if non_negative(amount)? > left => {
                 return Err(Refusal::MoreThanIsLeft { asked: amount, left });
             }
             Some(amount) => amount,
-            None => positive(default)?.min(left),
+            None => non_negative(default)?.min(left),
         };
         if amount.is_negative() {
             return Err(Refusal::MoreThanIsLeft { asked: default, left });
@@ -155,14 +155,14 @@ impl Ledger {
     }
 
     fn keep_back(&mut self, thread: &str, amount: Nanos) -> Result<Answer, Refusal> {
-        let amount = positive(amount)?;
+        let amount = non_negative(amount)?;
         self.open(thread)?;
         self.change(thread, |account| account.keep_back(amount))?;
         Ok(Answer::Done)
     }
 
     fn issue(&mut self, thread: &str, attempt: &str, worst_case: Nanos) -> Result<Answer, Refusal> {
-        let worst_case = positive(worst_case)?;
+        let worst_case = non_negative(worst_case)?;
         let account = self.open(thread)?;
         // Issuing the same attempt again replaces the first amount.
         let left = account.remaining().saturating_add(account.issued(attempt));
@@ -174,7 +174,7 @@ impl Ledger {
     }
 
     fn settle(&mut self, thread: &str, attempt: Option<&str>, spent: Nanos) -> Result<Answer, Refusal> {
-        let spent = positive(spent)?;
+        let spent = non_negative(spent)?;
         let account = self.live(thread)?;
         if account.spent().checked_add(spent).is_none() {
             return Err(Refusal::DrawingTooLarge);
@@ -184,7 +184,7 @@ impl Ledger {
     }
 
     fn raise(&mut self, thread: &str, spend: Nanos) -> Result<Answer, Refusal> {
-        let spend = positive(spend)?;
+        let spend = non_negative(spend)?;
         let account = self.open(thread)?;
         let asked = spend.saturating_sub(account.reserved());
         if asked.is_negative() {
@@ -200,7 +200,7 @@ impl Ledger {
         Ok(Answer::Done)
     }
 
-    fn move_to(&mut self, thread: &str, to: &str) -> Result<Answer, Refusal> {
+    fn move_account(&mut self, thread: &str, to: &str) -> Result<Answer, Refusal> {
         let account = self.live(thread)?;
         let held = account.held();
         let refused = || Refusal::NotAnAncestor { thread: thread.to_owned(), to: to.to_owned() };
@@ -229,7 +229,7 @@ impl Ledger {
         self.vacant(next)?;
         let account = self.open(thread)?;
         let parent = account.parent().ok_or_else(|| Refusal::NoParent { thread: thread.to_owned() })?.to_owned();
-        let amount = positive(most)?.min(account.remaining()).max(Nanos::ZERO);
+        let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
         // An account with live children is not released yet: it gives up what it hands over.
         if account.children().next().is_some() {
             self.change(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
@@ -331,6 +331,6 @@ impl FromIterator<(String, Account)> for Ledger {
     }
 }
 
-fn positive(amount: Nanos) -> Result<Nanos, Refusal> {
+fn non_negative(amount: Nanos) -> Result<Nanos, Refusal> {
     if amount.is_negative() { Err(Refusal::Negative) } else { Ok(amount) }
 }

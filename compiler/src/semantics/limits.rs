@@ -179,7 +179,7 @@ pub enum Source<S> {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Resolved<S> {
+pub struct ResolvedLimits<S> {
     pub limits: Limits,
     /// Contains every limit.
     pub sources: BTreeMap<LimitName, Source<S>>,
@@ -214,7 +214,7 @@ pub fn resolve<S: Clone>(
     directive: &[Setting<S>],
     overrides: &[Setting<S>],
     parent: &[Setting<S>],
-) -> Result<Resolved<S>, Vec<LimitResolutionError<S>>> {
+) -> Result<ResolvedLimits<S>, Vec<LimitResolutionError<S>>> {
     let mut limits = Limits::default();
     let mut sources: BTreeMap<LimitName, Source<S>> =
         LimitName::ALL.into_iter().map(|name| (name, Source::BuiltIn)).collect();
@@ -247,7 +247,7 @@ pub fn resolve<S: Clone>(
             sources.insert(name, Source::Parent(setting.source.clone()));
         }
     }
-    if faults.is_empty() { Ok(Resolved { limits, sources }) } else { Err(faults) }
+    if faults.is_empty() { Ok(ResolvedLimits { limits, sources }) } else { Err(faults) }
 }
 
 fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitResolutionError<S>>) -> Option<(LimitName, u64)> {
@@ -278,7 +278,7 @@ pub fn amount(name: LimitName, written: &Written) -> Result<u64, String> {
             if name == LimitName::Spend {
                 non_negative(name, Nanos::from_json(value).map_err(|e| e.to_string())?)?
             } else {
-                whole(name, &number.to_string(), Num::of(number).to_u64())?
+                parse_whole(name, &number.to_string(), Num::of(number).to_u64())?
             }
         }
         Written::Text(text) => {
@@ -286,7 +286,7 @@ pub fn amount(name: LimitName, written: &Written) -> Result<u64, String> {
                 non_negative(name, Nanos::parse(text).map_err(|e| e.to_string())?)?
             } else {
                 let value = decimal::scaled(text.trim(), 0, Excess::Refuse).ok().and_then(|n| u64::try_from(n).ok());
-                whole(name, text.trim(), value)?
+                parse_whole(name, text.trim(), value)?
             }
         }
     };
@@ -300,7 +300,7 @@ fn non_negative(name: LimitName, amount: Nanos) -> Result<u64, String> {
     u64::try_from(amount.0).map_err(|_| format!("`{name}` cannot be negative"))
 }
 
-fn whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, String> {
+fn parse_whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, String> {
     value.ok_or_else(|| {
         let shown: String = written.chars().take(40).collect();
         match decimal::scaled(&shown, 0, Excess::Round) {
@@ -414,7 +414,7 @@ mod tests {
     fn resolve_one(
         name: &str,
         value: Value,
-    ) -> Result<Resolved<&'static str>, Vec<LimitResolutionError<&'static str>>> {
+    ) -> Result<ResolvedLimits<&'static str>, Vec<LimitResolutionError<&'static str>>> {
         resolve(&[], &one(name, value), &[], &[])
     }
 

@@ -83,11 +83,11 @@ pub struct Risk {
 #[derive(Debug, Clone)]
 pub struct RiskTable {
     policies: BTreeMap<Tier, Policy>,
-    rules: Vec<Rule>,
+    rules: Vec<RiskRule>,
 }
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct RiskRule {
     tier: Tier,
     written: String,
     /// The normalized pattern.
@@ -203,7 +203,7 @@ impl RiskTable {
 
     fn add(&mut self, tier: Tier, pattern: &str) {
         let normal = normalise(pattern).0;
-        self.rules.push(Rule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
+        self.rules.push(RiskRule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
     /// The patterns, as capabilities are spelled.
@@ -229,7 +229,7 @@ impl RiskTable {
         if grant.is_literal() {
             return self.risk(by_text);
         }
-        if let Some(reach) = Reach::of(&pattern).filter(|_| self.has_only_prefix_rules()) {
+        if let Some(reach) = PatternReach::of(&pattern).filter(|_| self.has_only_prefix_rules()) {
             return self.classify_reach(by_text, &reach);
         }
         let reached = self.rules.iter().filter(|rule| self.decides_part_of(rule, &grant)).max_by_key(|rule| rule.tier);
@@ -243,17 +243,18 @@ impl RiskTable {
     /// Returns true if every rule is a prefix or a single capability, and there are fewer rules than characters, so
     /// that rules cannot cover a prefix character by character. Then prefixes alone decide without an automaton.
     fn has_only_prefix_rules(&self) -> bool {
-        self.rules.len() < ALPHABET_SIZE && self.rules.iter().all(|rule| Reach::from_rule(&rule.normal).is_some())
+        self.rules.len() < ALPHABET_SIZE
+            && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
     }
 
     /// Classifies a grant `prefix*` against simple rules, like [`RiskTable::classify_grant`].
-    fn classify_reach(&self, by_text: Option<&Rule>, grant: &Reach<'_>) -> Risk {
-        let rules: Vec<(&Rule, Reach<'_>)> =
-            self.rules.iter().filter_map(|rule| Some((rule, Reach::from_rule(&rule.normal)?))).collect();
+    fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
+        let rules: Vec<(&RiskRule, PatternReach<'_>)> =
+            self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();
         if by_text.is_none() || !rules.iter().any(|(_, reach)| reach.covers(grant)) {
             return self.risk(None);
         }
-        let decides = |rule: &Rule, reach: &Reach<'_>| {
+        let decides = |rule: &RiskRule, reach: &PatternReach<'_>| {
             // The narrower of the two is their intersection.
             let common = if reach.covers(grant) {
                 grant
@@ -262,7 +263,7 @@ impl RiskTable {
             } else {
                 return false;
             };
-            let stronger = |other: &Rule| {
+            let stronger = |other: &RiskRule| {
                 let (literals, specific) = (other.glob.literal_chars(), rule.glob.literal_chars());
                 literals > specific || (literals == specific && other.tier > rule.tier)
             };
@@ -274,7 +275,7 @@ impl RiskTable {
 
     /// Returns true if the rule decides some capability that the grant reaches. If the check is too complex, the rule
     /// counts.
-    fn decides_part_of(&self, rule: &Rule, grant: &Glob) -> bool {
+    fn decides_part_of(&self, rule: &RiskRule, grant: &Glob) -> bool {
         let specific = rule.glob.literal_chars();
         let stronger: Vec<&Glob> = self
             .rules
@@ -288,7 +289,7 @@ impl RiskTable {
         witness(&[grant, &rule.glob], &stronger) != Witness::None
     }
 
-    fn matching(&self, capability: &str) -> Option<&Rule> {
+    fn matching(&self, capability: &str) -> Option<&RiskRule> {
         // `min_by_key` keeps the first of equals.
         self.rules
             .iter()
@@ -296,7 +297,7 @@ impl RiskTable {
             .min_by_key(|rule| Reverse((rule.glob.literal_chars(), rule.tier)))
     }
 
-    fn risk(&self, rule: Option<&Rule>) -> Risk {
+    fn risk(&self, rule: Option<&RiskRule>) -> Risk {
         let tier = rule.map_or(Tier::Unrestricted, |rule| rule.tier);
         Risk { tier, policy: self.policy(tier), pattern: rule.map(|rule| rule.written.clone()) }
     }
@@ -304,7 +305,7 @@ impl RiskTable {
 
 /// The reach of a pattern without wildcards other than one `*` at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reach<'p> {
+struct PatternReach<'p> {
     literal: &'p str,
     is_prefix: bool,
 }
@@ -312,7 +313,7 @@ struct Reach<'p> {
 /// The number of characters that can continue a capability.
 const ALPHABET_SIZE: usize = 65;
 
-impl<'p> Reach<'p> {
+impl<'p> PatternReach<'p> {
     /// Returns the reach of a grant such as `rye.execute.tool.x*`, whose wildcard is inside of the id.
     fn of(pattern: &'p str) -> Option<Self> {
         let literal = pattern.strip_suffix('*')?;
@@ -407,7 +408,7 @@ mod tests {
                 "rye.fetch.knowledge.x*",
                 "rye.sign.tool.x.*",
             ] {
-                assert!(Reach::of(pattern).is_some() && table.has_only_prefix_rules(), "{pattern}");
+                assert!(PatternReach::of(pattern).is_some() && table.has_only_prefix_rules(), "{pattern}");
                 assert_eq!(table.classify_grant(pattern).tier, slow(&table, pattern).tier, "{pattern}");
             }
         }

@@ -6,7 +6,9 @@ mod tree;
 
 use rye_grammar::Span;
 use rye_grammar::condition::Path;
-use rye_grammar::template::{Hole, InputHole, InputsPart, InputsText, Template, TemplatePart, WhenMissing};
+use rye_grammar::template::{
+    InputPlaceholder, InputsPart, InputsText, Placeholder, Template, TemplatePart, WhenMissing,
+};
 use serde_json::{Map, Value};
 
 pub use hook_text::HookText;
@@ -43,12 +45,12 @@ pub struct MissingInput {
 }
 
 /// Returns the `${…}` placeholders of a template, in order.
-pub fn holes(template: &Template) -> impl Iterator<Item = &Hole> {
+pub fn holes(template: &Template) -> impl Iterator<Item = &Placeholder> {
     template.parts.iter().filter_map(|part| if let TemplatePart::Hole(hole) = part { Some(hole) } else { None })
 }
 
 /// Returns the `{input:…}` placeholders of a text, in order.
-pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputHole> {
+pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputPlaceholder> {
     text.parts.iter().filter_map(|part| if let InputsPart::Input(hole) = part { Some(hole) } else { None })
 }
 
@@ -57,10 +59,10 @@ pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputHole>
 pub fn render(template: &Template, facts: &Facts) -> Rendered {
     if let [TemplatePart::Hole(hole)] = template.parts.as_slice() {
         return match fill(hole, facts) {
-            Filled::Value(value) => Rendered::Value(value.clone()),
-            Filled::Fallback(text) => Rendered::Value(Value::String(text.to_owned())),
-            Filled::Nothing => Rendered::Value(Value::Null),
-            Filled::Unknown(paths) => Rendered::Pending(paths.into_iter().map(str::to_owned).collect()),
+            FilledPlaceholder::Value(value) => Rendered::Value(value.clone()),
+            FilledPlaceholder::Fallback(text) => Rendered::Value(Value::String(text.to_owned())),
+            FilledPlaceholder::Nothing => Rendered::Value(Value::Null),
+            FilledPlaceholder::Unknown(paths) => Rendered::Pending(paths.into_iter().map(str::to_owned).collect()),
         };
     }
     match render_text(template, facts) {
@@ -80,10 +82,10 @@ pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<Str
         match part {
             TemplatePart::Text(literal) => text.push_str(literal),
             TemplatePart::Hole(hole) => match fill(hole, facts) {
-                Filled::Value(value) => text.push_str(&embed(value)),
-                Filled::Fallback(fallback) => text.push_str(fallback),
-                Filled::Nothing => {}
-                Filled::Unknown(paths) => {
+                FilledPlaceholder::Value(value) => text.push_str(&embed(value)),
+                FilledPlaceholder::Fallback(fallback) => text.push_str(fallback),
+                FilledPlaceholder::Nothing => {}
+                FilledPlaceholder::Unknown(paths) => {
                     for path in paths {
                         if !pending.iter().any(|p| p == path) {
                             pending.push(path.to_owned());
@@ -114,10 +116,10 @@ fn render_where(template: &Template, facts: &Facts, is_hole: &dyn Fn(&Path) -> b
             TemplatePart::Text(text) => push_text(&mut parts, text),
             TemplatePart::Hole(hole) if !is_hole(&hole.path) => push_text(&mut parts, &hole.raw),
             TemplatePart::Hole(hole) => match fill(hole, facts) {
-                Filled::Value(value) => push_text(&mut parts, &embed(value)),
-                Filled::Fallback(text) => push_text(&mut parts, text),
-                Filled::Nothing => {}
-                Filled::Unknown(_) => parts.push(RenderedPart::Pending {
+                FilledPlaceholder::Value(value) => push_text(&mut parts, &embed(value)),
+                FilledPlaceholder::Fallback(text) => push_text(&mut parts, text),
+                FilledPlaceholder::Nothing => {}
+                FilledPlaceholder::Unknown(_) => parts.push(RenderedPart::Pending {
                     path: hole.path.to_string(),
                     fallback: hole.fallback.clone(),
                     span: hole.span,
@@ -147,7 +149,7 @@ fn root(path: &Path) -> Option<&str> {
     }
 }
 
-enum Filled<'a> {
+enum FilledPlaceholder<'a> {
     Value(&'a Value),
     Fallback(&'a str),
     Nothing,
@@ -155,14 +157,14 @@ enum Filled<'a> {
 }
 
 /// The fallback replaces missing and null values; `0`, `false` and `""` are values.
-fn fill<'a>(hole: &'a Hole, facts: &'a Facts) -> Filled<'a> {
+fn fill<'a>(hole: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
     match facts.lookup(&hole.path) {
         Lookup::Known(Value::Null) | Lookup::Absent => match &hole.fallback {
-            Some(text) => Filled::Fallback(text),
-            None => Filled::Nothing,
+            Some(text) => FilledPlaceholder::Fallback(text),
+            None => FilledPlaceholder::Nothing,
         },
-        Lookup::Known(value) => Filled::Value(value),
-        Lookup::Unknown(paths) => Filled::Unknown(paths),
+        Lookup::Known(value) => FilledPlaceholder::Value(value),
+        Lookup::Unknown(paths) => FilledPlaceholder::Unknown(paths),
     }
 }
 
@@ -182,7 +184,7 @@ pub fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<S
 }
 
 fn fill_input<'a>(
-    hole: &'a InputHole,
+    hole: &'a InputPlaceholder,
     inputs: &'a Map<String, Value>,
 ) -> Result<std::borrow::Cow<'a, str>, MissingInput> {
     match inputs.get(&hole.name) {

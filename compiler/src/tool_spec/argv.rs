@@ -44,15 +44,15 @@ pub struct Given<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece<'a> {
+enum ArgvPart<'a> {
     Text(String),
     Hole(Hole<'a>),
 }
 
 /// Returns the placeholders of a template, in order.
 pub fn holes(template: &str) -> Result<Vec<Hole<'_>>, ArgvError> {
-    let pieces = split(template)?;
-    Ok(pieces.into_iter().filter_map(|p| if let Piece::Hole(hole) = p { Some(hole) } else { None }).collect())
+    let pieces = split_template(template)?;
+    Ok(pieces.into_iter().filter_map(|p| if let ArgvPart::Hole(hole) = p { Some(hole) } else { None }).collect())
 }
 
 /// Fills the templates. If an argument is a single placeholder and its parameter is a list, each item becomes an
@@ -61,7 +61,7 @@ pub fn holes(template: &str) -> Result<Vec<Hole<'_>>, ArgvError> {
 pub fn fill(argv: &[String], given: Given<'_>) -> Result<Vec<String>, ArgvError> {
     let mut out = Vec::with_capacity(argv.len());
     for argument in argv {
-        if let [Piece::Hole(Hole::Parameter(name))] = split(argument)?.as_slice()
+        if let [ArgvPart::Hole(Hole::Parameter(name))] = split_template(argument)?.as_slice()
             && let Some(Value::Array(items)) = given.parameters.get(*name)
         {
             for item in items {
@@ -82,14 +82,14 @@ pub fn fill_text(
     encode: &dyn Fn(&str) -> String,
 ) -> Result<Option<String>, ArgvError> {
     let mut filled = String::new();
-    for piece in split(template)? {
+    for piece in split_template(template)? {
         match piece {
-            Piece::Text(t) => filled.push_str(&t),
-            Piece::Hole(Hole::Variable(name)) => {
+            ArgvPart::Text(t) => filled.push_str(&t),
+            ArgvPart::Hole(Hole::Variable(name)) => {
                 let value = given.environment.get(name).ok_or_else(|| ArgvError::Unset(name.to_owned()))?;
                 filled.push_str(value);
             }
-            Piece::Hole(Hole::Parameter(name)) => match (given.parameters.get(name), given.runtime.get(name)) {
+            ArgvPart::Hole(Hole::Parameter(name)) => match (given.parameters.get(name), given.runtime.get(name)) {
                 (Some(Value::Null), _) | (None, None) => return Ok(None),
                 (Some(value), _) => filled.push_str(&encode(&text(name, value)?)),
                 (None, Some(value)) => filled.push_str(&encode(value)),
@@ -104,7 +104,7 @@ fn text(name: &str, value: &Value) -> Result<String, ArgvError> {
     if text.contains('\0') { Err(ArgvError::Zero(name.to_owned())) } else { Ok(text) }
 }
 
-fn split(template: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
+fn split_template(template: &str) -> Result<Vec<ArgvPart<'_>>, ArgvError> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = template;
@@ -133,9 +133,9 @@ fn split(template: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
                 return Err(ArgvError::Name(name.to_owned()));
             }
             if !text.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut text)));
+                pieces.push(ArgvPart::Text(std::mem::take(&mut text)));
             }
-            pieces.push(Piece::Hole(if variable { Hole::Variable(name) } else { Hole::Parameter(name) }));
+            pieces.push(ArgvPart::Hole(if variable { Hole::Variable(name) } else { Hole::Parameter(name) }));
             rest = after;
         } else if let Some(after) = from.strip_prefix('$') {
             text.push('$');
@@ -146,7 +146,7 @@ fn split(template: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
     }
     text.push_str(rest);
     if !text.is_empty() || pieces.is_empty() {
-        pieces.push(Piece::Text(text));
+        pieces.push(ArgvPart::Text(text));
     }
     Ok(pieces)
 }

@@ -154,18 +154,18 @@ fn headers(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> IndexMap<String, S
 
 fn body(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<HttpBody> {
     let body = node.get("body")?;
-    templates(r, body, scope);
+    check_templates(r, body, scope);
     Some(match &body.kind {
         Kind::String(text) => HttpBody::Text(text.clone()),
         Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => HttpBody::Json(body.to_value()),
     })
 }
 
-fn templates(r: &mut Reader, node: &Node, scope: &Scope<'_>) {
+fn check_templates(r: &mut Reader, node: &Node, scope: &Scope<'_>) {
     match &node.kind {
         Kind::String(text) => r.template(text, node.span, scope),
-        Kind::List(items) => items.iter().for_each(|item| templates(r, item, scope)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| templates(r, &entry.value, scope)),
+        Kind::List(items) => items.iter().for_each(|item| check_templates(r, item, scope)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| check_templates(r, &entry.value, scope)),
         Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
     }
 }

@@ -37,7 +37,7 @@ impl Default for Idempotence {
     }
 }
 
-const SHAPE: &str = "`true`, `false`, or parameters with the values that make a call repeatable";
+const EXPECTED_FORM: &str = "`true`, `false`, or parameters with the values that make a call repeatable";
 
 impl Reader {
     /// Reads `idempotent` and checks it against the parameters of the tool.
@@ -47,7 +47,7 @@ impl Reader {
             return Idempotence::All(all);
         }
         if !matches!(value.kind, Kind::Map(_)) || value.entries().is_empty() {
-            self.wrong(value, "idempotent", SHAPE);
+            self.wrong(value, "idempotent", EXPECTED_FORM);
             return Idempotence::default();
         }
         let properties = parameters.get("properties").and_then(Value::as_object);
@@ -68,7 +68,7 @@ impl Reader {
             let items = match &entry.value.kind {
                 Kind::List(items) if !items.is_empty() => items.as_slice(),
                 Kind::List(_) | Kind::Map(_) | Kind::Null => {
-                    self.wrong(&entry.value, "idempotent", SHAPE);
+                    self.wrong(&entry.value, "idempotent", EXPECTED_FORM);
                     continue;
                 }
                 Kind::Bool(_) | Kind::Number(_) | Kind::String(_) => std::slice::from_ref(&entry.value),

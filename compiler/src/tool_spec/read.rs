@@ -34,7 +34,7 @@ const KEYS: [&str; 14] = [
 ];
 
 /// Each kind of YAML tool with its own keys.
-const KINDS: [(&str, &[&str]); 4] = [
+const KIND_KEYS: [(&str, &[&str]); 4] = [
     ("builtin", &["builtin"]),
     ("command", &["command"]),
     ("http", &["method", "url", "headers", "body"]),
@@ -42,7 +42,7 @@ const KINDS: [(&str, &[&str]); 4] = [
 ];
 
 /// Variables that a tool file must not request: they change how every program runs, or are already passed to it.
-const RESERVED: [&str; 13] = [
+const RESERVED_VARIABLES: [&str; 13] = [
     "PATH",
     "HOME",
     "LANG",
@@ -84,7 +84,9 @@ impl Reader {
         let script = script.filter(|shape| shape.language != ToolLanguage::Shell || node.get("kind").is_none());
         let own: Vec<&str> = match script {
             Some(_) => vec!["executor"],
-            None => std::iter::once("kind").chain(KINDS.iter().flat_map(|(_, keys)| keys.iter().copied())).collect(),
+            None => {
+                std::iter::once("kind").chain(KIND_KEYS.iter().flat_map(|(_, keys)| keys.iter().copied())).collect()
+            }
         };
         let keys: Vec<&str> = KEYS.into_iter().take(1).chain(own).chain(KEYS.into_iter().skip(1)).collect();
         self.known_keys(node, &keys, "a tool");
@@ -174,8 +176,8 @@ impl Reader {
             self.wrong(kind, "kind", "a string");
             return None;
         };
-        for (other, keys) in KINDS {
-            for key in keys.iter().filter(|_| other != word && KINDS.iter().any(|(known, _)| *known == word)) {
+        for (other, keys) in KIND_KEYS {
+            for key in keys.iter().filter(|_| other != word && KIND_KEYS.iter().any(|(known, _)| *known == word)) {
                 self.stray(node, key, word, other);
             }
         }
@@ -221,7 +223,7 @@ impl Reader {
                 })
             }
             other => {
-                let help = did_you_mean(other, &KINDS.map(|(kind, _)| kind));
+                let help = did_you_mean(other, &KIND_KEYS.map(|(kind, _)| kind));
                 self.bad(kind.span, format!("no tool is of kind `{other}`"), "unknown kind", Some(help));
                 None
             }
@@ -319,7 +321,7 @@ impl Reader {
             let prefixed = ["LD_", "DYLD_", "RYE_", "BASH_FUNC"].iter().any(|p| name.starts_with(p));
             if !is_name {
                 self.bad(span, format!("`{name}` names no variable"), "not a name", None);
-            } else if prefixed || RESERVED.contains(&name.as_str()) {
+            } else if prefixed || RESERVED_VARIABLES.contains(&name.as_str()) {
                 let help = "every program gets PATH, HOME and LANG; ask for a variable of your own".to_owned();
                 self.bad(span, format!("a tool cannot ask for `{name}`"), "not for tools", Some(help));
             } else if !out.contains(&name) {

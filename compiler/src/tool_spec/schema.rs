@@ -53,14 +53,14 @@ pub(super) fn check(r: &mut Reader, parameters: &Node) {
             Some(format!("parameters stand below `properties`: `properties: {{ {name}: {{ type: {shape} }} }}`")),
         );
     }
-    inside(r, parameters);
+    check_members(r, parameters);
 }
 
 fn is_keyword(key: &str) -> bool {
     KEYWORDS.contains(&key) || key.starts_with("x-")
 }
 
-fn schema(r: &mut Reader, node: &Node) {
+fn check_schema(r: &mut Reader, node: &Node) {
     if let Some(value) = node.get("type") {
         match &value.kind {
             Kind::String(word) => kind(r, word, value.span),
@@ -77,11 +77,11 @@ fn schema(r: &mut Reader, node: &Node) {
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => r.wrong(value, "type", "a type of JSON Schema"),
         }
     }
-    inside(r, node);
+    check_members(r, node);
 }
 
 /// Checks everything but `type`, which the top level has already checked.
-fn inside(r: &mut Reader, node: &Node) {
+fn check_members(r: &mut Reader, node: &Node) {
     if let Some(value) = node.get("enum").filter(|value| !matches!(value.kind, Kind::List(_) | Kind::Map(_))) {
         r.wrong(value, "enum", "a list of the values that are allowed");
     }
@@ -92,7 +92,7 @@ fn inside(r: &mut Reader, node: &Node) {
     for property in node.get("properties").map(Node::entries).unwrap_or_default() {
         let name = &property.key.node;
         match &property.value.kind {
-            Kind::Map(_) => schema(r, &property.value),
+            Kind::Map(_) => check_schema(r, &property.value),
             Kind::Bool(_) => {}
             Kind::Null | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
                 let shape = property.value.as_str().filter(|t| TYPES.contains(t)).unwrap_or("string");
@@ -103,7 +103,7 @@ fn inside(r: &mut Reader, node: &Node) {
         }
     }
     if let Some(items) = node.get("items").filter(|items| matches!(items.kind, Kind::Map(_))) {
-        schema(r, items);
+        check_schema(r, items);
     }
 }
 

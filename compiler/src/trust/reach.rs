@@ -59,7 +59,7 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
         if !grant.net.is_empty() {
             why.push(format!("net {}", grant.net.join(", ")));
         }
-        let outside: Vec<&str> = grant.write.iter().map(String::as_str).filter(|path| leaves(path)).collect();
+        let outside: Vec<&str> = grant.write.iter().map(String::as_str).filter(|path| leaves_project(path)).collect();
         if !outside.is_empty() {
             why.push(format!("writes outside the project: {}", outside.join(", ")));
         }
@@ -262,7 +262,7 @@ fn overlaps(pattern: &str, beginning: &str) -> bool {
 }
 
 /// Checks whether a path leads out of the project.
-fn leaves(path: &str) -> bool {
+fn leaves_project(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     path.starts_with('~')
         || parts.any(|part| matches!(part, Component::ParentDir | Component::RootDir | Component::Prefix(_)))

@@ -21,7 +21,7 @@ use crate::world::{ItemKind, Recording, Space, World};
 pub fn requirements_of_workspace(world: &dyn World) -> Vec<Executes> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
-    let look = Look { items: &items, recording: &recording };
+    let look = WorkspaceScan { items: &items, recording: &recording };
     let mut found = look.hooks();
     found.extend(look.tools());
     found.extend(look.providers());
@@ -34,12 +34,12 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<Executes> {
     found
 }
 
-struct Look<'l, 'w> {
+struct WorkspaceScan<'l, 'w> {
     items: &'l Items<'w>,
     recording: &'l Recording<&'w dyn World>,
 }
 
-impl Look<'_, '_> {
+impl WorkspaceScan<'_, '_> {
     fn hooks(&self) -> Vec<Executes> {
         let files = self.items.hook_files();
         let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);

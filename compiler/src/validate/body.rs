@@ -34,7 +34,7 @@ impl Bodies {
             return;
         }
         let is_told = [&composed.system, &composed.before, &composed.after].iter().any(|part| !part.is_empty())
-            || composed.hooks.iter().any(|h| h.is_live() && h.decl.space != Space::System && brings(&h.decl));
+            || composed.hooks.iter().any(|h| h.is_live() && h.decl.space != Space::System && provides_text(&h.decl));
         let (_, silent) = self.empty.entry(leaf.id().clone()).or_insert((leaf.span, true));
         *silent &= !is_told;
     }
@@ -49,7 +49,7 @@ impl Bodies {
 }
 
 /// Returns true if a hook can add text for the model. The result of an executed item may be anything.
-fn brings(hook: &HookDecl) -> bool {
+fn provides_text(hook: &HookDecl) -> bool {
     matches!(
         hook.action.as_ref().map(|action| &action.node),
         Some(

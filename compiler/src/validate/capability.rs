@@ -9,7 +9,7 @@ use rye_grammar::capability::{Pattern, is_plain};
 use super::groups::{self, Group};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
-use crate::item::{GrantDecl, Items, Permissions, Read, Tool};
+use crate::item::{Dependency, GrantDecl, Items, Permissions, Tool};
 use crate::lower::shared::Shared;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
@@ -22,7 +22,7 @@ use crate::wall::SandboxKind;
 pub struct Reach {
     /// Dotted ids by type, sorted; filled on first use.
     ids: HashMap<ItemType, Vec<String>>,
-    reaches: HashMap<String, Answer>,
+    reaches: HashMap<String, PatternMatch>,
     /// Capability groups; read when the first pattern matches nothing.
     groups: Option<Vec<Group>>,
     /// Key: the span of the base's `<permissions>` and the pattern.
@@ -31,7 +31,7 @@ pub struct Reach {
 
 /// Answers by pattern, kept for a later check.
 #[derive(Default)]
-pub struct Answers(HashMap<String, Answer>);
+pub struct Answers(HashMap<String, PatternMatch>);
 
 impl Answers {
     pub fn len(&self) -> usize {
@@ -39,14 +39,14 @@ impl Answers {
     }
 
     /// Evicts patterns that are no longer in use.
-    pub fn keep_asked(&mut self, is_asked: impl Fn(&Read) -> bool) {
-        self.0.retain(|pattern, _| is_asked(&Read::Pattern(pattern.clone())));
+    pub fn keep_asked(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
+        self.0.retain(|pattern, _| is_asked(&Dependency::Pattern(pattern.clone())));
     }
 }
 
 /// The result of matching a pattern against all items.
 #[derive(Clone, PartialEq, Eq)]
-enum Answer {
+enum PatternMatch {
     Reaches,
     Nothing { suggestion: Option<String> },
 }
@@ -58,7 +58,7 @@ impl Reach {
         self.patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
         for grant in &permissions.grants {
             risk(shared, &grant.pattern.0, grant.span, permissions, found);
-            openings(shared.items, grant, found);
+            check_openings(shared.items, grant, found);
         }
         acknowledged(shared, permissions, found);
     }
@@ -72,13 +72,13 @@ impl Reach {
     ) {
         for (pattern, span) in patterns {
             let text = &pattern.0;
-            items.depends(|| Read::Pattern(text.clone()));
+            items.depends(|| Dependency::Pattern(text.clone()));
             if !self.reaches.contains_key(text) {
                 // Depend on the answer, not on the lists it was found in.
                 let answer = items.apart(|| self.answer(items, text));
                 self.reaches.insert(text.clone(), answer);
             }
-            if let Some(Answer::Nothing { suggestion }) = self.reaches.get(text) {
+            if let Some(PatternMatch::Nothing { suggestion }) = self.reaches.get(text) {
                 let suggestion = suggestion.clone();
                 found.push(CapabilityError::MatchesNothing { pattern: text.clone(), span, suggestion });
             }
@@ -118,12 +118,12 @@ impl Reach {
         }
     }
 
-    fn answer(&mut self, items: &Items<'_>, pattern: &str) -> Answer {
+    fn answer(&mut self, items: &Items<'_>, pattern: &str) -> PatternMatch {
         if self.matches(items, pattern) {
-            return Answer::Reaches;
+            return PatternMatch::Reaches;
         }
         let suggestion = self.suggest(items, pattern).or_else(|| self.group(items, pattern));
-        Answer::Nothing { suggestion }
+        PatternMatch::Nothing { suggestion }
     }
 
     /// Revalidates the answers of an earlier check. Returns the patterns whose answer changed; none if the item lists
@@ -170,8 +170,8 @@ impl Reach {
                 }
                 let ids = self.ids(items, kind);
                 let found = match literal_tail(pattern, &head) {
-                    Some(Tail::Exact(id)) => ids.binary_search_by(|i| i.as_str().cmp(id)).is_ok(),
-                    Some(Tail::Prefix(prefix)) => {
+                    Some(PatternTail::Exact(id)) => ids.binary_search_by(|i| i.as_str().cmp(id)).is_ok(),
+                    Some(PatternTail::Prefix(prefix)) => {
                         let at = ids.partition_point(|i| i.as_str() < prefix);
                         ids.get(at).is_some_and(|i| i.starts_with(prefix))
                     }
@@ -256,7 +256,7 @@ fn acknowledged(shared: &Shared<'_, '_>, permissions: &Permissions, found: &mut 
 
 /// Reports `net` and `write` grants that the sandbox of a program cannot apply as written: paths that open nothing,
 /// hosts that open the whole network, and the project folder.
-fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
+fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
         if let Some(why) = write_path_error(path) {
             found.push(CapabilityError::OpensNothing { path: path.clone(), why, span: grant.span });
@@ -289,18 +289,18 @@ fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
 }
 
 /// The part of a pattern after `head.`, if its only wildcard is one `*` at the end.
-enum Tail<'p> {
+enum PatternTail<'p> {
     Exact(&'p str),
     Prefix(&'p str),
 }
 
-fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<Tail<'p>> {
+fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<PatternTail<'p>> {
     let item = pattern.strip_prefix(head)?.strip_prefix('.')?;
     if is_plain(item) {
-        return Some(Tail::Exact(item));
+        return Some(PatternTail::Exact(item));
     }
     let prefix = item.strip_suffix('*')?;
-    is_plain(prefix).then_some(Tail::Prefix(prefix))
+    is_plain(prefix).then_some(PatternTail::Prefix(prefix))
 }
 
 /// Returns true if the literal prefix of a pattern is compatible with a head.

@@ -6,7 +6,7 @@ use rye_grammar::condition::{Path, Segment};
 use serde_json::Value;
 
 use crate::compose::Sourced;
-use crate::item::Field;
+use crate::item::FieldDecl;
 use crate::plan::FieldType;
 use crate::semantics::classify::Category;
 use crate::semantics::condition::Domain;
@@ -47,7 +47,7 @@ pub fn words(point: &Point, path: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Returns the domain of a point's fact; `inputs` are those of the directive being checked, if there is one.
-pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<Field>>>) -> Option<Domain> {
+pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<FieldDecl>>>) -> Option<Domain> {
     match point.find(path) {
         Found::Input => match path.segments.as_slice() {
             [_, Segment::Name(name)] => input_domain(&inputs?.get(name)?.value),
@@ -64,7 +64,7 @@ pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<F
     }
 }
 
-fn input_domain(field: &Field) -> Option<Domain> {
+fn input_domain(field: &FieldDecl) -> Option<Domain> {
     let optional = !field.required && field.default.is_none();
     let with_absent = |values: Vec<Value>| {
         let values = values.into_iter().map(Some);

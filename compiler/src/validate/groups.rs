@@ -15,13 +15,13 @@ pub struct Group {
     pub patterns: Vec<String>,
 }
 
-const FOLDER: &str = "agent/capabilities/";
+const GROUP_PREFIX: &str = "agent/capabilities/";
 
 /// Returns every group of every space, by name. Errors in the files are reported by the settings check.
 pub fn all(items: &Items<'_>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut last = None;
-    for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(FOLDER)) {
+    for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(GROUP_PREFIX)) {
         // A file that several spaces have is listed once for each.
         if last.replace(entry.id.clone()).as_ref() == Some(&entry.id) {
             continue;

@@ -24,18 +24,18 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     let point = hook_point::of(hook.event);
     if let Some(condition) = &hook.condition {
         for (path, span) in paths(&condition.node) {
-            fact(path, span, point, own, found);
+            check_fact(path, span, point, own, found);
         }
     }
     for hole in &hook.holes.facts {
-        fact(&hole.path, hole.span, point, own, found);
+        check_fact(&hole.path, hole.span, point, own, found);
     }
     if let Some(own) = own {
         for hole in &hook.holes.inputs {
             input(&hole.name, hole.span, own, found);
         }
-        typed(hook, point, own, found);
-        beyond(hook, own, found);
+        check_input_types(hook, point, own, found);
+        check_grants(hook, own, found);
         if let (false, Some(grant)) = (hook.grants.is_empty(), hook.grants.first()) {
             found.push(ItemError::InvalidValue {
                 what: "`grants`".into(),
@@ -46,41 +46,41 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
         }
     }
     super::hook_value::check(items, hook, found);
-    untrusted(items, hook, found);
+    check_untrusted_parameters(items, hook, found);
     if let Some(action) = &hook.action {
-        names(items, hook, &action.node, found);
+        check_names(items, hook, &action.node, found);
     }
 }
 
 /// Returns every path of a condition with its span.
 pub fn paths(expr: &Expr) -> Vec<(&Path, Span)> {
     let mut all = Vec::new();
-    walk(expr, &mut all);
+    collect_paths(expr, &mut all);
     all
 }
 
-fn walk<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
+fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) => {}
         ExprKind::Path(path) | ExprKind::Exists(path) => all.push((path, expr.span)),
         ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
             for item in items {
-                walk(item, all);
+                collect_paths(item, all);
             }
         }
-        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => walk(inner, all),
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => collect_paths(inner, all),
         ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
-            walk(left, all);
-            walk(right, all);
+            collect_paths(left, all);
+            collect_paths(right, all);
         }
     }
 }
 
-fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &mut Diagnostics) {
+fn check_fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &mut Diagnostics) {
     match point.find(path) {
         Found::Fact(_) => {}
         Found::Open => {
-            if let (Some(own), Some(name)) = (own, output(point, path))
+            if let (Some(own), Some(name)) = (own, output_name(point, path))
                 && !own.outputs.contains_key(name)
             {
                 found.push(unknown_output(name, Some(own.id.to_string()), span, own.outputs.keys()));
@@ -105,7 +105,7 @@ fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &
 }
 
 /// Returns the declared output that a path reads, at the one event that has outputs.
-fn output<'p>(point: &Point, path: &'p Path) -> Option<&'p str> {
+fn output_name<'p>(point: &Point, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..]
             if point.point == HookPoint::DirectiveReturn && root == "outputs" =>
@@ -132,7 +132,7 @@ pub fn outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let point = hook_point::of(hook.event);
     let in_condition = hook.condition.iter().flat_map(|c| paths(&c.node));
     let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
-    read.filter_map(|(path, span)| Some((output(point, path)?, span))).collect()
+    read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
 /// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. Reads
@@ -151,14 +151,14 @@ pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     for hole in semantics::template::holes(&read) {
         let is_fact = matches!(hole.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
         if is_fact {
-            fact(&hole.path, if verbatim { hole.span } else { body.span }, point, None, found);
+            check_fact(&hole.path, if verbatim { hole.span } else { body.span }, point, None, found);
         }
     }
 }
 
 /// Reports a directive's own hook that executes or signs something its directive is not granted. If the chain declares
 /// no permissions, the spawner's apply, so nothing is reported.
-fn beyond(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
+fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     let (Some(action), Some(permissions)) = (&hook.action, &own.permissions) else { return };
     let Some((kind, id)) = action.node.item() else { return };
     let primary = if matches!(action.node, HookAction::Execute { .. }) {
@@ -179,7 +179,7 @@ fn beyond(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
 }
 
 /// Compiles the condition again with the types of the directive's inputs.
-fn typed(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics) {
+fn check_input_types(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics) {
     let Some(condition) = &hook.condition else { return };
     if !paths(&condition.node).iter().any(|(path, _)| point.find(path) == Found::Input) {
         return;
@@ -208,7 +208,7 @@ pub fn input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
 }
 
 /// Reports untrusted text (of the model or a tool) in a parameter of a command: it could inject a command.
-fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(HookAction::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.as_ref().map(|a| &a.node)
     else {
         return;
@@ -235,7 +235,7 @@ fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// Checks the items and limits that an action names.
-fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
+fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
     let span = hook.item_span();
     if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
         if !items.exists(ItemKind::Directive, &parent) {

@@ -31,7 +31,7 @@ impl HookUses {
     /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
     /// affect another's result.
     pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>, effort: &mut Effort) {
-        for hook in composed.hooks.iter().filter(|hook| is_asked(&hook.decl)) {
+        for hook in composed.hooks.iter().filter(|hook| has_checkable_condition(&hook.decl)) {
             let decl = &hook.decl;
             let never = matches!(hook.verdict, PlanVerdict::Never { .. });
             // Hooks of files are all checked at the end, recorded or not.
@@ -54,7 +54,7 @@ impl HookUses {
     /// followed. If a link cannot be read, any hook may fire.
     pub fn alone(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
-        for hook in files.project.iter().chain(&files.infra).filter(|h| is_asked(h)) {
+        for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
             if Known::of_id(id).verdict(hook) != Verdict::False {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
             }
@@ -67,7 +67,7 @@ impl HookUses {
                 self.incomplete |= items.exists(ItemKind::Directive, &id);
                 return;
             };
-            for hook in directive.hooks.iter().filter(|h| is_asked(h)) {
+            for hook in directive.hooks.iter().filter(|h| has_checkable_condition(h)) {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
             }
             next = directive.extends.as_ref().map(|parent| parent.node.clone());
@@ -83,7 +83,7 @@ impl HookUses {
     ) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
-            if is_asked(hook) {
+            if has_checkable_condition(hook) {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), false));
             }
         }
@@ -104,7 +104,7 @@ impl HookUses {
             }
             match verdicts.of(&hook, &known) {
                 Some(true) => found.push(HookError::Always { id, span }),
-                Some(false) => found.push(HookError::Never { id, because: whatever(&hook), span }),
+                Some(false) => found.push(HookError::Never { id, because: describe_constant_false(&hook), span }),
                 None if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
                     let because = "its condition is false for every directive there is".into();
                     found.push(HookError::Never { id, because, span });
@@ -184,7 +184,7 @@ pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
                     same: !always(by),
                 });
             }
-            None if closes(hook) && place.layer < hook_table::INFRASTRUCTURE => earlier.push(hook),
+            None if stops_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE => earlier.push(hook),
             Some(_) | None => {}
         }
     }
@@ -192,7 +192,7 @@ pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
 }
 
 /// Returns true for an enabled project hook that has a condition.
-fn is_asked(hook: &HookDecl) -> bool {
+fn has_checkable_condition(hook: &HookDecl) -> bool {
     hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
 }
 
@@ -210,7 +210,7 @@ fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort:
 }
 
 /// Explains why a condition is always false: lists the values of a fact with a closed vocabulary.
-fn whatever(hook: &HookDecl) -> String {
+fn describe_constant_false(hook: &HookDecl) -> String {
     let point = hook_point::of(hook.event);
     let paths = hook.compiled.iter().flat_map(|c| c.paths()).map(ToString::to_string);
     let closed = paths.into_iter().find_map(|path| domain::words(point, &path).map(|words| (path, words)));
@@ -219,7 +219,7 @@ fn whatever(hook: &HookDecl) -> String {
 }
 
 /// Returns true if a firing hook prevents later hooks from running, by the mode of its event.
-fn closes(hook: &HookDecl) -> bool {
+fn stops_later_hooks(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
     match hook_point::of(hook.event).mode {
         Mode::FirstMatch => true,

@@ -15,30 +15,32 @@ use crate::world::ItemKind;
 
 use super::model::Ids;
 
-/// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `directive` and `model`.
+/// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `look_up_directive` and `model`.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();
-    walk(&condition.node, &mut compared);
+    collect_compared_texts(&condition.node, &mut compared);
     // A user's own hooks apply in every project, so they may name items of another one.
     let everywhere = hook.source == HookSource::User;
     let mut models = None;
     for (fact, text, span) in compared {
         let answer = match fact {
-            Fact::ItemId => item(items, text),
-            Fact::Name => name(items, text),
-            Fact::Directive | Fact::Model if everywhere => Answer::There,
-            Fact::Directive => directive(items, text),
-            Fact::Model => {
+            ComparedFact::ItemId => item(items, text),
+            ComparedFact::Name => name(items, text),
+            ComparedFact::Directive | ComparedFact::Model if everywhere => NameLookup::There,
+            ComparedFact::Directive => look_up_directive(items, text),
+            ComparedFact::Model => {
                 let ids = models.get_or_insert_with(|| Ids::read(items));
-                if ids.has(text) { Answer::There } else { Answer::Nothing { suggestion: ids.meant(text) } }
+                if ids.has(text) { NameLookup::There } else { NameLookup::Nothing { suggestion: ids.meant(text) } }
             }
         };
-        let Answer::Nothing { suggestion } = answer else { continue };
+        let NameLookup::Nothing { suggestion } = answer else { continue };
         let (id, value) = (hook.id.node.clone(), text.to_owned());
         found.push(match fact {
-            Fact::ItemId | Fact::Name => HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span },
-            Fact::Directive | Fact::Model => {
+            ComparedFact::ItemId | ComparedFact::Name => {
+                HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span }
+            }
+            ComparedFact::Directive | ComparedFact::Model => {
                 let is_tier = models.as_ref().is_some_and(|ids: &Ids| ids.is_tier(text));
                 HookError::UnknownValue { id, fact: fact.word(), value, is_tier, suggestion, span }
             }
@@ -60,20 +62,20 @@ pub fn removals(files: &HookFiles, found: &mut Diagnostics) {
 }
 
 /// The result of looking up a name.
-enum Answer {
+enum NameLookup {
     There,
     Nothing { suggestion: Option<String> },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fact {
+enum ComparedFact {
     ItemId,
     Name,
     Directive,
     Model,
 }
 
-impl Fact {
+impl ComparedFact {
     fn of(path: &Path) -> Option<Self> {
         match path.segments.as_slice() {
             [Segment::Name(call), Segment::Name(field)] if call == "call" => match field.as_str() {
@@ -101,32 +103,32 @@ impl Fact {
 }
 
 /// Collects every text that is compared with the whole value of one of the facts.
-fn walk<'e>(expr: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) {
+fn collect_compared_texts<'e>(expr: &'e Expr, all: &mut Vec<(ComparedFact, &'e str, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
         ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
             for item in items {
-                walk(item, all);
+                collect_compared_texts(item, all);
             }
         }
-        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => walk(inner, all),
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => collect_compared_texts(inner, all),
         ExprKind::Compare { op: CompareOp::Eq | CompareOp::Ne | CompareOp::In, left, right } => {
             for (path, value) in [(left, right), (right, left)] {
                 if let ExprKind::Path(path) = &path.kind
-                    && let Some(fact) = Fact::of(path)
+                    && let Some(fact) = ComparedFact::of(path)
                 {
-                    texts(fact, value, all);
+                    collect_texts(fact, value, all);
                 }
             }
         }
         ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
-            walk(left, all);
-            walk(right, all);
+            collect_compared_texts(left, all);
+            collect_compared_texts(right, all);
         }
     }
 }
 
-fn texts<'e>(fact: Fact, value: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) {
+fn collect_texts<'e>(fact: ComparedFact, value: &'e Expr, all: &mut Vec<(ComparedFact, &'e str, Span)>) {
     match &value.kind {
         ExprKind::Literal(Value::String(text)) => all.push((fact, text, value.span)),
         ExprKind::Literal(Value::Array(items)) => {
@@ -134,7 +136,7 @@ fn texts<'e>(fact: Fact, value: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) 
         }
         ExprKind::List(items) => {
             for item in items {
-                texts(fact, item, all);
+                collect_texts(fact, item, all);
             }
         }
         ExprKind::Literal(_)
@@ -151,40 +153,40 @@ fn texts<'e>(fact: Fact, value: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) 
 }
 
 /// Looks up an item of any kind by id.
-fn item(items: &Items<'_>, text: &str) -> Answer {
+fn item(items: &Items<'_>, text: &str) -> NameLookup {
     let kinds = ItemType::ALL.map(ItemType::kind);
     if let Ok(id) = ItemId::parse(text)
         && kinds.into_iter().any(|kind| items.exists(kind, &id))
     {
-        return Answer::There;
+        return NameLookup::There;
     }
     // The flattened or dotted spelling of an existing id.
     let list = items.list(ItemKind::Tool);
     let spelled = list.iter().find(|entry| flatten(&entry.id) == text || entry.id.dotted() == text);
     let suggestion = spelled.map(|entry| entry.id.to_string()).or_else(|| items.nearest(ItemKind::Tool, text));
-    Answer::Nothing { suggestion }
+    NameLookup::Nothing { suggestion }
 }
 
 /// Looks up a directive by id.
-fn directive(items: &Items<'_>, text: &str) -> Answer {
+fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
     if ItemId::parse(text).is_ok_and(|id| items.exists(ItemKind::Directive, &id)) {
-        return Answer::There;
+        return NameLookup::There;
     }
-    Answer::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
+    NameLookup::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
 }
 
 /// Looks up a tool by the name that the model calls.
-fn name(items: &Items<'_>, text: &str) -> Answer {
+fn name(items: &Items<'_>, text: &str) -> NameLookup {
     let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN_TOOL]);
     let list = items.list(ItemKind::Tool);
     let tools: Vec<(&ItemId, String)> = list.iter().map(|entry| (&entry.id, flatten(&entry.id))).collect();
     let mut all = own.chain(tools.iter().map(|(_, name)| name.as_str()));
     if all.clone().any(|name| name == text) {
-        return Answer::There;
+        return NameLookup::There;
     }
     // The text is an id, or the last segment of one, instead of the name that a model calls.
     let mut of_item =
         tools.iter().filter(|(id, _)| id.as_str() == text || id.as_str().rsplit('/').next() == Some(text));
     let of_item = of_item.next().map(|(_, name)| name.clone());
-    Answer::Nothing { suggestion: of_item.or_else(|| closest(text, all.by_ref())) }
+    NameLookup::Nothing { suggestion: of_item.or_else(|| closest(text, all.by_ref())) }
 }

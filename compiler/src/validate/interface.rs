@@ -12,7 +12,7 @@ use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
-use crate::item::{HookDecl, Items, Read};
+use crate::item::{Dependency, HookDecl, Items};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;
 use crate::tool_spec::RESOLVED_CONFIG;
@@ -33,18 +33,18 @@ pub struct InputUses {
 /// A memo of the inputs that hooks read, by the hook's span.
 #[derive(Default)]
 pub struct HookInputs {
-    by_hook: HashMap<Span, Arc<Named>>,
+    by_hook: HashMap<Span, Arc<ReadInputs>>,
 }
 
 /// The inputs that a hook reads.
 #[derive(Default)]
-struct Named {
+struct ReadInputs {
     names: Vec<String>,
     /// Set if the hook reads `inputs` as a whole.
     all: bool,
 }
 
-impl Named {
+impl ReadInputs {
     fn path(&mut self, path: &Path) {
         let mut segments = path.segments.iter();
         if segments.next() != Some(&Segment::Name("inputs".into())) {
@@ -69,7 +69,7 @@ impl InputUses {
             .extend(composed.outputs.keys().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
         // Hooks are analyzed only if the body does not read the input.
-        let mut hooks: Option<Vec<Arc<Named>>> = None;
+        let mut hooks: Option<Vec<Arc<ReadInputs>>> = None;
         for (name, field) in &composed.inputs {
             let in_project = composed.chain.iter().any(|d| {
                 d.file.space == Space::Project && d.inputs.get(name).is_some_and(|f| f.span == field.value.span)
@@ -148,20 +148,20 @@ pub fn outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostic
 }
 
 impl HookInputs {
-    fn of(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<Named>> {
+    fn of(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<ReadInputs>> {
         let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
         composed.hooks.iter().filter(asked).map(|h| self.inputs_read_by(items, &h.decl)).collect()
     }
 
     /// Returns the inputs that a hook's condition, action and fetched knowledge read.
-    fn inputs_read_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<Named> {
+    fn inputs_read_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<ReadInputs> {
         if let Some(known) = self.by_hook.get(&hook.span) {
             if let Some(id) = &hook.fetched {
-                items.depends(|| Read::Item(ItemKind::Knowledge, id.clone()));
+                items.depends(|| Dependency::Item(ItemKind::Knowledge, id.clone()));
             }
             return known.clone();
         }
-        let mut named = Named::default();
+        let mut named = ReadInputs::default();
         for path in hook.compiled.iter().flat_map(|c| c.paths()) {
             named.path(path);
         }

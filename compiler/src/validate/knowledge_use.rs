@@ -9,7 +9,7 @@ use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics, ItemError};
-use crate::item::{Changes, Directive, HookDecl, Items, Knowledge, Permissions, Read};
+use crate::item::{Dependency, Directive, HookDecl, Invalidation, Items, Knowledge, Permissions};
 use crate::semantics::glob::Glob;
 use crate::world::{Entry, ItemKind, Space};
 
@@ -173,7 +173,8 @@ pub fn unreached(
     let several = || several.iter().copied().chain([&of_files]);
     let named: BTreeSet<&ItemId> = of_files.named.values().collect();
     let left = unnamed.ids.iter().filter(|id| !named.contains(id));
-    let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id.clone())).collect();
+    let mut left: BTreeMap<String, ItemId> =
+        left.map(|id| (format!("{FETCH_KNOWLEDGE_PREFIX}{}", id.dotted()), id.clone())).collect();
     let patterns: BTreeSet<&String> = several().flat_map(|uses| &uses.patterns).collect();
     for pattern in patterns {
         fetched(pattern, &mut left);
@@ -192,12 +193,12 @@ pub fn unreached(
 #[derive(Default)]
 pub struct Mentions {
     /// The first mention found; `None` if there is none.
-    by: BTreeMap<ItemId, Option<Place>>,
+    by: BTreeMap<ItemId, Option<MentionPlace>>,
     /// Items whose text may have changed since.
     changed: Vec<Unit>,
 }
 
-enum Place {
+enum MentionPlace {
     Of(Unit),
     /// A hook of a file, or a file with errors, which may mention any id.
     Any,
@@ -205,19 +206,19 @@ enum Place {
 
 impl Mentions {
     /// Drops mentions that the changes invalidate.
-    pub fn refresh(&mut self, changes: &Changes) {
-        let unit = |read: &Read| match read {
-            Read::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
-            Read::Item(ItemKind::Tool | ItemKind::Config, _)
-            | Read::Exists(..)
-            | Read::List(_)
-            | Read::Pattern(_)
-            | Read::Palette(_) => None,
+    pub fn refresh(&mut self, changes: &Invalidation) {
+        let unit = |read: &Dependency| match read {
+            Dependency::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
+            Dependency::Item(ItemKind::Tool | ItemKind::Config, _)
+            | Dependency::Exists(..)
+            | Dependency::List(_)
+            | Dependency::Pattern(_)
+            | Dependency::Palette(_) => None,
         };
         self.changed = changes.reads.iter().filter_map(unit).collect();
         self.by.retain(|_, place| match place {
-            Some(Place::Of(unit)) => !changes.everything && !self.changed.contains(unit),
-            Some(Place::Any) => false,
+            Some(MentionPlace::Of(unit)) => !changes.everything && !self.changed.contains(unit),
+            Some(MentionPlace::Any) => false,
             None => !changes.everything,
         });
     }
@@ -239,7 +240,7 @@ impl Mentions {
             }
             left.insert(id);
         }
-        let mut search = Search { left, by };
+        let mut search = MentionSearch { left, by };
         for unit in self.changed {
             if project_has(&items.list(unit.0), &unit.1) && !is_export(unit.0, &unit.1) {
                 search.unit(items, &unit);
@@ -247,10 +248,10 @@ impl Mentions {
         }
         let files = items.hook_files();
         for hook in [&files.user, &files.project, &files.infra].into_iter().flatten() {
-            search.text(&action(hook), &|| Place::Any);
+            search.text(&action(hook), &|| MentionPlace::Any);
         }
         for text in items.broken_texts() {
-            search.text(&text, &|| Place::Any);
+            search.text(&text, &|| MentionPlace::Any);
         }
         let nowhere: BTreeSet<ItemId> = search.left.extract_if(.., |id| !anew.contains(id)).collect();
         for kind in [ItemKind::Directive, ItemKind::Knowledge] {
@@ -262,21 +263,21 @@ impl Mentions {
                 search.unit(items, &(kind, id.clone()));
             }
         }
-        let Search { left, mut by } = search;
+        let MentionSearch { left, mut by } = search;
         by.extend(left.into_iter().chain(nowhere).map(|id| (id, None)));
         Self { by, changed: Vec::new() }
     }
 }
 
 /// A search for ids in all texts that can mention one: bodies, knowledge and its references, hook actions.
-struct Search {
+struct MentionSearch {
     left: BTreeSet<ItemId>,
-    by: BTreeMap<ItemId, Option<Place>>,
+    by: BTreeMap<ItemId, Option<MentionPlace>>,
 }
 
-impl Search {
+impl MentionSearch {
     fn unit(&mut self, items: &Items<'_>, unit: &Unit) {
-        let place = || Place::Of(unit.clone());
+        let place = || MentionPlace::Of(unit.clone());
         match unit.0 {
             ItemKind::Directive => {
                 let Some(directive) = items.directive(&unit.1) else { return };
@@ -296,7 +297,7 @@ impl Search {
         }
     }
 
-    fn text(&mut self, text: &str, place: &dyn Fn() -> Place) {
+    fn text(&mut self, text: &str, place: &dyn Fn() -> MentionPlace) {
         for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'))) {
             if let Some(id) = self.left.take(word) {
                 self.by.insert(id, Some(place()));
@@ -321,7 +322,7 @@ pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostic
     }
 }
 
-const FETCH: &str = "rye.fetch.knowledge.";
+const FETCH_KNOWLEDGE_PREFIX: &str = "rye.fetch.knowledge.";
 
 /// Returns the literal prefix of a pattern.
 fn literal(pattern: &str) -> &str {
@@ -330,7 +331,7 @@ fn literal(pattern: &str) -> &str {
 
 fn can_fetch(pattern: &str) -> bool {
     let literal = literal(pattern);
-    FETCH.starts_with(literal) || literal.starts_with(FETCH)
+    FETCH_KNOWLEDGE_PREFIX.starts_with(literal) || literal.starts_with(FETCH_KNOWLEDGE_PREFIX)
 }
 
 /// Removes the knowledge that a pattern lets a thread fetch.

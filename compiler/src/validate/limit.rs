@@ -39,13 +39,13 @@ fn check(name: &str, written: &Written, span: Span, found: &mut Diagnostics) {
     };
     if let Err(why) = amount(limit, written) {
         let own = format!("`{name}` ");
-        let why = why.strip_prefix(&own).map_or_else(|| otherwise(limit, &why), str::to_owned);
+        let why = why.strip_prefix(&own).map_or_else(|| reword_value_error(limit, &why), str::to_owned);
         found.push(LimitError::Invalid { name: name.to_owned(), found: shown(written), why, span: Some(span) });
     }
 }
 
 /// Rewords a value error of the number parser in terms of the limit.
-fn otherwise(limit: LimitName, why: &str) -> String {
+fn reword_value_error(limit: LimitName, why: &str) -> String {
     if why.contains("too large") {
         return "has to be a smaller number".to_owned();
     }

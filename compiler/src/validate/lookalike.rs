@@ -7,11 +7,11 @@ use crate::item::Directive;
 use rye_grammar::Span;
 
 /// Words that other systems use before the colon.
-const WORDS: [&str; 12] =
+const FOREIGN_PREFIXES: [&str; 12] =
     ["env", "input", "inputs", "output", "outputs", "param", "params", "arg", "args", "var", "secret", "secrets"];
 
 /// Maximum length in bytes of a name between braces.
-const LONGEST: usize = 160;
+const MAX_NAME_BYTES: usize = 160;
 
 /// A text in braces that is not a placeholder.
 pub struct Lookalike<'t> {
@@ -72,7 +72,7 @@ fn find_in_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool
         }
         let double = rest.starts_with("{{");
         let dollar = before.ends_with('$');
-        let Some(close) = rest.bytes().take(LONGEST).position(|byte| byte == b'}') else { continue };
+        let Some(close) = rest.bytes().take(MAX_NAME_BYTES).position(|byte| byte == b'}') else { continue };
         let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
         let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
         // `${{ … }}` belongs to a workflow language.
@@ -80,7 +80,7 @@ fn find_in_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool
             at = open + end;
             continue;
         }
-        let Some(input) = meant(inside, double, dollar, is_input) else { continue };
+        let Some(input) = intended_input(inside, double, dollar, is_input) else { continue };
         let from = if dollar { open - 1 } else { open };
         if let Some(text) = line.get(from..open + end) {
             found.push(Lookalike { text, at: start + from, input: input.0 });
@@ -90,7 +90,7 @@ fn find_in_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool
 }
 
 /// Returns the input that braces around this text were probably meant for; `None` if they are plain text.
-fn meant<'t>(
+fn intended_input<'t>(
     inside: &'t str,
     double: bool,
     dollar: bool,
@@ -100,7 +100,7 @@ fn meant<'t>(
     let declared = |name: &'t str| is_input(name).then_some(name);
     if let Some((word, name)) = inside.split_once(':').filter(|_| !dollar) {
         let exact = word == "input" && !double;
-        let known = WORDS.contains(&word.to_ascii_lowercase().as_str());
+        let known = FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
         return (known && !exact && is_name(name)).then(|| (declared(name),));
     }
     let name = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input.")).unwrap_or(inside);

@@ -13,7 +13,7 @@ use super::{
     of_project, prefix, spawn,
 };
 use crate::diagnostics::Diagnostics;
-use crate::item::{Changes, Items, Read, Reads, Remembered, Rest};
+use crate::item::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, Invalidation, Items};
 use crate::lower::shared::Kept;
 use crate::semantics::condition::Effort;
 use crate::world::{Entry, ItemKind, Space, World};
@@ -21,7 +21,7 @@ use crate::world::{Entry, ItemKind, Space, World};
 /// The state kept between checks of a project.
 #[derive(Default)]
 pub struct Memory {
-    items: Remembered,
+    items: CacheSnapshot,
     known: Known,
 }
 
@@ -38,14 +38,14 @@ impl Memory {
         self.known = std::mem::take(&mut looked.known);
         let (parsed, sources) = (items.parsed_files(), items.sources().clone());
         self.items = items.remember();
-        looked.report(parsed, sources, Rest::default())
+        looked.report(parsed, sources, DeferredDrop::default())
     }
 }
 
 /// Cached results of a project's units.
 #[derive(Default)]
 pub(super) struct Known {
-    pub shares: Shares,
+    pub shares: UnitReports,
     pub answers: Answers,
     /// Number of pattern answers and palettes after the last eviction.
     pub asked: (usize, usize),
@@ -63,14 +63,14 @@ pub(super) struct Judged {
 
 impl Known {
     /// Drops invalidated results. Patterns that match other items now are added to the changes.
-    pub fn refresh(mut self, items: &Items<'_>, changes: &mut Changes, directives: usize) -> (Self, Reach) {
+    pub fn refresh(mut self, items: &Items<'_>, changes: &mut Invalidation, directives: usize) -> (Self, Reach) {
         let effort = Effort::share(directives);
         changes.everything |= effort != self.effort;
         let answers = if changes.everything { Answers::default() } else { std::mem::take(&mut self.answers) };
         let moved =
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
         let (reach, patterns) = Reach::recall(answers, items, moved);
-        changes.reads.extend(patterns.into_iter().map(Read::Pattern));
+        changes.reads.extend(patterns.into_iter().map(Dependency::Pattern));
         self.lowered.refresh(changes);
         self.judged.mentions.refresh(changes);
         if changes.everything {
@@ -82,9 +82,9 @@ impl Known {
 
     /// Evicts patterns that are no longer written anywhere, and their palettes, once enough have accumulated.
     /// `settings` are the dependencies of the settings.
-    pub fn evict_unused(&mut self, settings: &Reads) {
+    pub fn evict_unused(&mut self, settings: &Dependencies) {
         let shares = &self.shares;
-        let is_asked = |read: &Read| settings.contains(read) || shares.read(read);
+        let is_asked = |read: &Dependency| settings.contains(read) || shares.read(read);
         if self.asked == (0, 0) {
             // In the first check all of them are in use.
             self.asked = (self.answers.len(), self.lowered.palettes());
@@ -112,28 +112,28 @@ pub(super) type Unit = (ItemKind, ItemId);
 
 /// The results of all units in order, in chunks of neighbors: after an edit only one chunk is merged again.
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct UnitReports {
     /// The lists that the chunks were made for.
     lists: Option<Lists>,
-    blocks: Vec<Block>,
+    blocks: Vec<Chunk>,
     pub unnamed: knowledge_use::Unnamed,
 }
 
 /// A chunk of neighboring units.
-struct Block {
+struct Chunk {
     shares: Vec<(Unit, Option<Share>)>,
     /// The merged results and dependencies of the chunk; `None` until they are computed.
     whole: Option<Share>,
 }
 
-impl Shares {
+impl UnitReports {
     /// Updates the results of these units: keeps cached ones whose dependencies did not change, and computes the others
     /// with `ask`.
     pub fn look(
         &mut self,
         items: &Items<'_>,
         lists: &Lists,
-        changes: &Changes,
+        changes: &Invalidation,
         mut ask: impl FnMut(ItemKind, &ItemId, &mut Share),
     ) {
         let is_divided = |known: &Lists| known.iter().zip(lists).all(|(known, list)| Arc::ptr_eq(known, list));
@@ -172,7 +172,7 @@ impl Shares {
     }
 
     /// Returns true if any unit depends on this read.
-    pub fn read(&self, read: &Read) -> bool {
+    pub fn read(&self, read: &Dependency) -> bool {
         self.blocks.iter().filter_map(|block| block.whole.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
@@ -189,7 +189,7 @@ impl Shares {
                 (unit, share)
             };
             let block =
-                |units: &[(ItemKind, &ItemId)]| Block { shares: units.iter().map(&mut share).collect(), whole: None };
+                |units: &[(ItemKind, &ItemId)]| Chunk { shares: units.iter().map(&mut share).collect(), whole: None };
             // Merging into an existing chunk is slower than scanning another one.
             self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
             self.unnamed = knowledge_use::Unnamed::default();
@@ -200,7 +200,7 @@ impl Shares {
     }
 }
 
-impl Block {
+impl Chunk {
     fn together(&self) -> Share {
         let mut whole = Share::default();
         let shares = || self.shares.iter().filter_map(|(_, share)| share.as_ref());
@@ -220,8 +220,8 @@ pub(super) fn units<'l>(lists: &'l Lists) -> impl Iterator<Item = (ItemKind, &'l
 }
 
 /// Returns true if a read is of a unit, which is checked in any case.
-pub(super) fn is_unit(lists: &Lists, read: &Read) -> bool {
-    let Read::Item(kind, id) = read else { return false };
+pub(super) fn is_unit(lists: &Lists, read: &Dependency) -> bool {
+    let Dependency::Item(kind, id) = read else { return false };
     let list = UNITS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
     list.is_some_and(|list| project_has(list, id)) && !is_export(*kind, id)
 }
@@ -266,7 +266,7 @@ pub(super) struct Share {
     pub bodies: body::Bodies,
     /// Files of the directive's chains.
     pub chain: Vec<SourceId>,
-    reads: Reads,
+    reads: Dependencies,
 }
 
 impl Merge for Share {

@@ -20,14 +20,14 @@ use super::memory::Merge;
 
 /// The frequency at which a part of the request changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Changes {
+enum ChangeFrequency {
     Never,
     PerThread,
     PerTurn,
 }
 
 /// Facts that are constant for all threads of a directive.
-const CONSTANT: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
+const CONSTANT_FACTS: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
 /// Facts that are constant within a thread.
 const THREAD_CONSTANT_FACTS: [&str; 8] = [
     "thread_id",
@@ -71,13 +71,14 @@ impl Prefixes {
         };
         let by = model.counted_by;
         // Each part with its change frequency, its tokens, and the hook that provides it.
-        let of_hook = |hook| (brought(hook), weight(hook, by), Some(hook));
+        let of_hook = |hook| (hook_text_frequency(hook), hook_tokens(hook, by), Some(hook));
         let before = at(Position::Before).map(of_hook);
-        let chain = composed.system.iter().map(|item| (Changes::Never, by.count(&item.knowledge.body.node), None));
+        let chain =
+            composed.system.iter().map(|item| (ChangeFrequency::Never, by.count(&item.knowledge.body.node), None));
         let parts: Vec<_> = before.chain(chain).chain(at(Position::After).map(of_hook)).collect();
         for (i, (changes, _, hook)) in parts.iter().enumerate() {
-            let Some(hook) = hook.filter(|_| *changes > Changes::Never) else { continue };
-            let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == Changes::Never);
+            let Some(hook) = hook.filter(|_| *changes > ChangeFrequency::Never) else { continue };
+            let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == ChangeFrequency::Never);
             let behind = behind.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
             if behind > 0 {
                 self.tell(hook, "with each thread", behind, "turns that start a thread", composed, model);
@@ -97,14 +98,14 @@ impl Prefixes {
         let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)));
         for hook in composed.hooks.iter().filter(|h| h.is_live()) {
             let holes = &hook.decl.holes.facts;
-            let of_turn = holes.iter().any(|hole| of_path(&hole.path) == Changes::PerTurn);
+            let of_turn = holes.iter().any(|hole| fact_frequency(&hole.path) == ChangeFrequency::PerTurn);
             match hook.decl.action.as_ref().map(|a| &a.node) {
                 Some(HookAction::Inject { position: Position::Before, .. }) if of_turn => {
                     self.tell(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
                     // A text that includes the previous prompt keeps that prefix; a new text does not.
-                    let kept = if text.is_none() || carries(holes) { 0 } else { system };
+                    let kept = if text.is_none() || includes_previous_prompt(holes) { 0 } else { system };
                     let behind = first.saturating_add(kept);
                     self.tell(hook, "with each prompt", behind, "prompts", composed, model);
                 }
@@ -148,39 +149,39 @@ impl Merge for Prefixes {
     }
 }
 
-fn carries(holes: &[HookFactPlaceholder]) -> bool {
+fn includes_previous_prompt(holes: &[HookFactPlaceholder]) -> bool {
     holes.iter().any(|hole| matches!(hole.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"))
 }
 
 /// Returns the change frequency of the text that a hook provides.
-fn brought(hook: &ComposedHook) -> Changes {
+fn hook_text_frequency(hook: &ComposedHook) -> ChangeFrequency {
     match (&hook.knowledge, hook.decl.action.as_ref().map(|a| &a.node)) {
-        (Some(knowledge), _) => of_knowledge(knowledge),
+        (Some(knowledge), _) => knowledge_frequency(knowledge),
         // The result of a tool, or an item chosen at run time.
-        (None, _) => Changes::PerThread,
+        (None, _) => ChangeFrequency::PerThread,
     }
 }
 
-fn of_knowledge(knowledge: &Knowledge) -> Changes {
+fn knowledge_frequency(knowledge: &Knowledge) -> ChangeFrequency {
     let body = &knowledge.body;
     if !body.node.contains("${") {
-        return Changes::Never;
+        return ChangeFrequency::Never;
     }
     let read = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.range().start);
     let point = hook_point::of(HookPoint::BuildSystemPrompt);
     let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
     let holes = template::holes(&read).filter(|hole| is_fact(&hole.path));
-    holes.map(|hole| of_path(&hole.path)).max().unwrap_or(Changes::Never)
+    holes.map(|hole| fact_frequency(&hole.path)).max().unwrap_or(ChangeFrequency::Never)
 }
 
-fn weight(hook: &ComposedHook, by: Tokenizer) -> u64 {
+fn hook_tokens(hook: &ComposedHook, by: Tokenizer) -> u64 {
     hook.knowledge.as_ref().map_or(0, |knowledge| by.count(&knowledge.body.node))
 }
 
-fn of_path(path: &Path) -> Changes {
+fn fact_frequency(path: &Path) -> ChangeFrequency {
     match path.segments.first() {
-        Some(Segment::Name(root)) if CONSTANT.contains(&root.as_str()) => Changes::Never,
-        Some(Segment::Name(root)) if THREAD_CONSTANT_FACTS.contains(&root.as_str()) => Changes::PerThread,
-        Some(Segment::Name(_) | Segment::Number(_)) | None => Changes::PerTurn,
+        Some(Segment::Name(root)) if CONSTANT_FACTS.contains(&root.as_str()) => ChangeFrequency::Never,
+        Some(Segment::Name(root)) if THREAD_CONSTANT_FACTS.contains(&root.as_str()) => ChangeFrequency::PerThread,
+        Some(Segment::Name(_) | Segment::Number(_)) | None => ChangeFrequency::PerTurn,
     }
 }

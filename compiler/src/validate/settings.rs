@@ -46,11 +46,11 @@ impl Told {
 pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnostics) {
     let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, Shape::Elsewhere)) else { return };
     if let Shape::ForReaders(about) = file.shape {
-        describes(items, id, about, found);
+        check_documentation_file(items, id, about, found);
         return;
     }
     let Some(node) = items.config(id) else { return };
-    let mut walk = Walk { file: id.as_str(), found: Diagnostics::new(), patterns: Vec::new() };
+    let mut walk = SettingsWalk { file: id.as_str(), found: Diagnostics::new(), patterns: Vec::new() };
     walk.value(&node, &file.shape, "");
     if id.as_str().starts_with(PROVIDERS) {
         provider::check(id.as_str(), &node, &mut walk.found);
@@ -66,7 +66,7 @@ pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnos
 }
 
 /// Reports a file that only describes, if the project or the user overrides it: the override has no effect.
-fn describes(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
+fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
     let layers = items.config_layers(id);
     // Without a file in the standard library, this file is the description itself.
     if !layers.iter().any(|(space, _)| *space == Space::System) {
@@ -115,13 +115,13 @@ pub(super) fn meant(id: &str) -> Option<String> {
     closest(folder, folders).map(|near| format!("{near}/{name}"))
 }
 
-struct Walk<'f> {
+struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
 }
 
-impl Walk<'_> {
+impl SettingsWalk<'_> {
     fn invalid(&mut self, key: &str, found: &str, expected: String, span: Span) {
         self.found.push(ConfigError::Invalid {
             file: self.file.to_owned(),

@@ -11,11 +11,11 @@ use crate::plan::Tokenizer;
 use crate::world::{Entry, ItemKind, Space};
 
 /// Tokenizer for both texts; independent of the model, since many models may get them.
-const COUNT: Tokenizer = Tokenizer::Characters;
+const TOKENIZER: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
-    let knowledge = both(items, ItemKind::Knowledge);
-    let directives = both(items, ItemKind::Directive);
+    let knowledge = project_and_system_ids(items, ItemKind::Knowledge);
+    let directives = project_and_system_ids(items, ItemKind::Directive);
     if knowledge.is_empty() && directives.is_empty() {
         return;
     }
@@ -26,7 +26,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         found.push(ItemError::Shadows {
             kind: ItemKind::Knowledge,
             id: id.to_string(),
-            tokens: (COUNT.count(&over.body.node), COUNT.count(&under.body.node)),
+            tokens: (TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node)),
             span,
         });
     }
@@ -35,14 +35,14 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         found.push(ItemError::Shadows {
             kind: ItemKind::Directive,
             id: id.to_string(),
-            tokens: (COUNT.count(&over.body.node), COUNT.count(&under.body.node)),
+            tokens: (TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node)),
             span: over.span,
         });
     }
 }
 
 /// Returns ids that the project and the standard library both have.
-fn both(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
+fn project_and_system_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     let list = items.list(kind);
     let system = list.iter().enumerate().filter(|(_, entry)| entry.space == Space::System);
     let is_hidden = |(at, entry): &(usize, &Entry)| {

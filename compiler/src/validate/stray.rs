@@ -3,19 +3,19 @@
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::item::{Items, shorten};
-use crate::world::{ItemKind, Stray};
+use crate::world::{ItemKind, UnrecognizedFile};
 
 /// Folders of `.ai/` without items: state of runs, and data of tools.
-const OTHERS: [&str; 2] = ["state", "data"];
+const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
 
 /// The lockfile, the only file directly in `.ai/`.
-const LOCK: &str = "lock.json";
+const LOCKFILE: &str = "lock.json";
 
 /// Folders that tools create.
-const BROUGHT: [&str; 3] = ["node_modules", "__pycache__", "target"];
+const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
 /// Extensions that are commonly used instead of a supported one.
-const ALIKE: [(&str, &str); 13] = [
+const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
     ("bash", "sh"),
     ("cjs", "js"),
     ("jsx", "js"),
@@ -33,7 +33,7 @@ const ALIKE: [(&str, &str); 13] = [
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     for stray in items.strays() {
-        if let Some((reason, suggestion)) = judge(&stray) {
+        if let Some((reason, suggestion)) = explain_stray(&stray) {
             let slash = if stray.is_folder { "/" } else { "" };
             found.push(ItemError::Stray { path: format!("{}{slash}", shorten(&stray.path)), reason, suggestion });
         }
@@ -41,15 +41,15 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
 }
 
 /// Returns the reason why nothing reads a file, and the probable intent; `None` if the file is allowed.
-fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
+fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     let inside = stray.path.strip_prefix(".ai/")?;
     let mut parts = inside.split('/');
-    if parts.clone().any(|part| part.starts_with('.') || BROUGHT.contains(&part)) || is_for_readers(inside) {
+    if parts.clone().any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
         return None;
     }
     let folder = parts.next()?;
     if parts.next().is_none() {
-        return top(folder, stray.is_folder);
+        return explain_top_level(folder, stray.is_folder);
     }
     let kind = ItemKind::ALL.into_iter().find(|kind| stray.path.starts_with(kind.folder()))?;
     let (stem, extension) = stray.path.rsplit_once('.')?;
@@ -60,7 +60,8 @@ fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
         return Some((reason, Some(format!("{}{}.{extension}", kind.folder(), as_id(id)))));
     }
     let lower = extension.to_lowercase();
-    let alike = ALIKE.iter().find(|(other, _)| *other == lower).map_or(lower.as_str(), |(_, ours)| *ours);
+    let alike =
+        EQUIVALENT_EXTENSIONS.iter().find(|(other, _)| *other == lower).map_or(lower.as_str(), |(_, ours)| *ours);
     let meant = endings.iter().find(|e| **e == alike);
     // A tool may have other files beside its own.
     if kind == ItemKind::Tool && meant.is_none() {
@@ -72,17 +73,17 @@ fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
 }
 
 /// Checks an entry directly in `.ai/`.
-fn top(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
+fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
     let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
     if !is_folder {
-        if name == LOCK {
+        if name == LOCKFILE {
             return None;
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         let meant = super::settings::meant(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
         return Some(("items lie in the folders of their kinds".to_owned(), meant));
     }
-    let known = || kinds.into_iter().chain(OTHERS);
+    let known = || kinds.into_iter().chain(OTHER_FOLDERS);
     if known().any(|k| k == name) {
         return None;
     }
@@ -113,7 +114,7 @@ mod tests {
     /// Returns the suggestion, empty if there is none, or `fine` if nothing is reported.
     fn suggested(path: &str) -> String {
         let is_folder = path.ends_with('/');
-        let told = judge(&Stray { path: path.trim_end_matches('/').into(), is_folder });
+        let told = explain_stray(&UnrecognizedFile { path: path.trim_end_matches('/').into(), is_folder });
         told.map_or("fine".to_owned(), |(_, suggestion)| suggestion.unwrap_or_default())
     }
 

@@ -10,13 +10,13 @@ use rye_grammar::{ItemId, Span};
 use super::spawn::{BodySpawns, Start, Starter};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
-use crate::item::{Directive, Items, Read};
+use crate::item::{Dependency, Directive, Items};
 use crate::palette::flatten;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::world::ItemKind;
 
 /// Maximum distance in characters between a call's name and its arguments.
-const REACH: usize = 2000;
+const MAX_ARGUMENT_DISTANCE: usize = 2000;
 
 /// The thread tool, whose own argument names another item.
 const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
@@ -49,28 +49,35 @@ impl Told {
             let called = after.starts_with('(');
             let primary = name.strip_prefix("rye_").and_then(Primary::parse);
             if let Some(primary) = primary.filter(|_| called) {
-                for call in calls(primary, after) {
+                for call in primary_calls(primary, after) {
                     let span = span(leaf, at + end + call.at, call.id.len());
                     starts.note(items, &call, span);
-                    judge(items, composed, &call, span, found);
+                    check_call(items, composed, &call, span, found);
                 }
             } else if primary.is_none() && (called || before == Some('`')) {
-                self.by_name(items, composed, name, span(leaf, at, name.len()), found);
+                self.check_tool_name(items, composed, name, span(leaf, at, name.len()), found);
                 if let Some(call) = started(name, after).filter(|_| called) {
                     let span = span(leaf, at + end + call.at, call.id.len());
                     starts.note(items, &call, span);
-                    judge(items, composed, &call, span, found);
+                    check_call(items, composed, &call, span, found);
                 }
             }
         }
         starts
     }
 
-    fn by_name(&mut self, items: &Items<'_>, composed: &Composed, name: &str, span: Span, found: &mut Diagnostics) {
+    fn check_tool_name(
+        &mut self,
+        items: &Items<'_>,
+        composed: &Composed,
+        name: &str,
+        span: Span,
+        found: &mut Diagnostics,
+    ) {
         if name == crate::primary::DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
             return;
         }
-        items.depends(|| Read::List(ItemKind::Tool));
+        items.depends(|| Dependency::List(ItemKind::Tool));
         let names = self
             .names
             .get_or_insert_with(|| items.list(ItemKind::Tool).iter().map(|e| (flatten(&e.id), e.id.clone())).collect());
@@ -86,7 +93,7 @@ impl Told {
     }
 }
 
-struct Call {
+struct BodyCall {
     primary: Primary,
     kind: ItemType,
     id: String,
@@ -97,7 +104,7 @@ struct Call {
 }
 
 impl BodySpawns {
-    fn note(&mut self, items: &Items<'_>, call: &Call, span: Span) {
+    fn note(&mut self, items: &Items<'_>, call: &BodyCall, span: Span) {
         if call.kind != ItemType::Directive || call.primary != Primary::Execute {
             return;
         }
@@ -111,21 +118,21 @@ impl BodySpawns {
 }
 
 /// Returns the spawn if the call is of the thread tool by its own name.
-fn started(name: &str, after: &str) -> Option<Call> {
+fn started(name: &str, after: &str) -> Option<BodyCall> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
-    let value = pattern.captures_iter(parenthesised(after)).find_map(|found| {
+    let value = pattern.captures_iter(parenthesized(after)).find_map(|found| {
         found.get(1).filter(|name| name.as_str() == "directive_name")?;
         found.get(2).or_else(|| found.get(3))
     })?;
     let (id, at) = (value.as_str().to_owned(), value.start());
-    Some(Call { primary: Primary::Execute, kind: ItemType::Directive, id, at, by_tool: true })
+    Some(BodyCall { primary: Primary::Execute, kind: ItemType::Directive, id, at, by_tool: true })
 }
 
 /// Returns the items that the arguments after a primary's name refer to.
-fn calls(primary: Primary, after: &str) -> Vec<Call> {
+fn primary_calls(primary: Primary, after: &str) -> Vec<BodyCall> {
     let Some(pattern) = ARGUMENT.as_ref() else { return Vec::new() };
-    let arguments = parenthesised(after);
+    let arguments = parenthesized(after);
     let mut kind = match primary {
         Primary::Execute => Some(ItemType::Tool),
         Primary::Fetch => Some(ItemType::Knowledge),
@@ -143,16 +150,21 @@ fn calls(primary: Primary, after: &str) -> Vec<Call> {
         }
     }
     let is_start = item.as_ref().is_some_and(|(id, _)| id == THREAD_DIRECTIVE);
-    let item = kind.zip(item).map(|(kind, (id, at))| Call { primary, kind, id, at, by_tool: false });
-    let started =
-        started.filter(|_| is_start).map(|(id, at)| Call { primary, kind: ItemType::Directive, id, at, by_tool: true });
+    let item = kind.zip(item).map(|(kind, (id, at))| BodyCall { primary, kind, id, at, by_tool: false });
+    let started = started.filter(|_| is_start).map(|(id, at)| BodyCall {
+        primary,
+        kind: ItemType::Directive,
+        id,
+        at,
+        by_tool: true,
+    });
     item.into_iter().chain(started).collect()
 }
 
 /// Returns the text up to the parenthesis that closes the first one.
-fn parenthesised(text: &str) -> &str {
+fn parenthesized(text: &str) -> &str {
     let mut depth = 0_usize;
-    for (at, c) in text.char_indices().take(REACH) {
+    for (at, c) in text.char_indices().take(MAX_ARGUMENT_DISTANCE) {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
@@ -162,10 +174,10 @@ fn parenthesised(text: &str) -> &str {
             return text.get(..at).unwrap_or(text);
         }
     }
-    text.char_indices().nth(REACH).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
+    text.char_indices().nth(MAX_ARGUMENT_DISTANCE).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }
 
-fn judge(items: &Items<'_>, composed: &Composed, call: &Call, span: Span, found: &mut Diagnostics) {
+fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Span, found: &mut Diagnostics) {
     // An id with a placeholder cannot be looked up.
     let Ok(id) = ItemId::parse(&call.id) else { return };
     let kind = call.kind.kind();
@@ -220,7 +232,7 @@ mod tests {
     use super::*;
 
     fn ids(primary: Primary, after: &str) -> Vec<(ItemType, String)> {
-        calls(primary, after).into_iter().map(|c| (c.kind, c.id)).collect()
+        primary_calls(primary, after).into_iter().map(|c| (c.kind, c.id)).collect()
     }
 
     #[test]
@@ -242,7 +254,7 @@ mod tests {
     #[test]
     fn unclosed_parenthesis_is_bounded() {
         let long = format!("({}", "é".repeat(10_000));
-        assert_eq!(parenthesised(&long).chars().count(), REACH);
-        assert_eq!(parenthesised("(a(b)c)d"), "(a(b)c");
+        assert_eq!(parenthesized(&long).chars().count(), MAX_ARGUMENT_DISTANCE);
+        assert_eq!(parenthesized("(a(b)c)d"), "(a(b)c");
     }
 }

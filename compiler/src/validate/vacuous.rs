@@ -9,7 +9,7 @@ use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
 /// Upper bound on billed attempts per turn; more than any retry setting allows.
-const ATTEMPTS: u64 = 16;
+const MAX_BILLED_ATTEMPTS: u64 = 16;
 
 /// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
 const MIN_CALL_TOKENS: u64 = 20;
@@ -19,13 +19,15 @@ pub fn check(composed: &Composed, audit: &Audit, may_start: bool, found: &mut Di
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
     // A hook may lift a limit or ignore it; hooks of the infrastructure layer never do.
     let steered = composed.hooks.iter().any(|hook| {
-        hook.is_live() && hook.layer < 4.0 && steers(hook.decl.event, hook.decl.action.as_ref().map(|a| &a.node))
+        hook.is_live()
+            && hook.layer < 4.0
+            && may_lift_limits(hook.decl.event, hook.decl.action.as_ref().map(|a| &a.node))
     });
     if steered {
         return;
     }
     for limit in &leaf.limits {
-        let Some(because) = never(&limit.name.node, audit, may_start) else { continue };
+        let Some(because) = unreachable_because(&limit.name.node, audit, may_start) else { continue };
         found.push(LimitError::NeverBinds {
             name: limit.name.node.clone(),
             because,
@@ -34,7 +36,7 @@ pub fn check(composed: &Composed, audit: &Audit, may_start: bool, found: &mut Di
     }
 }
 
-fn steers(event: HookPoint, action: Option<&HookAction>) -> bool {
+fn may_lift_limits(event: HookPoint, action: Option<&HookAction>) -> bool {
     match action {
         Some(HookAction::Raise { .. } | HookAction::Retry { .. } | HookAction::Continue) => true,
         Some(HookAction::Execute { item_type, .. }) => {
@@ -46,7 +48,7 @@ fn steers(event: HookPoint, action: Option<&HookAction>) -> bool {
 }
 
 /// Returns the reason why a limit is never reached.
-fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
+fn unreachable_because(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
     let (limits, model) = (&audit.limits, &audit.model);
     let alone = "nothing here grants it to start another directive".to_owned();
     let turn = model.context_window.saturating_add(model.output(limits.output));
@@ -72,7 +74,7 @@ fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
             Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
         }
         "tokens" => {
-            let most = limits.turns.saturating_mul(turn).saturating_mul(ATTEMPTS);
+            let most = limits.turns.saturating_mul(turn).saturating_mul(MAX_BILLED_ATTEMPTS);
             (!may_start && limits.tokens > most)
                 .then(|| format!("{} turns of `{}` take at most {most}", limits.turns, model.id))
         }
@@ -82,7 +84,7 @@ fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
                 .prices
                 .filter(|p| *p != Prices::NONE)?
                 .worst_case(model.context_window, model.output(limits.output));
-            let times = limits.turns.saturating_mul(ATTEMPTS);
+            let times = limits.turns.saturating_mul(MAX_BILLED_ATTEMPTS);
             let most = Nanos::from_u64(one.to_u64().checked_mul(times)?);
             (!may_start && limits.spend > most)
                 .then(|| format!("{} turns of `{}` cost at most {most}", limits.turns, model.id))

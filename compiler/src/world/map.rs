@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
-use rye_grammar::tool_header::{ScriptReader, Unread};
+use rye_grammar::tool_header::{NoScriptReader, ScriptReader};
 
-use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
+use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
-type File = (Arc<str>, Arc<[u8]>);
+type MapFile = (Arc<str>, Arc<[u8]>);
 
 /// Files by space and path, over an optional world behind them.
 #[derive(Default)]
 pub struct MapWorld<'b> {
     /// Several files for one key are reported as [`WorldError::Ambiguous`].
-    files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<File>>>,
+    files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<MapFile>>>,
     /// The project's files and folders that are not items.
-    strays: BTreeSet<Stray>,
+    strays: BTreeSet<UnrecognizedFile>,
     behind: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
 }
@@ -56,13 +56,13 @@ impl<'b> MapWorld<'b> {
         if let Some((top, _)) = path.strip_prefix(".ai/").and_then(|p| p.split_once('/'))
             && space == Space::Project
         {
-            self.strays.insert(Stray { path: format!(".ai/{top}").into(), is_folder: true });
+            self.strays.insert(UnrecognizedFile { path: format!(".ai/{top}").into(), is_folder: true });
         }
         let Some(key) = ItemKind::of_path(path) else {
             let of_kind = ItemKind::ALL.iter().any(|kind| path.starts_with(kind.folder()));
             let on_top = path.strip_prefix(".ai/").is_some_and(|p| !p.contains('/'));
             if space == Space::Project && (of_kind || on_top) {
-                self.strays.insert(Stray { path: path.into(), is_folder: false });
+                self.strays.insert(UnrecognizedFile { path: path.into(), is_folder: false });
             }
             return;
         };
@@ -73,7 +73,7 @@ impl<'b> MapWorld<'b> {
 }
 
 impl World for MapWorld<'_> {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         let mut found = match self.behind {
             Some(world) => world.candidates(kind, id)?,
             None => Vec::new(),
@@ -87,7 +87,7 @@ impl World for MapWorld<'_> {
                     second: space.display(second),
                 });
             }
-            found.extend(files.iter().map(|(path, bytes)| Located {
+            found.extend(files.iter().map(|(path, bytes)| LocatedFile {
                 space: *space,
                 kind,
                 id: id.clone(),
@@ -123,7 +123,7 @@ impl World for MapWorld<'_> {
         Ok(entries)
     }
 
-    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         let mut strays = self.strays.clone();
         if let Some(world) = self.behind {
             strays.extend(world.strays()?);
@@ -135,7 +135,7 @@ impl World for MapWorld<'_> {
         match (self.scripts, self.behind) {
             (Some(scripts), _) => scripts,
             (None, Some(world)) => world.scripts(),
-            (None, None) => &Unread,
+            (None, None) => &NoScriptReader,
         }
     }
 }

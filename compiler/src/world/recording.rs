@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 use sha2::{Digest, Sha256};
 
-use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
+use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 use crate::plan::{Read, hex};
 
 /// Wraps a world; see [`Recording::manifest`].
@@ -46,7 +46,7 @@ impl<W: World> Recording<W> {
 }
 
 impl<W: World> World for Recording<W> {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         let found = self.world.candidates(kind, id)?;
         let mut reads = self.reads.borrow_mut();
         let spaces = reads.entry((kind, id.clone())).or_default();
@@ -60,7 +60,7 @@ impl<W: World> World for Recording<W> {
         self.world.list(kind)
     }
 
-    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         self.world.strays()
     }
 

@@ -4,7 +4,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use rye_compiler::world::{Entry, ItemKind, Located, State, Stray, Touched, World, WorldError, is_same};
+use rye_compiler::world::{
+    ChangedAnswers, Entry, ItemKind, LocatedFile, UnrecognizedFile, World, WorldError, WorldState, is_same,
+};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -13,20 +15,20 @@ use super::{Changed, DiskWorld};
 /// A [`DiskWorld`] with a cache.
 pub struct CachedWorld {
     disk: DiskWorld,
-    files: RefCell<HashMap<ItemKind, HashMap<ItemId, Answer<Located>>>>,
-    lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
-    state: State,
-    nothing: Touched,
+    files: RefCell<HashMap<ItemKind, HashMap<ItemId, CachedResult<LocatedFile>>>>,
+    lists: RefCell<HashMap<ItemKind, CachedResult<Entry>>>,
+    state: WorldState,
+    nothing: ChangedAnswers,
     /// The previous state, and the items touched since; `None` if anything may have changed.
-    before: Option<(State, Touched)>,
+    before: Option<(WorldState, ChangedAnswers)>,
 }
 
-type Answer<T> = Result<Vec<T>, WorldError>;
+type CachedResult<T> = Result<Vec<T>, WorldError>;
 
 impl CachedWorld {
     pub fn new(disk: DiskWorld) -> Self {
         let (files, lists) = (RefCell::default(), RefCell::default());
-        Self { disk, files, lists, state: State::default(), nothing: Touched::default(), before: None }
+        Self { disk, files, lists, state: WorldState::default(), nothing: ChangedAnswers::default(), before: None }
     }
 
     /// Returns true if a listed item is a symbolic link, whose content can change without a change of the link itself.
@@ -39,7 +41,7 @@ impl CachedWorld {
     #[must_use]
     pub fn invalidate(&mut self, changed: &[Changed]) -> bool {
         let before = std::mem::take(&mut self.state);
-        let mut touched = Some(Touched::default());
+        let mut touched = Some(ChangedAnswers::default());
         for change in changed {
             let (space, path, kinds) = match change {
                 Changed::Everything => return false,
@@ -60,17 +62,17 @@ impl CachedWorld {
                     (*space, path, *listed)
                 }
                 Changed::Folder { space, path } => {
-                    if holds(path, ItemKind::Config) {
+                    if is_in_kind_folder(path, ItemKind::Config) {
                         return false;
                     }
-                    self.files.get_mut().retain(|kind, _| !holds(path, *kind));
+                    self.files.get_mut().retain(|kind, _| !is_in_kind_folder(path, *kind));
                     touched = None;
                     (*space, path, true)
                 }
             };
             if kinds {
                 for kind in ItemKind::ALL {
-                    if holds(path, kind) {
+                    if is_in_kind_folder(path, kind) {
                         self.lists.get_mut().remove(&kind);
                         self.disk.forget_listing(space, kind);
                         if let Some(touched) = &mut touched {
@@ -86,13 +88,13 @@ impl CachedWorld {
 }
 
 /// Returns true if a path belongs to a kind, or is a folder that contains the kind's folder.
-fn holds(path: &str, kind: ItemKind) -> bool {
+fn is_in_kind_folder(path: &str, kind: ItemKind) -> bool {
     let path = format!("{path}/");
     path.starts_with(kind.folder()) || kind.folder().starts_with(&path)
 }
 
 impl World for CachedWorld {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         if let Some(kept) = self.files.borrow().get(&kind).and_then(|of_kind| of_kind.get(id)) {
             return kept.clone();
         }
@@ -110,7 +112,7 @@ impl World for CachedWorld {
         list
     }
 
-    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Answer<Located>) -> bool {
+    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &CachedResult<LocatedFile>) -> bool {
         if let Some(kept) = self.files.borrow().get(&kind).and_then(|of_kind| of_kind.get(id)) {
             return is_same(kept, given);
         }
@@ -124,18 +126,18 @@ impl World for CachedWorld {
         self.list(kind).is_ok_and(|list| list == given)
     }
 
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<WorldState> {
         Some(self.state.clone())
     }
 
-    fn touched_since(&self, before: &State) -> Option<&Touched> {
+    fn touched_since(&self, before: &WorldState) -> Option<&ChangedAnswers> {
         if *before == self.state {
             return Some(&self.nothing);
         }
         self.before.as_ref().filter(|(state, _)| state == before).map(|(_, touched)| touched)
     }
 
-    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         self.disk.strays()
     }
 

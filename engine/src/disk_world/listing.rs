@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, OFlags};
-use rye_compiler::world::{ItemKind, Space, Stray, WorldError};
+use rye_compiler::world::{ItemKind, Space, UnrecognizedFile, WorldError};
 use rye_grammar::ItemId;
 
 /// Maximum depth of folders below a kind's own; deeper ones are an error, which bounds link loops.
-const MAX_DEPTH: usize = 32;
+const MAX_FOLDER_DEPTH: usize = 32;
 
 pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
@@ -21,7 +21,7 @@ pub(super) struct Listing {
 }
 
 /// Lists the entries directly in `.ai/`, without hidden ones.
-pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<Stray>, WorldError> {
+pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let entries = match dir.read_dir(".ai") {
         Ok(entries) => entries,
@@ -36,7 +36,7 @@ pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<Stray>, WorldError> {
         }
         // A dangling link, or one that leaves the space, counts as a file.
         let is_folder = dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir());
-        found.push(Stray { path: format!(".ai/{name}").into(), is_folder });
+        found.push(UnrecognizedFile { path: format!(".ai/{name}").into(), is_folder });
     }
     Ok(found)
 }
@@ -89,8 +89,8 @@ impl Listing {
                     | FileType::BlockDevice => false,
                 };
                 if is_folder {
-                    if depth == MAX_DEPTH {
-                        let reason = format!("it lies more than {MAX_DEPTH} folders deep");
+                    if depth == MAX_FOLDER_DEPTH {
+                        let reason = format!("it lies more than {MAX_FOLDER_DEPTH} folders deep");
                         return Err(WorldError::Unreadable { path: space.display(&path), reason });
                     }
                     folders.push((path, depth + 1));
@@ -111,8 +111,8 @@ impl Listing {
         self.items.get(id).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn strays(&self) -> impl Iterator<Item = Stray> {
-        self.others.iter().map(|path| Stray { path: path.clone(), is_folder: false })
+    pub(super) fn strays(&self) -> impl Iterator<Item = UnrecognizedFile> {
+        self.others.iter().map(|path| UnrecognizedFile { path: path.clone(), is_folder: false })
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (&ItemId, &Arc<str>)> {

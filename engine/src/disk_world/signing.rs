@@ -10,7 +10,7 @@ use super::{DiskWorld, Listing};
 use crate::keys::{SignatureError, Standing};
 
 /// The settings file that holds `signing.require`.
-const SETTINGS: &str = ".ai/config/agent/agent.yaml";
+const AGENT_SETTINGS: &str = ".ai/config/agent/agent.yaml";
 
 /// Values of `signing.require`, loosest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl DiskWorld {
         let mut user = Require::Shared;
         let mut project = Require::None;
         for (space, dir) in &self.spaces {
-            let Some(bytes) = self.read(*space, dir, SETTINGS)? else { continue };
+            let Some(bytes) = self.read(*space, dir, AGENT_SETTINGS)? else { continue };
             let Some(written) = written(*space, &bytes)? else { continue };
             match space {
                 Space::Project => project = written,
@@ -71,7 +71,7 @@ impl DiskWorld {
 
 /// Reads the policy of a settings file. An unknown value is an error, since a strict one may have been intended.
 fn written(space: Space, bytes: &[u8]) -> Result<Option<Require>, WorldError> {
-    let unreadable = |reason: String| WorldError::Unreadable { path: space.display(SETTINGS), reason };
+    let unreadable = |reason: String| WorldError::Unreadable { path: space.display(AGENT_SETTINGS), reason };
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     let parsed = yaml::parse(SourceId(0), text);
     if let Some(error) = parsed.errors.first() {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_can_ask_for_more_and_never_for_less() {
+    fn project_can_only_tighten_the_signature_policy() {
         use Require::{All, None, Shared};
         for (user, project, expected) in [
             ("", "", Shared),
@@ -125,13 +125,13 @@ mod tests {
             for (space, value) in [("user", user), ("project", project)] {
                 fs::create_dir_all(base.path().join(space)).unwrap();
                 if !value.is_empty() {
-                    write(&base.path().join(space), SETTINGS, &format!("signing: {{ require: {value} }}\n"));
+                    write(&base.path().join(space), AGENT_SETTINGS, &format!("signing: {{ require: {value} }}\n"));
                 }
             }
             assert_eq!(world(base.path(), TrustStore::default()).require().unwrap(), expected, "{user} {project}");
         }
         let base = tempfile::tempdir().unwrap();
-        write(&base.path().join("project"), SETTINGS, "signing: { require: al }\n");
+        write(&base.path().join("project"), AGENT_SETTINGS, "signing: { require: al }\n");
         assert!(world(base.path(), TrustStore::default()).require().is_err());
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn unsigned_file_is_refused_under_require_all() {
         let base = tempfile::tempdir().unwrap();
         let (project, user) = (base.path().join("project"), base.path().join("user"));
-        write(&user, SETTINGS, "signing: { require: all }\n");
+        write(&user, AGENT_SETTINGS, "signing: { require: all }\n");
         write(&user, ".ai/tools/t.sh", "echo\n");
         write(&project, ".ai/knowledge/k.md", "text");
         let keys = Keys::of_user_space(&user);
@@ -151,7 +151,7 @@ mod tests {
         }
         assert_eq!(open().candidates(ItemKind::Knowledge, &id("s")).unwrap().len(), 1, "the library is compiled in");
         let now = "2026-02-14T00:27:54Z";
-        for (root, path) in [(&project, ".ai/knowledge/k.md"), (&user, ".ai/tools/t.sh"), (&user, SETTINGS)] {
+        for (root, path) in [(&project, ".ai/knowledge/k.md"), (&user, ".ai/tools/t.sh"), (&user, AGENT_SETTINGS)] {
             sign_in_place(root, path, &me, now).unwrap();
         }
         for (kind, name) in [(ItemKind::Knowledge, "k"), (ItemKind::Tool, "t"), (ItemKind::Config, "agent/agent")] {

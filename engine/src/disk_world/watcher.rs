@@ -14,7 +14,7 @@ use rye_compiler::world::{ItemKind, Space};
 /// Maximum number of watched folders.
 const MAX_WATCHED_FOLDERS: usize = 20_000;
 /// Maximum depth of watched folders.
-const MAX_DEPTH: usize = 40;
+const MAX_WATCH_DEPTH: usize = 40;
 
 /// A change. Paths are relative to the space's root, with forward slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +132,7 @@ impl Watcher {
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if self.folders.len() > MAX_WATCHED_FOLDERS || depth > MAX_DEPTH {
+            if self.folders.len() > MAX_WATCHED_FOLDERS || depth > MAX_WATCH_DEPTH {
                 return Err(io::Error::other("there are too many folders to watch"));
             }
             for entry in root.join(&folder).read_dir()?.flatten() {

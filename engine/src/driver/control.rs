@@ -39,7 +39,7 @@ pub struct Sender {
     owner: String,
 }
 
-static SENT: AtomicU64 = AtomicU64::new(0);
+static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Creates a channel; `owner` names this process.
 pub fn channel(owner: impl Into<String>) -> (Sender, Control) {
@@ -57,7 +57,7 @@ impl Post {
 impl Sender {
     /// Sends a control message from this process; returns false if the thread has ended.
     pub fn send(&self, letter: Letter) -> bool {
-        let id = format!("{}.{}", self.owner, SENT.fetch_add(1, Ordering::Relaxed));
+        let id = format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed));
         self.sender.send(Post::Letter { id, letter, on_disk: false }).is_ok()
     }
 

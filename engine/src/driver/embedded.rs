@@ -28,9 +28,9 @@ mod ledger;
 mod tools;
 
 /// Default maximum of children that run at the same time.
-const CHILDREN: usize = 8;
+const DEFAULT_MAX_CHILDREN: usize = 8;
 /// A provider connection, or the error of connecting.
-type Connected = Result<Arc<dyn Provider>, CallError>;
+type ProviderConnection = Result<Arc<dyn Provider>, CallError>;
 
 /// The in-process driver of one thread.
 pub struct Embedded {
@@ -42,8 +42,8 @@ pub struct Embedded {
     /// Permits for children that run at the same time; further children wait.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
-    provider: OnceLock<Connected>,
-    fallback: OnceLock<Connected>,
+    provider: OnceLock<ProviderConnection>,
+    fallback: OnceLock<ProviderConnection>,
     /// Prepared tools by id, as they were at the first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<Prepared>>>,
     /// Cancels the calls under way.
@@ -53,12 +53,12 @@ pub struct Embedded {
 }
 
 /// A guard: while it is alive, control messages for children are forwarded to this child of a hook.
-pub(crate) struct Living<'e> {
+pub(crate) struct HookChildGuard<'e> {
     embedded: &'e Embedded,
     child: ThreadId,
 }
 
-impl Drop for Living<'_> {
+impl Drop for HookChildGuard<'_> {
     fn drop(&mut self) {
         self.embedded.hook_children.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.child);
     }
@@ -78,14 +78,14 @@ impl Embedded {
         let (halting, hook_children) = (Halting::new(), Mutex::default());
         let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));
         let most = setting.and_then(serde_json::Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let running = Arc::new(Semaphore::new(most.unwrap_or(CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
+        let running = Arc::new(Semaphore::new(most.unwrap_or(DEFAULT_MAX_CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
         Ok(Self { engine, id, plan, launch, outlet, running, hooks, provider, fallback, tools, halting, hook_children })
     }
 
     /// Registers a child of a hook until the guard is dropped.
-    pub(crate) fn living(&self, child: &ThreadId) -> Living<'_> {
+    pub(crate) fn living(&self, child: &ThreadId) -> HookChildGuard<'_> {
         self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone());
-        Living { embedded: self, child: child.clone() }
+        HookChildGuard { embedded: self, child: child.clone() }
     }
 
     fn at(&self, fact: Fact) -> Signal {

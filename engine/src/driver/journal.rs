@@ -15,7 +15,7 @@ use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
 use crate::thread_id::ThreadId;
 
 /// The key under which a line lists the fields that were stored as objects because of their size.
-const SPILLED: &str = "spilled";
+const SPILLED_KEY: &str = "spilled";
 
 #[derive(Debug)]
 pub struct Journal {
@@ -158,7 +158,8 @@ fn write(
         match transcript.append_sealed(&bodies, ts, signer) {
             Ok(_) => {}
             Err(StoreError::LineTooLong { limit, .. }) => {
-                let lines: Result<Vec<_>, _> = moment.iter().map(|event| fitting(event, limit, objects)).collect();
+                let lines: Result<Vec<_>, _> =
+                    moment.iter().map(|event| spill_large_fields(event, limit, objects)).collect();
                 transcript.append_sealed(&lines?, ts, signer)?;
             }
             Err(error) => return Err(error),
@@ -168,16 +169,16 @@ fn write(
 }
 
 /// Maximum bytes that the store adds to a line.
-const ENVELOPE: usize = 512;
+const MAX_ENVELOPE_BYTES: usize = 512;
 
 /// Returns the event's fields. The largest are stored as objects until the line fits.
-fn fitting(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
+fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
     let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
     let Ok(Value::Object(mut fields)) = serde_json::to_value(&event.body) else { return Err(too_long(0)) };
     let mut sizes: Vec<(usize, String)> =
         fields.iter().map(|(key, value)| (value.to_string().len(), key.clone())).collect();
     sizes.sort();
-    let mut total: usize = sizes.iter().map(|(size, key)| size + key.len() + 4).sum::<usize>() + ENVELOPE;
+    let mut total: usize = sizes.iter().map(|(size, key)| size + key.len() + 4).sum::<usize>() + MAX_ENVELOPE_BYTES;
     let mut spilled = Map::new();
     while total > limit {
         let Some((size, key)) = sizes.pop() else { return Err(too_long(total)) };
@@ -187,18 +188,18 @@ fn fitting(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String,
         total = total.saturating_sub(size) + 128;
     }
     if !spilled.is_empty() {
-        fields.insert(SPILLED.into(), Value::Object(spilled));
+        fields.insert(SPILLED_KEY.into(), Value::Object(spilled));
     }
     Ok(fields)
 }
 
 /// Returns the event of a line, including the fields that are stored as objects.
 pub fn whole(record: &Record, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
-    if !record.body.contains_key(SPILLED) {
+    if !record.body.contains_key(SPILLED_KEY) {
         return record.event(thread);
     }
     let mut record = record.clone();
-    let spilled = record.body.shift_remove(SPILLED).unwrap_or_default();
+    let spilled = record.body.shift_remove(SPILLED_KEY).unwrap_or_default();
     for (key, place) in spilled.as_object().into_iter().flatten() {
         let id = ObjectId::parse(place.get("sha256").and_then(Value::as_str).unwrap_or_default())?;
         let bytes = objects.get(&id)?;

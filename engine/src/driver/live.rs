@@ -36,7 +36,7 @@ pub struct EventStream {
 }
 
 /// Maximum number of items in the queue; beyond it, deltas are dropped.
-const BACKLOG: usize = 1024;
+const MAX_QUEUED_ITEMS: usize = 1024;
 
 /// Creates a live stream.
 pub fn channel() -> (Outlet, EventStream) {
@@ -48,7 +48,7 @@ pub fn channel() -> (Outlet, EventStream) {
 
 impl Outlet {
     pub fn emit(&self, live: Live) {
-        if matches!(live, Live::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > BACKLOG {
+        if matches!(live, Live::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }

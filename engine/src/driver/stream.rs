@@ -65,34 +65,34 @@ impl Streamed {
 }
 
 /// Time between two writes.
-const MOMENT: Duration = Duration::from_millis(60);
-/// Maximum number of buffered pieces; `BYTES` is the maximum of their bytes.
-const BACKLOG: usize = 4096;
-const BYTES: usize = 512 * 1024;
+const WRITE_INTERVAL: Duration = Duration::from_millis(60);
+/// Maximum number of buffered pieces; `MAX_PIECE_BYTES` is the maximum of their bytes.
+const MAX_PIECES: usize = 4096;
+const MAX_PIECE_BYTES: usize = 512 * 1024;
 
 /// The streamed pieces of one attempt.
 pub(crate) struct Stream {
-    shared: Arc<Shared>,
+    shared: Arc<AttemptStreamState>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct AttemptStreamState {
     thread: ThreadId,
     turn: u64,
     attempt: u32,
-    gathered: Mutex<Gathered>,
-    file: Mutex<File>,
+    gathered: Mutex<PieceBuffer>,
+    file: Mutex<LiveFile>,
 }
 
 /// The output file, locked during a write.
-struct File {
+struct LiveFile {
     live: Live,
     /// True once the attempt has ended; nothing more is written.
     is_over: bool,
 }
 
 #[derive(Default)]
-struct Gathered {
+struct PieceBuffer {
     pieces: Vec<Piece>,
     bytes: usize,
     dropped: u64,
@@ -102,7 +102,7 @@ struct Gathered {
 
 impl Stream {
     pub fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
-        Self { shared: Arc::new(Shared::new(disk, thread, turn, attempt)), writer: Mutex::default() }
+        Self { shared: Arc::new(AttemptStreamState::new(disk, thread, turn, attempt)), writer: Mutex::default() }
     }
 
     /// Buffers a delta. Does not wait for I/O.
@@ -135,13 +135,13 @@ impl Stream {
     }
 }
 
-impl Shared {
+impl AttemptStreamState {
     fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
-        let file = Mutex::new(File { live: Live::new(disk, &thread), is_over: false });
+        let file = Mutex::new(LiveFile { live: Live::new(disk, &thread), is_over: false });
         Self { thread, turn, attempt, gathered: Mutex::default(), file }
     }
 
-    fn file(&self) -> MutexGuard<'_, File> {
+    fn file(&self) -> MutexGuard<'_, LiveFile> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,7 +156,7 @@ impl Shared {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = &mut *gathered;
         let (piece, size) = (Piece::from(delta), size(delta));
-        if gathered.bytes + size > BYTES || gathered.pieces.len() >= BACKLOG {
+        if gathered.bytes + size > MAX_PIECE_BYTES || gathered.pieces.len() >= MAX_PIECES {
             gathered.dropped += 1;
             return;
         }
@@ -174,8 +174,8 @@ impl Shared {
     fn take(&self) -> Vec<Streamed> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = gathered.begun || !gathered.pieces.is_empty();
-        let Gathered { pieces, dropped, .. } =
-            std::mem::replace(&mut *gathered, Gathered { begun, ..Gathered::default() });
+        let PieceBuffer { pieces, dropped, .. } =
+            std::mem::replace(&mut *gathered, PieceBuffer { begun, ..PieceBuffer::default() });
         drop(gathered);
         let (turn, attempt) = (self.turn, self.attempt);
         let mut dropped = Some(dropped);
@@ -185,9 +185,9 @@ impl Shared {
 }
 
 /// Writes the buffered pieces repeatedly until the task is aborted.
-async fn write(shared: Arc<Shared>) {
+async fn write(shared: Arc<AttemptStreamState>) {
     loop {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(WRITE_INTERVAL).await;
         let pieces = shared.take();
         if pieces.is_empty() {
             continue;
@@ -211,8 +211,8 @@ mod tests {
     use super::*;
     use crate::store::disk::SimulatedDisk;
 
-    fn shared() -> Shared {
-        Shared::new(Arc::new(SimulatedDisk::new()), ThreadId::parse("a-1").unwrap(), 1, 0)
+    fn shared() -> AttemptStreamState {
+        AttemptStreamState::new(Arc::new(SimulatedDisk::new()), ThreadId::parse("a-1").unwrap(), 1, 0)
     }
 
     #[test]

@@ -24,9 +24,9 @@ pub(super) struct Live {
 }
 
 /// A guard: while it lives, the process counts as waiting for a child and is not idle.
-pub(crate) struct Attending(Arc<Inner>);
+pub(crate) struct AwaitedChildGuard(Arc<Inner>);
 
-impl Drop for Attending {
+impl Drop for AwaitedChildGuard {
     fn drop(&mut self) {
         self.0.live().attended -= 1;
         self.0.gone.notify_waiters();
@@ -34,12 +34,12 @@ impl Drop for Attending {
 }
 
 /// A guard: while it lives, no other task of this process recovers the thread.
-pub(crate) struct Taking {
+pub(crate) struct RecoveryGuard {
     engine: Arc<Inner>,
     thread: ThreadId,
 }
 
-impl Drop for Taking {
+impl Drop for RecoveryGuard {
     fn drop(&mut self) {
         self.engine.live().taking.remove(&self.thread);
         self.engine.gone.notify_waiters();
@@ -63,13 +63,13 @@ impl Inner {
 
     /// Reserves the recovery of a thread for the caller. Returns `None` if the thread runs in this process, or if
     /// another task recovers it already.
-    pub fn taking(self: &Arc<Self>, thread: &ThreadId) -> Option<Taking> {
+    pub fn taking(self: &Arc<Self>, thread: &ThreadId) -> Option<RecoveryGuard> {
         let mut live = self.live();
         if live.threads.contains_key(thread) || live.taking.contains_key(thread) {
             return None;
         }
         live.taking.insert(thread.clone(), Vec::new());
-        Some(Taking { engine: Arc::clone(self), thread: thread.clone() })
+        Some(RecoveryGuard { engine: Arc::clone(self), thread: thread.clone() })
     }
 
     /// Adds a thread to the list, with the control messages that arrived during its recovery. Starts the inbox watcher
@@ -87,9 +87,9 @@ impl Inner {
     }
 
     /// Keeps the process from being idle until the returned guard is dropped.
-    pub fn attending(self: &Arc<Self>) -> Attending {
+    pub fn attending(self: &Arc<Self>) -> AwaitedChildGuard {
         self.live().attended += 1;
-        Attending(Arc::clone(self))
+        AwaitedChildGuard(Arc::clone(self))
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -124,7 +124,7 @@ impl Inner {
 }
 
 /// Interval between two polls of the inboxes of running threads.
-const WATCH: Duration = Duration::from_millis(500);
+const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Polls the inboxes until no thread runs. If a message is delivered twice before its file is removed, the receiver
 /// recognizes its id.
@@ -132,7 +132,7 @@ async fn watch_inboxes(engine: Weak<Inner>) {
     // Unreadable messages stay in the inbox; each is logged once.
     let mut told = BTreeSet::new();
     loop {
-        tokio::time::sleep(WATCH).await;
+        tokio::time::sleep(INBOX_POLL_INTERVAL).await;
         let Some(engine) = engine.upgrade() else { return };
         let running = engine.list_running();
         if running.is_empty() {

@@ -97,7 +97,7 @@ const CRITICAL: (Criticality, Durability) = (Criticality::Critical, Durability::
 const BARRIER: (Criticality, Durability) = (Criticality::Normal, Durability::Barrier);
 const LAZY: (Criticality, Durability) = (Criticality::Normal, Durability::Lazy);
 const STATE: &[Reader] = &[Reader::Machine, Reader::View];
-const TALK: &[Reader] = &[Reader::Machine, Reader::Conversation, Reader::View];
+const CONVERSATION: &[Reader] = &[Reader::Machine, Reader::Conversation, Reader::View];
 const LEDGER: &[Reader] = &[Reader::Machine, Reader::Repair, Reader::View];
 
 /// All events, in the order in which a thread first meets them.
@@ -130,9 +130,9 @@ pub static TABLE: [Row; 27] = [
         ("continues", "thread_resumed"),
         CRITICAL,
         &["thread", "at_seq", "at_h", "message"],
-        TALK,
+        CONVERSATION,
     ),
-    line(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], TALK),
+    line(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
     line(
         EventKind::ContextInjected,
         ("context_injected", "context_injected"),
@@ -140,7 +140,7 @@ pub static TABLE: [Row; 27] = [
         &["before", "after"],
         &[Reader::View],
     ),
-    line(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], TALK),
+    line(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], CONVERSATION),
     line(
         EventKind::AttemptIntended,
         ("attempt_intended", "attempt_intended"),
@@ -154,7 +154,7 @@ pub static TABLE: [Row; 27] = [
         ("cognition_out", "cognition_out"),
         BARRIER,
         &["turn", "attempt", "content", "usage", "stop", "model"],
-        TALK,
+        CONVERSATION,
     ),
     line(
         EventKind::AttemptFailed,
@@ -202,7 +202,7 @@ pub static TABLE: [Row; 27] = [
             "object",
             "duration_ms",
         ],
-        TALK,
+        CONVERSATION,
     ),
     line(
         EventKind::ChildIntended,
@@ -236,7 +236,7 @@ pub static TABLE: [Row; 27] = [
     line(EventKind::ApprovalAsked, ("approval_asked", "approval_asked"), CRITICAL, &["asked", "what"], STATE),
     line(EventKind::ApprovalGiven, ("approval_given", "approval_given"), CRITICAL, &["asked", "answer"], STATE),
     line(EventKind::StateSet, ("state_set", "state_set"), BARRIER, &["key", "value"], STATE),
-    line(EventKind::Compacted, ("compacted", "compacted"), BARRIER, &["through", "summary", "keep"], TALK),
+    line(EventKind::Compacted, ("compacted", "compacted"), BARRIER, &["through", "summary", "keep"], CONVERSATION),
     line(
         EventKind::ArtifactStored,
         ("artifact_stored", "artifact_stored"),

@@ -13,14 +13,14 @@ use crate::message::Message;
 use crate::thread::Status;
 
 /// Action fields that are text even if a placeholder filled them with another type.
-const TEXTS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
+const TEXT_FIELDS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
 
 /// Converts the text fields of an action to strings.
 pub(super) fn texts(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let keeps_type = map.get("action").and_then(Value::as_str) == Some("modify");
     for (key, value) in map.iter_mut() {
-        let is_text = TEXTS.contains(&key.as_str()) || (key == "content" && !keeps_type);
+        let is_text = TEXT_FIELDS.contains(&key.as_str()) || (key == "content" && !keeps_type);
         if is_text && !value.is_string() && !value.is_null() {
             *value = Value::String(embed(value).into_owned());
         }
@@ -88,11 +88,11 @@ pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
             .map(drop)
             .map_err(|error| format!("its messages cannot be read: {error}"));
     }
-    if let HookAction::Raise { limit, value } = action { raised(limit, value).map(drop) } else { Ok(()) }
+    if let HookAction::Raise { limit, value } = action { raised_limit_value(limit, value).map(drop) } else { Ok(()) }
 }
 
 /// Returns the new value of a limit from a number or its text form.
-fn raised(limit: &str, value: &Value) -> Result<u64, String> {
+fn raised_limit_value(limit: &str, value: &Value) -> Result<u64, String> {
     let name = LimitName::parse(limit).ok_or_else(|| format!("there is no limit `{limit}`"))?;
     let text = value.as_str().map(|text| Written::Text(text.to_owned()));
     amount(name, &text.unwrap_or_else(|| Written::Json(value.clone())))
@@ -110,7 +110,7 @@ pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: F
                 collect(turn, &hook.hook.id, Some(text));
             }
         }
-        Fired::Action(action) => act(turn, action),
+        Fired::Action(action) => apply_action(turn, action),
     }
 }
 
@@ -126,7 +126,7 @@ fn collect(turn: &mut Turn, id: &str, text: Option<String>) {
     }
 }
 
-fn act(turn: &mut Turn, action: HookAction) {
+fn apply_action(turn: &mut Turn, action: HookAction) {
     turn.answer = match action {
         HookAction::SetExtends { .. }
         | HookAction::Fetch { .. }
@@ -173,7 +173,7 @@ fn act(turn: &mut Turn, action: HookAction) {
             HookOutcome::Terminate { status: status.as_deref().map(end_status), error }
         }
         HookAction::Escalate => HookOutcome::Escalate,
-        HookAction::Raise { limit, value } => match raised(&limit, &value) {
+        HookAction::Raise { limit, value } => match raised_limit_value(&limit, &value) {
             Ok(value) => HookOutcome::Raise { limit, value },
             Err(_) => return,
         },

@@ -11,9 +11,9 @@ use crate::machine::HookBounds;
 use crate::machine::fixture::{plan, with_hook};
 
 /// A runner that answers every call with the same value and records the actions.
-struct Says(Value, Mutex<Vec<HookAction>>);
+struct FixedRunner(Value, Mutex<Vec<HookAction>>);
 
-impl Act for Says {
+impl Act for FixedRunner {
     fn act<'a>(
         &'a self,
         _: &'a ReadyHook,
@@ -29,7 +29,7 @@ impl Act for Says {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "facts are written where they are used")]
-fn consider(
+fn run_point(
     plan: &Plan,
     point: HookPoint,
     facts: Value,
@@ -40,7 +40,7 @@ fn consider(
     let bounds = HookBounds { limits: plan.limits, spawned: 0, keep_back: 0, unsettled: Vec::new() };
     let store = std::sync::Arc::default();
     let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000, store, nth: 0, bounds, ended: None };
-    let act = Says(says, Mutex::default());
+    let act = FixedRunner(says, Mutex::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let Considering { considered, answer, .. } = runtime.block_on(table.run(&run, &act));
     (considered.into_iter().map(|c| c.verdict).collect(), answer, act.1.into_inner().unwrap())
@@ -62,10 +62,10 @@ fn control_point_uses_first_answer_and_ignores_infrastructure_hooks() {
     plan.hooks[1].condition = Some(json!("cost.turns >= 3"));
     let infra = plan.hooks.remove(0);
     plan.hooks.push(infra);
-    let (verdicts, answer, _) = consider(&plan, point, json!({"cost": {"turns": 2}}), json!(null));
+    let (verdicts, answer, _) = run_point(&plan, point, json!({"cost": {"turns": 2}}), json!(null));
     assert_eq!(verdicts, [HookVerdict::False, HookVerdict::Fired, HookVerdict::Fired]);
     assert_eq!(answer, HookOutcome::Terminate { status: None, error: None });
-    let (verdicts, answer, _) = consider(&plan, point, json!({"cost": {"turns": 3}}), json!(null));
+    let (verdicts, answer, _) = run_point(&plan, point, json!({"cost": {"turns": 3}}), json!(null));
     assert_eq!(verdicts, [HookVerdict::Fired, HookVerdict::Passed, HookVerdict::Fired]);
     assert_eq!(answer, HookOutcome::Continue);
 }
@@ -76,7 +76,7 @@ fn execute_hook_may_answer_only_with_actions_of_its_point() {
     with_hook(&mut plan, HookPoint::ToolCall, execute(json!({"spent": "${cost.spend}", "who": "{input:who}"})));
     let facts = json!({"cost": {"spend": 0.5}});
     let block = json!("{\"action\":\"block\",\"reason\":\"no\"}\n");
-    let (_, answer, asked) = consider(&plan, HookPoint::ToolCall, facts.clone(), block);
+    let (_, answer, asked) = run_point(&plan, HookPoint::ToolCall, facts.clone(), block);
     assert_eq!(answer, HookOutcome::Block { reason: "no".into() });
     // Input values are never parsed as templates.
     assert_eq!(asked, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
@@ -85,7 +85,7 @@ fn execute_hook_may_answer_only_with_actions_of_its_point() {
         json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}}),
         json!("text"),
     ] {
-        assert_eq!(consider(&plan, HookPoint::ToolCall, facts.clone(), other).1, HookOutcome::None);
+        assert_eq!(run_point(&plan, HookPoint::ToolCall, facts.clone(), other).1, HookOutcome::None);
     }
 }
 
@@ -93,10 +93,10 @@ fn execute_hook_may_answer_only_with_actions_of_its_point() {
 fn failed_hook_fails_the_point_only_with_on_failure_fail() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::AfterStep, execute(json!({})));
-    let (verdicts, answer, _) = consider(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
+    let (verdicts, answer, _) = run_point(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
     assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Failed].as_slice(), HookOutcome::None));
     plan.hooks[0].on_failure = OnFailure::Fail;
-    let (_, answer, _) = consider(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
+    let (_, answer, _) = run_point(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
     assert_eq!(answer, HookOutcome::Failed { hook: "hook_0".into(), error: "broken".into() });
 }
 
@@ -105,7 +105,7 @@ fn chained_hooks_see_earlier_changes() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "<${text}>".into() });
     with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "[${text}]".into() });
-    let (_, answer, _) = consider(&plan, HookPoint::Input, json!({"text": "a"}), json!(null));
+    let (_, answer, _) = run_point(&plan, HookPoint::Input, json!({"text": "a"}), json!(null));
     assert_eq!(answer, HookOutcome::Transformed { text: "[<a>]".into() });
     with_hook(
         &mut plan,
@@ -117,7 +117,7 @@ fn chained_hooks_see_earlier_changes() {
         HookPoint::ToolResult,
         HookAction::Modify { content: Some(json!("${result.content}?")), is_error: Some(true), details: None },
     );
-    let (_, answer, _) = consider(&plan, HookPoint::ToolResult, json!({"result": {"content": "x"}}), json!(null));
+    let (_, answer, _) = run_point(&plan, HookPoint::ToolResult, json!({"result": {"content": "x"}}), json!(null));
     assert_eq!(answer, HookOutcome::Modify { content: Some(json!("x!?")), is_error: Some(true), details: None });
 }
 
@@ -125,11 +125,11 @@ fn chained_hooks_see_earlier_changes() {
 fn collecting_points_gather_texts_and_money_is_read_as_dollars() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::ThreadStarted, execute(json!({})));
-    let (_, answer, _) = consider(&plan, HookPoint::ThreadStarted, json!({}), json!({"a": 1}));
+    let (_, answer, _) = run_point(&plan, HookPoint::ThreadStarted, json!({}), json!({"a": 1}));
     let HookOutcome::Collected { fired, texts } = answer else { panic!("collected") };
     assert_eq!((fired[0].as_str(), texts["hook_0"].as_str()), ("hook_0", "{\"a\":1}"));
     with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "spend".into(), value: json!(0.25) });
-    let (_, answer, _) = consider(&plan, HookPoint::Limit, json!({}), json!(null));
+    let (_, answer, _) = run_point(&plan, HookPoint::Limit, json!({}), json!(null));
     assert_eq!(answer, HookOutcome::Raise { limit: "spend".into(), value: 250_000_000 });
 }
 
@@ -144,7 +144,7 @@ fn raise_accepts_text_values_and_fails_on_invalid_ones() {
     ] {
         let mut plan = plan();
         with_hook(&mut plan, HookPoint::Limit, action);
-        let (considered, given, _) = consider(&plan, HookPoint::Limit, json!({"current_max": 4}), json!(null));
+        let (considered, given, _) = run_point(&plan, HookPoint::Limit, json!({"current_max": 4}), json!(null));
         assert_eq!(given, answer);
         assert_eq!(considered.contains(&HookVerdict::Failed), answer == HookOutcome::None, "{considered:?}");
     }
@@ -154,7 +154,7 @@ fn raise_accepts_text_values_and_fails_on_invalid_ones() {
         HookPoint::Context,
         HookAction::Replace { messages: json!([{"role": "user", "content": "x"}]) },
     );
-    let (considered, answer, _) = consider(&plan, HookPoint::Context, json!({}), json!(null));
+    let (considered, answer, _) = run_point(&plan, HookPoint::Context, json!({}), json!(null));
     assert_eq!(answer, HookOutcome::None);
     assert!(considered.contains(&HookVerdict::Failed), "{considered:?}");
 }

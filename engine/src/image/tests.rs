@@ -41,7 +41,7 @@ fn webp(kind: &str, rest: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn looked(contents: Vec<u8>) -> (String, u32, u32) {
+fn inspect(contents: Vec<u8>) -> (String, u32, u32) {
     let image = Picture::read(contents).unwrap().image;
     (image.media_type, image.width, image.height)
 }
@@ -52,12 +52,12 @@ fn media_type_and_size_come_from_the_bytes() {
     let lossless = webp("VP8L", &[0x2f, 0x7f, 0xc2, 0x77, 0]);
     let lossy = webp("VP8 ", &[0, 0, 0, 0x9d, 0x01, 0x2a, 0x80, 2, 0xe0, 1]);
     let webp = "image/webp".to_owned();
-    assert_eq!(looked(png(640, 480)), ("image/png".to_owned(), 640, 480));
-    assert_eq!(looked(jpeg(640, 480)), ("image/jpeg".to_owned(), 640, 480));
-    assert_eq!(looked(gif(640, 480)), ("image/gif".to_owned(), 640, 480));
-    assert_eq!(looked(extended), (webp.clone(), 640, 480));
-    assert_eq!(looked(lossless), (webp.clone(), 640, 480));
-    assert_eq!(looked(lossy), (webp, 640, 480));
+    assert_eq!(inspect(png(640, 480)), ("image/png".to_owned(), 640, 480));
+    assert_eq!(inspect(jpeg(640, 480)), ("image/jpeg".to_owned(), 640, 480));
+    assert_eq!(inspect(gif(640, 480)), ("image/gif".to_owned(), 640, 480));
+    assert_eq!(inspect(extended), (webp.clone(), 640, 480));
+    assert_eq!(inspect(lossless), (webp.clone(), 640, 480));
+    assert_eq!(inspect(lossy), (webp, 640, 480));
 }
 
 #[test]

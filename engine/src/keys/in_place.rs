@@ -7,7 +7,7 @@ use super::{Comment, Identity};
 use crate::within::Within;
 
 /// Maximum size in bytes of an item that can be signed; the compiler's maximum.
-const MAX_ITEM: u64 = 64 << 20;
+const MAX_ITEM_BYTES: u64 = 64 << 20;
 
 /// Signs the file at a path relative to a space's root, replacing an old signature line. Refuses links that leave the
 /// space, and a link in place of the file. `timestamp` is RFC 3339.
@@ -18,6 +18,6 @@ pub fn sign_in_place(root: &Path, path: &str, identity: &Identity, timestamp: &s
     let within = Within::open(root)?;
     let extension = path.rsplit_once('.').map_or("", |parts| parts.1);
     let comment = Comment::of_extension(extension).ok_or_else(|| io::Error::other("it has no comment syntax"))?;
-    let bytes = within.read(Path::new(path), MAX_ITEM)?.ok_or(io::ErrorKind::NotFound)?;
+    let bytes = within.read(Path::new(path), MAX_ITEM_BYTES)?.ok_or(io::ErrorKind::NotFound)?;
     within.replace(Path::new(path), &identity.sign_file(&bytes, comment, timestamp))
 }

@@ -1,4 +1,4 @@
-//! The user's key files: `private.pem`, `public.pem`, and trusted public keys in `trusted/`. Only this module reads and
+//! The user's key files: `private.pem`, `read_public_key.pem`, and trusted public keys in `trusted/`. Only this module reads and
 //! writes them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,9 +14,9 @@ use super::{Identity, TrustStore, pem};
 
 /// Maximum size in bytes of a key file.
 const MAX_KEY_FILE_BYTES: u64 = 16 * 1024;
-const PRIVATE: &str = "private.pem";
-const PUBLIC: &str = "public.pem";
-const TRUSTED: &str = "trusted";
+const PRIVATE_KEY_FILE: &str = "private.pem";
+const PUBLIC_KEY_FILE: &str = "public.pem";
+const TRUSTED_FOLDER: &str = "trusted";
 
 /// The key folder of a user space: `.ai/keys`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +53,8 @@ impl Keys {
 
     /// Returns the user's key, if there is one.
     pub fn load(&self) -> Result<Option<Identity>, KeyError> {
-        let path = self.folder.join(PRIVATE);
-        let Some((file, text)) = read(&path)? else { return Ok(None) };
+        let path = self.folder.join(PRIVATE_KEY_FILE);
+        let Some((file, text)) = read_key_file(&path)? else { return Ok(None) };
         let metadata = file.metadata().map_err(|source| KeyError::Io { path: path.clone(), source })?;
         if metadata.mode() & 0o077 != 0 {
             return Err(KeyError::Exposed { path });
@@ -71,13 +71,13 @@ impl Keys {
         let identity = Identity::ephemeral()?;
         let private =
             identity.key.to_pkcs8_pem(LineEnding::LF).map_err(|e| KeyError::Encoding { reason: e.to_string() })?;
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(fail(&self.folder))?;
-        let fresh = publish(&self.folder, PRIVATE, private.as_bytes(), 0o600)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(io_error(&self.folder))?;
+        let fresh = write_new_file(&self.folder, PRIVATE_KEY_FILE, private.as_bytes(), 0o600)?;
         if !fresh {
-            let path = self.folder.join(PRIVATE);
+            let path = self.folder.join(PRIVATE_KEY_FILE);
             return self.load()?.ok_or(KeyError::NotAKey { path });
         }
-        publish(&self.folder, PUBLIC, identity.public_pem.as_bytes(), 0o644)?;
+        write_new_file(&self.folder, PUBLIC_KEY_FILE, identity.public_pem.as_bytes(), 0o644)?;
         Ok(identity)
     }
 
@@ -88,19 +88,19 @@ impl Keys {
             store.add(own.key.verifying_key())?;
         }
         for path in self.trusted_files()? {
-            store.add(public(&path)?)?;
+            store.add(read_public_key(&path)?)?;
         }
         Ok(store)
     }
 
     /// Trusts a public key given as PEM and returns its id.
     pub fn trust(&self, public_pem: &str) -> Result<String, KeyError> {
-        let folder = self.folder.join(TRUSTED);
+        let folder = self.folder.join(TRUSTED_FOLDER);
         let not_a_key = |_| KeyError::NotAKey { path: PathBuf::from("the given text") };
         let key = VerifyingKey::from_public_key_pem(public_pem.trim()).map_err(not_a_key)?;
         let id = TrustStore::default().add(key)?;
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail(&folder))?;
-        publish(&folder, &format!("{id}.pem"), pem(&key)?.as_bytes(), 0o644)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io_error(&folder))?;
+        write_new_file(&folder, &format!("{id}.pem"), pem(&key)?.as_bytes(), 0o644)?;
         Ok(id)
     }
 }
@@ -119,10 +119,14 @@ impl Keys {
     pub fn list(&self) -> Result<Vec<TrustedKey>, KeyError> {
         let mut keys = Vec::new();
         if let Some(own) = self.load()? {
-            keys.push(TrustedKey { key_id: own.key_id().to_owned(), own: true, path: self.folder.join(PRIVATE) });
+            keys.push(TrustedKey {
+                key_id: own.key_id().to_owned(),
+                own: true,
+                path: self.folder.join(PRIVATE_KEY_FILE),
+            });
         }
         for path in self.trusted_files()? {
-            let key_id = TrustStore::default().add(public(&path)?)?;
+            let key_id = TrustStore::default().add(read_public_key(&path)?)?;
             keys.push(TrustedKey { key_id, own: false, path });
         }
         Ok(keys)
@@ -132,7 +136,7 @@ impl Keys {
     pub fn revoke(&self, key_id: &str) -> Result<bool, KeyError> {
         let mut revoked = false;
         for key in self.list()?.into_iter().filter(|key| !key.own && key.key_id == key_id) {
-            fs::remove_file(&key.path).map_err(fail(&key.path))?;
+            fs::remove_file(&key.path).map_err(io_error(&key.path))?;
             revoked = true;
         }
         Ok(revoked)
@@ -140,7 +144,7 @@ impl Keys {
 
     /// Returns the files in `trusted/`, sorted.
     fn trusted_files(&self) -> Result<Vec<PathBuf>, KeyError> {
-        let folder = self.folder.join(TRUSTED);
+        let folder = self.folder.join(TRUSTED_FOLDER);
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -148,7 +152,7 @@ impl Keys {
         };
         let mut found = Vec::new();
         for entry in entries {
-            found.push(entry.map_err(fail(&folder))?.path());
+            found.push(entry.map_err(io_error(&folder))?.path());
         }
         found.retain(|path| path.extension().is_some_and(|e| e == "pem"));
         found.sort();
@@ -157,22 +161,22 @@ impl Keys {
 }
 
 /// Adds the path to an I/O error.
-fn fail(path: &Path) -> impl Fn(io::Error) -> KeyError + use<> {
+fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError + use<> {
     let path = path.to_owned();
     move |source| KeyError::Io { path: path.clone(), source }
 }
 
-fn public(path: &Path) -> Result<VerifyingKey, KeyError> {
+fn read_public_key(path: &Path) -> Result<VerifyingKey, KeyError> {
     let not_a_key = || KeyError::NotAKey { path: path.to_owned() };
-    let (_, text) = read(path)?.ok_or_else(not_a_key)?;
+    let (_, text) = read_key_file(path)?.ok_or_else(not_a_key)?;
     VerifyingKey::from_public_key_pem(&text).map_err(|_| not_a_key())
 }
 
-fn read(path: &Path) -> Result<Option<(File, String)>, KeyError> {
+fn read_key_file(path: &Path) -> Result<Option<(File, String)>, KeyError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(fail(path)(source)),
+        Err(source) => return Err(io_error(path)(source)),
     };
     let mut text = String::new();
     (&file)
@@ -183,7 +187,7 @@ fn read(path: &Path) -> Result<Option<(File, String)>, KeyError> {
 }
 
 /// Writes a temporary file and gives it its final name if that is free. Returns false if the name is taken.
-fn publish(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, KeyError> {
+fn write_new_file(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, KeyError> {
     let path = folder.join(name);
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;
@@ -199,6 +203,6 @@ fn publish(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, K
     match linked {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(fail(&path)(e)),
+        Err(e) => Err(io_error(&path)(e)),
     }
 }

@@ -9,11 +9,11 @@ use super::*;
 
 const NOW: &str = "2026-02-14T00:27:54Z";
 
-fn identity(seed: u8) -> Identity {
+fn identity_from_seed(seed: u8) -> Identity {
     Identity::new(SigningKey::from_bytes(&[seed; 32])).unwrap()
 }
 
-fn trusting(who: &Identity) -> TrustStore {
+fn trust_store_of(who: &Identity) -> TrustStore {
     let mut store = TrustStore::default();
     store.add(who.key.verifying_key()).unwrap();
     store
@@ -21,14 +21,14 @@ fn trusting(who: &Identity) -> TrustStore {
 
 #[test]
 fn signed_file_verifies_and_re_signing_keeps_its_size() {
-    let me = identity(1);
+    let me = identity_from_seed(1);
     for (comment, start) in
         [(Comment::Markup, "<!-- rye:signed:"), (Comment::Hash, "# rye:signed:"), (Comment::Slashes, "// rye:signed:")]
     {
         let signed = me.sign_file(b"line 1\r\nline 2", comment, NOW);
         assert!(signed.starts_with(start.as_bytes()));
         assert_eq!(unsigned(&signed), b"line 1\r\nline 2");
-        let standing = trusting(&me).standing(&signed).unwrap();
+        let standing = trust_store_of(&me).standing(&signed).unwrap();
         assert_eq!(standing, Standing::Signed { key_id: me.key_id().into(), timestamp: NOW.into() });
         assert_eq!(me.sign_file(&signed, comment, NOW), signed);
     }
@@ -36,8 +36,8 @@ fn signed_file_verifies_and_re_signing_keeps_its_size() {
 
 #[test]
 fn any_changed_byte_fails_verification() {
-    let me = identity(1);
-    let trust = trusting(&me);
+    let me = identity_from_seed(1);
+    let trust = trust_store_of(&me);
     let signed = me.sign_file(b"# Title\n", Comment::Markup, NOW);
     for at in 0..signed.len() {
         let mut changed = signed.clone();
@@ -53,16 +53,19 @@ fn any_changed_byte_fails_verification() {
 
 #[test]
 fn untrusted_keys_and_malformed_lines_are_refused() {
-    let (me, other) = (identity(1), identity(2));
+    let (me, other) = (identity_from_seed(1), identity_from_seed(2));
     let signed = other.sign_file(b"x", Comment::Hash, NOW);
     let unknown = SignatureError::UnknownKey { key_id: other.key_id().into() };
-    assert_eq!(trusting(&me).standing(&signed), Err(unknown));
+    assert_eq!(trust_store_of(&me).standing(&signed), Err(unknown));
     let borrowed = String::from_utf8(signed).unwrap().replace(other.key_id(), me.key_id());
-    assert_eq!(trusting(&me).standing(borrowed.as_bytes()), Err(SignatureError::Forged { key_id: me.key_id().into() }));
-    assert_eq!(trusting(&me).standing(b"# rye:signed:oops\nx"), Err(SignatureError::Malformed));
-    assert_eq!(trusting(&me).standing(b"# Title\nrye:signed:a:b:c:d"), Ok(Standing::Unsigned));
-    assert_eq!(trusting(&me).standing(b"\xff\xfe\nx"), Ok(Standing::Unsigned));
-    assert_eq!(trusting(&me).standing(b""), Ok(Standing::Unsigned));
+    assert_eq!(
+        trust_store_of(&me).standing(borrowed.as_bytes()),
+        Err(SignatureError::Forged { key_id: me.key_id().into() })
+    );
+    assert_eq!(trust_store_of(&me).standing(b"# rye:signed:oops\nx"), Err(SignatureError::Malformed));
+    assert_eq!(trust_store_of(&me).standing(b"# Title\nrye:signed:a:b:c:d"), Ok(Standing::Unsigned));
+    assert_eq!(trust_store_of(&me).standing(b"\xff\xfe\nx"), Ok(Standing::Unsigned));
+    assert_eq!(trust_store_of(&me).standing(b""), Ok(Standing::Unsigned));
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn racing_processes_agree_on_one_key() {
 fn trusted_keys_are_read_from_the_user_space() {
     let home = tempfile::tempdir().unwrap();
     let keys = Keys::of_user_space(home.path());
-    let other = identity(2);
+    let other = identity_from_seed(2);
     assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
     assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
     assert!(keys.trust("-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----\n").is_err());

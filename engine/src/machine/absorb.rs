@@ -19,14 +19,14 @@ use crate::retry::{self, Draw};
 use crate::thread::Status;
 
 pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
-    let mut events = told(plan, state, signal);
-    seal(state, &mut events);
+    let mut events = record_fact(plan, state, signal);
+    insert_checkpoint(state, &mut events);
     events
 }
 
 /// Inserts a checkpoint at the end of a turn: before the next attempt or before the last event. The journal adds the
 /// signature.
-fn seal(state: &State, events: &mut Vec<EventBody>) {
+fn insert_checkpoint(state: &State, events: &mut Vec<EventBody>) {
     let turn = state.cost.turns;
     if turn <= state.sealed {
         return;
@@ -37,7 +37,7 @@ fn seal(state: &State, events: &mut Vec<EventBody>) {
     }
 }
 
-fn told(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+fn record_fact(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
     if let Some(ended) = &state.ended {
         // Only a suspended thread can be resumed.
@@ -257,11 +257,11 @@ fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
 }
 
 /// Minimum bytes of a result that is replaced by a reference.
-const WORTH_A_REFERENCE: usize = 512;
+const MIN_REFERENCE_BYTES: usize = 512;
 
 /// Returns a reference to an earlier result with the same content, if there is one.
 fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> {
-    if answer.content.len() < WORTH_A_REFERENCE {
+    if answer.content.len() < MIN_REFERENCE_BYTES {
         return None;
     }
     state.talk.messages.iter().find_map(|message| match message {

@@ -38,7 +38,7 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventBody::Continues(continues) => state.continues = Some(continues.clone()),
         EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
-        EventBody::CognitionIn(said) => heard(state, said),
+        EventBody::CognitionIn(said) => on_user_message(state, said),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
         EventBody::Reserved(reserved) => {
             // The commit of a reservation also books the earlier settlements.
@@ -47,7 +47,7 @@ pub fn apply(state: &mut State, event: &Event) {
                 attempt.reserved = true;
             }
         }
-        EventBody::CognitionOut(reply) => replied(state, reply),
+        EventBody::CognitionOut(reply) => on_reply(state, reply),
         EventBody::AttemptFailed(failed) => attempt_failed(state, failed, event.ts),
         EventBody::Settled(settled) => settle(state, settled),
         EventBody::HookPoint(run) => hooks::ran(state, run, event.ts),
@@ -102,7 +102,7 @@ pub fn apply(state: &mut State, event: &Event) {
         EventBody::Recovered(_) => {
             state.clock.before += before.saturating_sub(state.clock.since).max(0);
             state.clock.since = event.ts;
-            wake(state);
+            resume_suspended(state);
         }
         EventBody::Compacted(compacted) => summarised(state, compacted),
         EventBody::Ended(ended) => {
@@ -116,7 +116,7 @@ pub fn apply(state: &mut State, event: &Event) {
 }
 
 /// The error code of a thread whose model refused to answer.
-const REFUSED: &str = "refused";
+const REFUSED_CODE: &str = "refused";
 
 fn open(state: &mut State, opened: &Opened) {
     state.limits = opened.limits;
@@ -128,7 +128,7 @@ fn open(state: &mut State, opened: &Opened) {
     state.launch = Some(Box::new(opened.clone()));
 }
 
-fn heard(state: &mut State, said: &CognitionIn) {
+fn on_user_message(state: &mut State, said: &CognitionIn) {
     match said.source {
         Source::Prompt | Source::Continuation => state.talk.prompted = true,
         Source::Steer => {
@@ -151,7 +151,7 @@ fn heard(state: &mut State, said: &CognitionIn) {
     state.talk.messages.push(said.message.clone());
 }
 
-fn replied(state: &mut State, reply: &CognitionOut) {
+fn on_reply(state: &mut State, reply: &CognitionOut) {
     let whole = &reply.usage;
     let sent = state.talk.messages.len();
     state.talk.measured = state.talk.operations.is_empty().then_some(Measured {
@@ -182,7 +182,7 @@ fn replied(state: &mut State, reply: &CognitionOut) {
     if refused {
         let said = text_of(&reply.content);
         let message = if said.is_empty() { "the model refused to answer".to_owned() } else { said };
-        state.stop = Some(Stop { status: Status::Error, code: REFUSED.to_owned(), message });
+        state.stop = Some(Stop { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
     state.position = Position::After(Node::Model, outcome);
     state.talk.messages.push(Message::Assistant { content: reply.content.clone() });
@@ -227,7 +227,7 @@ fn summarised(state: &mut State, compacted: &Compacted) {
 }
 
 /// Resumes a suspended thread, which repeats its approval request.
-fn wake(state: &mut State) {
+fn resume_suspended(state: &mut State) {
     if state.ended.as_ref().is_none_or(|ended| ended.status != Status::Suspended) {
         return;
     }

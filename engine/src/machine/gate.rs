@@ -158,18 +158,18 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     };
     let checked = match &action {
         // Paging needs no grant, because the thread already has the first part of its own results.
-        Wanted::Fetch(FetchRequest::Object { sha256, .. }) if state.objects.contains(sha256) => {
+        ParsedCall::Fetch(FetchRequest::Object { sha256, .. }) if state.objects.contains(sha256) => {
             Ok(format!("object.{sha256}"))
         }
-        Wanted::Fetch(FetchRequest::Object { .. }) => {
+        ParsedCall::Fetch(FetchRequest::Object { .. }) => {
             return refused("rye_fetch: `object` names no stored result of this thread".into());
         }
-        Wanted::Tool { .. }
-        | Wanted::Keep(_)
-        | Wanted::Knowledge { .. }
-        | Wanted::Start { .. }
-        | Wanted::Fetch(_)
-        | Wanted::Sign(_) => {
+        ParsedCall::Tool { .. }
+        | ParsedCall::Keep(_)
+        | ParsedCall::Knowledge { .. }
+        | ParsedCall::Start { .. }
+        | ParsedCall::Fetch(_)
+        | ParsedCall::Sign(_) => {
             let grants = chain(launch_grants(state));
             // A tool that starts a directive needs a grant for the tool and one for the directive.
             let by_tool = action.tool().map(|tool| check(plan, &grants, &tool_request(Some(tool))));
@@ -178,25 +178,25 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     };
     let capability = match checked {
         Ok(capability) => capability,
-        Err(Denied { capability, text }) => {
+        Err(Denial { capability, text }) => {
             return Ruling::Answer { why: ResultKind::Denied { capability }, text };
         }
     };
     let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
-    if !call.approved && attended && asks(plan, &capability) {
+    if !call.approved && attended && needs_approval(plan, &capability) {
         return Ruling::Asks { capability };
     }
     let flags = |id: &ItemId| plan.palette.iter().find(|tool| tool.item_id.as_ref() == Some(id));
     let (call_kind, idempotent) = match action {
-        Wanted::Start { start, .. } => return Ruling::Spawn(Allowed { inner: start, capability }),
-        Wanted::Keep(keep) => return Ruling::Keep(Allowed { inner: keep, capability }),
-        Wanted::Tool { item_id, parameters } => {
+        ParsedCall::Start { start, .. } => return Ruling::Spawn(Allowed { inner: start, capability }),
+        ParsedCall::Keep(keep) => return Ruling::Keep(Allowed { inner: keep, capability }),
+        ParsedCall::Tool { item_id, parameters } => {
             let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent.covers(&parameters));
             (Call::Tool { item_id, parameters }, idempotent)
         }
-        Wanted::Knowledge { item_id } => (Call::Knowledge { item_id }, true),
-        Wanted::Fetch(request) => (Call::Fetch(request), true),
-        Wanted::Sign(request) => (Call::Sign(request), true),
+        ParsedCall::Knowledge { item_id } => (Call::Knowledge { item_id }, true),
+        ParsedCall::Fetch(request) => (Call::Fetch(request), true),
+        ParsedCall::Sign(request) => (Call::Sign(request), true),
     };
     let grants = launch_grants(state);
     let (write, net) = touches(grants, &capability);
@@ -249,7 +249,7 @@ pub fn admit_hook(
         Call::Fetch(FetchRequest::Object { .. }) => return Err("a hook cannot page results".into()),
     };
     let own = matches!(hook.source, rye_compiler::hook::HookSource::Directive { .. });
-    let request = Request { primary, item_type: semantic(item_type), item_id, space: None };
+    let request = Request { primary, item_type: capability_item_type(item_type), item_id, space: None };
     let capability = request.capability();
     let (write, net) = touches(&launch.grants, &capability);
     // A static fetch needs no grant. A declaration grants its static execute or sign, unless a directive declares the
@@ -294,7 +294,7 @@ pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
     let waits = |index: usize| matches!(rule(plan, state, index), Ruling::Asks { .. });
     let kind = |index: usize| {
         let call = list.get(index).filter(|_| !waits(index))?;
-        together(plan, &call.call.name, &call.call.input)
+        group_kind(plan, &call.call.name, &call.call.input)
     };
     let mut end = (start + 1).min(list.len());
     if let Some(first) = kind(start) {
@@ -306,29 +306,31 @@ pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Together {
+enum CallGroupKind {
     Tools,
     Children,
 }
 
 /// Returns the kind of group that a call may join. The kind only orders calls; it authorizes nothing.
-fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
+fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
-    let tools = |yes: bool| yes.then_some(Together::Tools);
+    let tools = |yes: bool| yes.then_some(CallGroupKind::Tools);
     if tool.item_id.as_ref().is_some_and(|id| is_system_tool(plan, id, THREAD_DIRECTIVE)) {
-        return Some(Together::Children);
+        return Some(CallGroupKind::Children);
     }
     match tool.primary {
         Action::Return | Action::Sign => None,
-        Action::Fetch => Some(Together::Tools),
+        Action::Fetch => Some(CallGroupKind::Tools),
         Action::Execute if tool.item_id.is_some() => tools(tool.parallel),
         Action::Execute => {
             let request = ExecuteRequest::read(input).ok()?;
             match request.item_type {
-                ItemType::Directive => Some(Together::Children),
-                ItemType::Tool if request.is_async => Some(Together::Children),
-                ItemType::Knowledge => Some(Together::Tools),
-                ItemType::Tool if is_system_tool(plan, &request.item_id, THREAD_DIRECTIVE) => Some(Together::Children),
+                ItemType::Directive => Some(CallGroupKind::Children),
+                ItemType::Tool if request.is_async => Some(CallGroupKind::Children),
+                ItemType::Knowledge => Some(CallGroupKind::Tools),
+                ItemType::Tool if is_system_tool(plan, &request.item_id, THREAD_DIRECTIVE) => {
+                    Some(CallGroupKind::Children)
+                }
                 ItemType::Tool => {
                     let item = plan.palette.iter().find(|t| t.item_id.as_ref() == Some(&request.item_id));
                     tools(item.is_some_and(|t| t.parallel))
@@ -339,7 +341,7 @@ fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
 }
 
 /// A parsed call: the action that would be dispatched.
-enum Wanted {
+enum ParsedCall {
     Tool {
         item_id: ItemId,
         parameters: Value,
@@ -364,7 +366,7 @@ fn tool_request(item_id: Option<&ItemId>) -> Request<'_> {
     Request { primary: Primary::Execute, item_type: capability::ItemType::Tool, item_id, space: None }
 }
 
-impl Wanted {
+impl ParsedCall {
     /// Returns the tool that needs a grant in addition to the started directive.
     fn tool(&self) -> Option<&'static ItemId> {
         THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
@@ -385,11 +387,11 @@ impl Wanted {
             Self::Fetch(FetchRequest::Object { .. }) => (Primary::Fetch, ItemType::Knowledge, None),
             Self::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
         };
-        Request { primary, item_type: semantic(item_type), item_id, space: None }
+        Request { primary, item_type: capability_item_type(item_type), item_id, space: None }
     }
 }
 
-fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String> {
+fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCall, String> {
     match (tool.primary, &tool.item_id) {
         (_, Some(item_id)) => parse_tool_call(plan, item_id.clone(), input.clone()),
         (Action::Execute, None) => {
@@ -402,59 +404,59 @@ fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String
                 }
                 ItemType::Tool if detached => parse_async_tool_call(plan, request.item_id, request.parameters),
                 ItemType::Tool => parse_tool_call(plan, request.item_id, Value::Object(request.parameters)),
-                ItemType::Knowledge => Ok(Wanted::Knowledge { item_id: request.item_id }),
+                ItemType::Knowledge => Ok(ParsedCall::Knowledge { item_id: request.item_id }),
                 ItemType::Directive => {
                     let (directive, inputs) = (request.item_id, request.parameters);
                     let (model, limit_overrides, tool) = (None, Map::new(), false);
                     let start = ChildStart { directive, inputs, model, limit_overrides, detached, tool };
-                    Ok(Wanted::Start { start, by_tool: false })
+                    Ok(ParsedCall::Start { start, by_tool: false })
                 }
             }
         }
-        (Action::Fetch, None) => FetchRequest::read(input).map(Wanted::Fetch).map_err(|e| e.0),
-        (Action::Sign, None) => SignRequest::read(input).map(Wanted::Sign).map_err(|e| e.0),
+        (Action::Fetch, None) => FetchRequest::read(input).map(ParsedCall::Fetch).map_err(|e| e.0),
+        (Action::Sign, None) => SignRequest::read(input).map(ParsedCall::Sign).map_err(|e| e.0),
         (Action::Return, None) => Err("this directive declares no outputs to return".into()),
     }
 }
 
 /// Parses a tool call. The engine itself runs two tools of the standard library.
-fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, String> {
+fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<ParsedCall, String> {
     if is_system_tool(plan, &item_id, THREAD_DIRECTIVE) {
-        return start::read(&parameters).map(|start| Wanted::Start { start, by_tool: true });
+        return start::read(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });
     }
     if is_system_tool(plan, &item_id, STATE_TOOL) {
-        return keep::read(&parameters).map(Wanted::Keep);
+        return keep::read(&parameters).map(ParsedCall::Keep);
     }
-    Ok(Wanted::Tool { item_id, parameters })
+    Ok(ParsedCall::Tool { item_id, parameters })
 }
 
 /// Parses a tool call whose caller does not wait for the result.
-fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<Wanted, String> {
+fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<ParsedCall, String> {
     if is_system_tool(plan, &directive, THREAD_DIRECTIVE) {
         let start = start::read(&Value::Object(inputs))?;
-        return Ok(Wanted::Start { start: ChildStart { detached: true, ..start }, by_tool: true });
+        return Ok(ParsedCall::Start { start: ChildStart { detached: true, ..start }, by_tool: true });
     }
     if is_system_tool(plan, &directive, STATE_TOOL) {
         return Err(format!("rye_execute: `{STATE_TOOL}` answers at once; leave `async` out"));
     }
     let (model, limit_overrides) = (None, Map::new());
     let start = ChildStart { directive, inputs, model, limit_overrides, detached: true, tool: true };
-    Ok(Wanted::Start { start, by_tool: false })
+    Ok(ParsedCall::Start { start, by_tool: false })
 }
 
 /// Returns true if `id` is this tool of the standard library and no file of the project or the user shadows it.
 pub(crate) fn is_system_tool(plan: &Plan, id: &ItemId, tool: &str) -> bool {
-    id.as_str() == tool && resolved(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
+    id.as_str() == tool && resolved_space(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
 }
 
 /// A denied capability, and the message for the model.
-struct Denied {
+struct Denial {
     capability: String,
     text: String,
 }
 
-fn check(plan: &Plan, chain: &[CapabilitySet], request: &Request<'_>) -> Result<String, Denied> {
-    let space = request.item_id.and_then(|id| resolved(plan, request.item_type.kind(), id));
+fn check(plan: &Plan, chain: &[CapabilitySet], request: &Request<'_>) -> Result<String, Denial> {
+    let space = request.item_id.and_then(|id| resolved_space(plan, request.item_type.kind(), id));
     let request = Request { space, ..*request };
     let decision = capability::allows(chain, &request);
     if decision.allow {
@@ -466,18 +468,18 @@ fn check(plan: &Plan, chain: &[CapabilitySet], request: &Request<'_>) -> Result<
         Some(_) => " (a thread above this one does not grant it)",
     };
     let text = format!("permission denied: missing capability {capability}{whose}");
-    Err(Denied { capability, text })
+    Err(Denial { capability, text })
 }
 
 /// Returns the space in which the item was found when the plan was compiled.
-fn resolved(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
+fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
     let read = plan.manifest.iter().find(|r| r.kind == kind && r.id == id.as_str() && r.sha256.is_some())?;
     read.space
 }
 
 /// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
 /// risk. A thread without an approver gets only the warning of the check (`language.md` 9).
-fn asks(plan: &Plan, capability: &str) -> bool {
+fn needs_approval(plan: &Plan, capability: &str) -> bool {
     if !plan.graph.has(Node::Ask(Asked::Call)) {
         return false;
     }
@@ -507,7 +509,7 @@ pub(super) fn left_ms(state: &State) -> u64 {
     state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
 }
 
-fn semantic(item_type: ItemType) -> capability::ItemType {
+fn capability_item_type(item_type: ItemType) -> capability::ItemType {
     match item_type {
         ItemType::Tool => capability::ItemType::Tool,
         ItemType::Directive => capability::ItemType::Directive,

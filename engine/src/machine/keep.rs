@@ -11,11 +11,11 @@ use crate::event::StateSet;
 pub(crate) const STATE_TOOL: &str = "rye/agent/threads/state";
 
 /// Maximum characters of a key.
-const KEY: usize = 200;
+const MAX_KEY_CHARS: usize = 200;
 /// Maximum bytes of a value as JSON.
-const VALUE: usize = 64 * 1024;
+const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Maximum keys of one thread.
-const KEYS: usize = 1_000;
+const MAX_KEYS: usize = 1_000;
 
 /// An operation on the thread's store.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,16 +35,16 @@ pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
     }
     let key = match given.get("key") {
         None | Some(Value::Null) => None,
-        Some(Value::String(key)) if !key.is_empty() && key.chars().count() <= KEY => Some(key.clone()),
-        Some(_) => return wrong(&format!("`key` must be a string of 1 to {KEY} characters")),
+        Some(Value::String(key)) if !key.is_empty() && key.chars().count() <= MAX_KEY_CHARS => Some(key.clone()),
+        Some(_) => return wrong(&format!("`key` must be a string of 1 to {MAX_KEY_CHARS} characters")),
     };
     match (given.get("operation").and_then(Value::as_str), key, given.get("value")) {
         (Some("get"), key, None) => Ok(Keep::Get(key)),
         (Some("get"), _, Some(_)) => wrong("`value` belongs to `set`"),
         (Some("set"), Some(key), Some(value)) => {
             let bytes = value.to_string().len();
-            if bytes > VALUE {
-                return wrong(&format!("the value has {bytes} bytes, and {VALUE} are kept at most"));
+            if bytes > MAX_VALUE_BYTES {
+                return wrong(&format!("the value has {bytes} bytes, and {MAX_VALUE_BYTES} are kept at most"));
             }
             Ok(Keep::Set(StateSet { key, value: value.clone() }))
         }
@@ -61,8 +61,8 @@ pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: Keep) -> Result<(Va
             let all: Map<String, Value> = store.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
             Ok((Value::Object(all), None))
         }
-        Keep::Set(set) if store.len() >= KEYS && !store.contains_key(&set.key) && !set.value.is_null() => {
-            Err(format!("state: {KEYS} keys are kept at most"))
+        Keep::Set(set) if store.len() >= MAX_KEYS && !store.contains_key(&set.key) && !set.value.is_null() => {
+            Err(format!("state: {MAX_KEYS} keys are kept at most"))
         }
         Keep::Set(set) => Ok((set.value.clone(), Some(set))),
     }
@@ -104,7 +104,7 @@ mod tests {
             json!({"operation": "drop"}),
             json!({"operation": "set", "key": "a"}),
             json!({"operation": "set", "key": "", "value": 1}),
-            json!({"operation": "set", "key": "a", "value": "x".repeat(VALUE)}),
+            json!({"operation": "set", "key": "a", "value": "x".repeat(MAX_VALUE_BYTES)}),
             json!({"operation": "get", "key": "a", "value": 1}),
             json!({"operation": "get", "thread_id": "other"}),
             json!([]),

@@ -16,11 +16,11 @@ use crate::message::Message;
 pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
     let shown = state.launch.as_ref().map(|launch| launch.images.as_slice()).unwrap_or_default();
     let (source, opening) = if let Some(continues) = &state.continues {
-        let mut known = Run { state, facts: facts::of(plan, state, HookPoint::ThreadContinued, None) };
+        let mut known = RuntimeFacts { state, facts: facts::of(plan, state, HookPoint::ThreadContinued, None) };
         let said = continues.message.as_deref().unwrap_or("");
         (Source::Continuation, plan.prompt.go_on(&mut known, said))
     } else {
-        let mut known = Run { state, facts: facts::of(plan, state, HookPoint::ThreadStarted, None) };
+        let mut known = RuntimeFacts { state, facts: facts::of(plan, state, HookPoint::ThreadStarted, None) };
         (Source::Prompt, plan.prompt.open(&mut known))
     };
     vec![
@@ -36,12 +36,12 @@ pub(crate) fn body(plan: &Plan) -> String {
 }
 
 /// The values known at run time, for placeholders of the prompt.
-struct Run<'a> {
+struct RuntimeFacts<'a> {
     state: &'a State,
     facts: Map<String, Value>,
 }
 
-impl Known for Run<'_> {
+impl Known for RuntimeFacts<'_> {
     fn text(&mut self, hole: &Pending) -> String {
         match hole {
             Pending::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),

@@ -12,7 +12,7 @@ use crate::provider::{Cue, Request, ToolDefinition};
 
 /// Builds the request of the current attempt.
 pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
-    let messages = thinned(state);
+    let messages = edited_messages(state);
     let untouched = state.talk.operations.is_empty();
     Request {
         model: state.model(plan).id.clone(),
@@ -42,14 +42,14 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
 }
 
 /// The prompt that requests a summary of the conversation.
-const SUMMARISE: &str = "The conversation is about to be shortened. Write a summary that stands for everything above, so \
+const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that stands for everything above, so \
 that the work can go on from it alone: the task, what was done and found (with names, paths and values), what was decided \
 and why, what is open and what comes next. Call no tool; answer with the summary only.";
 
 /// Builds the request for a summary: the same conversation, followed by the summary prompt.
 pub(super) fn summarise(plan: &Plan, state: &State, max_output: u64) -> Request {
     let mut request = build(plan, state, max_output);
-    request.turns.push(Turn::User { content: vec![Block::Text { text: SUMMARISE.to_owned() }] });
+    request.turns.push(Turn::User { content: vec![Block::Text { text: SUMMARY_PROMPT.to_owned() }] });
     request.cue.directive.push_str(".summary");
     request
 }
@@ -59,7 +59,7 @@ fn system(state: &State) -> Arc<str> {
 }
 
 /// Returns the messages with the operations of `context` hooks applied.
-fn thinned(state: &State) -> Cow<'_, [Message]> {
+fn edited_messages(state: &State) -> Cow<'_, [Message]> {
     if state.talk.operations.is_empty() {
         return Cow::Borrowed(&state.talk.messages);
     }
@@ -148,7 +148,7 @@ pub(super) fn calls(content: &[Block]) -> Vec<ToolCall> {
 /// the messages after it; otherwise it counts everything.
 pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
     let by = plan.model.counted_by;
-    let sum = |messages: &[Message]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(weigh(by, m)));
+    let sum = |messages: &[Message]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
     if state.talk.operations.is_empty()
         && let Some(measured) = state.talk.measured
     {
@@ -158,7 +158,7 @@ pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
         return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));
     }
     let tools = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
-    by.count(&system(state)).saturating_add(tools).saturating_add(sum(&thinned(state)))
+    by.count(&system(state)).saturating_add(tools).saturating_add(sum(&edited_messages(state)))
 }
 
 /// Returns the tokens of the context window in use.
@@ -166,7 +166,7 @@ pub(super) fn tokens_used(plan: &Plan, state: &State) -> u64 {
     estimate(plan, state)
 }
 
-fn weigh(by: Tokenizer, message: &Message) -> u64 {
+fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
     let blocks = |content: &[Block]| content.iter().fold(0u64, |sum, block| sum.saturating_add(of_block(by, block)));
     match message {
         Message::User { content } | Message::Assistant { content } => blocks(content),

@@ -32,7 +32,7 @@ pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
         Node::Model => model::model(walk),
         Node::Nudge => nudge(walk),
         Node::Gate => calls::gate(walk),
-        Node::Ask(asked) => ask(walk, asked),
+        Node::Ask(asked) => request_approval(walk, asked),
         Node::Tools => calls::tools(walk),
         Node::Guard => calls::guard(walk),
         Node::Return => calls::returned(walk),
@@ -210,7 +210,7 @@ fn nudge(walk: &Walk<'_>) -> Decision {
     Decision::Write(vec![said(Source::Nudge, &text)])
 }
 
-fn ask(walk: &Walk<'_>, asked: Asked) -> Decision {
+fn request_approval(walk: &Walk<'_>, asked: Asked) -> Decision {
     let what = match asked {
         Asked::Limit => walk.state.limit.as_ref().map_or_else(
             || "go on beyond a limit".to_owned(),

@@ -21,7 +21,7 @@ use crate::provider::{Reply, StopReason};
 use crate::thread::{Cost, Status};
 
 #[test]
-fn one_turn() {
+fn reply_without_calls_completes_the_thread() {
     let mut play = Play::new(plan(), vec![text("hello")]);
     play.run();
     assert_eq!(

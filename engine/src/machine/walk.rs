@@ -40,7 +40,7 @@ pub(super) struct Walk<'a> {
 }
 
 /// Maximum number of steps without an effect or a write. No valid plan reaches it.
-const MOST_STEPS: usize = 256;
+const MAX_IDLE_STEPS: usize = 256;
 
 pub(super) fn next(plan: &Plan, state: &State) -> Effect {
     match standing(plan, state, state.clock.now).decision {
@@ -73,7 +73,7 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
         return Standing { decision: Decision::Write(written) };
     }
     if step::is_ending(state) {
-        return leave(walk);
+        return exit_early(walk);
     }
     if let Some(seen) = state.observations.front() {
         let mut facts = facts::common(plan, state);
@@ -81,29 +81,29 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
         let decision = Decision::Do(step::hook_run(plan, state, seen.point, Some(seen.seq.to_string()), facts));
         return Standing { decision };
     }
-    let Some(mut node) = start else { return lost(walk) };
-    for _ in 0..MOST_STEPS {
+    let Some(mut node) = start else { return end_without_edge(walk) };
+    for _ in 0..MAX_IDLE_STEPS {
         match step::decide(&walk, node) {
             Decision::Gives(outcome) => {
                 if (node, outcome) == (Node::Guard, Outcome::More) {
                     walk.group_start = state.calls.end;
                 }
                 walk.from = (node, outcome);
-                let Some(following) = plan.graph.next(node, outcome) else { return lost(walk) };
+                let Some(following) = plan.graph.next(node, outcome) else { return end_without_edge(walk) };
                 node = following;
             }
             decision @ (Decision::Do(_) | Decision::Write(_)) => return Standing { decision },
         }
     }
-    lost(walk)
+    end_without_edge(walk)
 }
 
 /// Follows the edge of a cancellation, from any position.
-fn leave(mut walk: Walk<'_>) -> Standing {
+fn exit_early(mut walk: Walk<'_>) -> Standing {
     walk.from = (Node::Inbox, Outcome::Cancelled);
-    let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return lost(walk) };
+    let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };
     // The graph may have steps between the cancellation and the finish.
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_IDLE_STEPS {
         if node == Node::Finish {
             return Standing { decision: step::finish(&walk) };
         }
@@ -113,16 +113,16 @@ fn leave(mut walk: Walk<'_>) -> Standing {
                     walk.from = (node, outcome);
                     node = following;
                 }
-                None => return lost(walk),
+                None => return end_without_edge(walk),
             },
             decision @ (Decision::Do(_) | Decision::Write(_)) => return Standing { decision },
         }
     }
-    lost(walk)
+    end_without_edge(walk)
 }
 
 /// Ends the thread with an error that names the missing edge. A valid graph has an edge for every outcome.
-fn lost(walk: Walk<'_>) -> Standing {
+fn end_without_edge(walk: Walk<'_>) -> Standing {
     let (node, outcome) = walk.from;
     let ended = Ended {
         status: Status::Error,

@@ -54,7 +54,7 @@ impl Asked {
         if let Some((key, _)) = given.iter().find(stray) {
             return Err(format!("`{name}` takes no `{key}`"));
         }
-        let given = Given(given);
+        let given = ThreadsToolArguments(given);
         Ok(match name {
             "wait_threads" => Self::Wait { threads: given.threads()?, timeout: given.seconds("timeout")? },
             "cancel_thread" => Self::Cancel(given.thread()?),
@@ -80,9 +80,9 @@ impl Asked {
     }
 }
 
-struct Given<'a>(&'a Map<String, Value>);
+struct ThreadsToolArguments<'a>(&'a Map<String, Value>);
 
-impl<'a> Given<'a> {
+impl<'a> ThreadsToolArguments<'a> {
     fn value(&self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }

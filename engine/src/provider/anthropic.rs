@@ -76,7 +76,7 @@ fn tools(definitions: &[ToolDefinition]) -> Value {
 }
 
 /// A message under construction: turns of the same role are joined, because the API requires alternating roles.
-struct Draft {
+struct MessageDraft {
     role: &'static str,
     /// Results of tools; the API requires them first.
     results: Vec<Value>,
@@ -84,7 +84,7 @@ struct Draft {
 }
 
 fn messages(request: &Request) -> Value {
-    let mut drafts: Vec<Draft> = Vec::new();
+    let mut drafts: Vec<MessageDraft> = Vec::new();
     for (index, turn) in sound(&request.turns).iter().enumerate() {
         let mut draft = draft(turn);
         if index == 0
@@ -105,28 +105,30 @@ fn messages(request: &Request) -> Value {
             Some(_) | None => drafts.push(draft),
         }
     }
-    let message = |draft: Draft| {
+    let message = |draft: MessageDraft| {
         let content: Vec<Value> = draft.results.into_iter().chain(draft.content).collect();
         json!({"role": draft.role, "content": content})
     };
     drafts.into_iter().map(message).collect()
 }
 
-fn draft(turn: &Turn) -> Draft {
+fn draft(turn: &Turn) -> MessageDraft {
     match turn {
         Turn::User { content } => {
-            Draft { role: "user", results: Vec::new(), content: content.iter().filter_map(said).collect() }
+            MessageDraft { role: "user", results: Vec::new(), content: content.iter().filter_map(said).collect() }
         }
-        Turn::Assistant { content } => {
-            Draft { role: "assistant", results: Vec::new(), content: content.iter().filter_map(replied).collect() }
-        }
+        Turn::Assistant { content } => MessageDraft {
+            role: "assistant",
+            results: Vec::new(),
+            content: content.iter().filter_map(model_block).collect(),
+        },
         Turn::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             let mut result = json!({"type": "tool_result", "tool_use_id": plain_name(call_id), "content": text});
             if *is_error && let Some(object) = result.as_object_mut() {
                 object.insert("is_error".to_owned(), true.into());
             }
-            Draft { role: "user", results: vec![result], content: Vec::new() }
+            MessageDraft { role: "user", results: vec![result], content: Vec::new() }
         }
     }
 }
@@ -134,7 +136,7 @@ fn draft(turn: &Turn) -> Draft {
 /// Maps a user's block; `None` for blocks that a user message cannot contain.
 fn said(block: &Block) -> Option<Value> {
     match block {
-        Block::Text { text } => spoken(text),
+        Block::Text { text } => text_block(text),
         Block::Image(Image { media_type, data, .. }) => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
         }
@@ -144,9 +146,9 @@ fn said(block: &Block) -> Option<Value> {
 
 /// Maps the model's block; `None` for blocks that the API refuses: blank text, thinking without a signature, and blocks
 /// of another wire.
-fn replied(block: &Block) -> Option<Value> {
+fn model_block(block: &Block) -> Option<Value> {
     match block {
-        Block::Text { text } => spoken(text),
+        Block::Text { text } => text_block(text),
         Block::Thinking { text, signature } => {
             let signature = signature.as_deref().filter(|signature| !signature.is_empty())?;
             Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
@@ -160,7 +162,7 @@ fn replied(block: &Block) -> Option<Value> {
     }
 }
 
-fn spoken(text: &str) -> Option<Value> {
+fn text_block(text: &str) -> Option<Value> {
     (!is_blank(text)).then(|| json!({"type": "text", "text": text}))
 }
 

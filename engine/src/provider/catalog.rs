@@ -27,12 +27,12 @@ pub struct Definition {
     #[serde(default)]
     pub key_env: Option<String>,
     /// `authorization` (as a bearer token, the default) or the name of a header that holds the key alone.
-    #[serde(default = "bearer")]
+    #[serde(default = "default_key_header")]
     pub key_header: KeyHeader,
     #[serde(default)]
     pub max_tokens_field: MaxTokensField,
     /// For `openai-responses`: `false` if the models do not reason and refuse the option.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub encrypted_reasoning: bool,
     /// For `scripted`: the path relative to the project root.
     #[serde(default)]
@@ -55,7 +55,7 @@ pub struct Model {
     #[serde(default)]
     pub tool_use: ToolUse,
     /// Set if a message may contain images.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub images: bool,
     /// `None` if unknown; [`Prices::none`] if declared to be free.
     #[serde(default, deserialize_with = "priced")]
@@ -151,11 +151,11 @@ pub fn settings(
     Ok(Definition::from_value(connection)?.settings(environment, project_root))
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn bearer() -> KeyHeader {
+fn default_key_header() -> KeyHeader {
     KeyHeader::Bearer
 }
 

@@ -98,13 +98,13 @@ fn declaration(tool: &ToolDefinition) -> Value {
 
 /// The kind of a content; results of calls must be in a content of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ContentKind {
     User,
     Model,
     Results,
 }
 
-impl Kind {
+impl ContentKind {
     fn role(self) -> &'static str {
         match self {
             Self::User | Self::Results => "user",
@@ -114,13 +114,13 @@ impl Kind {
 }
 
 fn contents(turns: &[Turn]) -> Value {
-    let mut drafts: Vec<(Kind, Vec<Value>)> = Vec::new();
+    let mut drafts: Vec<(ContentKind, Vec<Value>)> = Vec::new();
     for turn in turns {
         let (kind, mut parts) = match turn {
-            Turn::User { content } => (Kind::User, content.iter().filter_map(user_part).collect()),
-            Turn::Assistant { content } => (Kind::Model, model_parts(content)),
+            Turn::User { content } => (ContentKind::User, content.iter().filter_map(user_part).collect()),
+            Turn::Assistant { content } => (ContentKind::Model, model_parts(content)),
             Turn::ToolResult { call_id, name, content, is_error } => {
-                (Kind::Results, vec![response(call_id, name, content, *is_error)])
+                (ContentKind::Results, vec![response(call_id, name, content, *is_error)])
             }
         };
         match drafts.last_mut() {

@@ -21,11 +21,11 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Maximum characters kept of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum characters kept of a header's value, an error's type or its code.
-const MAX_NAME: usize = 256;
+const MAX_NAME_CHARS: usize = 256;
 /// Timeout for establishing a connection, TLS included.
-const CONNECT: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum time for a finished stream to end, so that its connection can be reused.
-const DRAIN: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 tokio::task_local! {
@@ -34,7 +34,7 @@ tokio::task_local! {
 }
 
 /// Waits for a future, at most for this duration.
-async fn within<F: Future>(most: Duration, what: F) -> Option<F::Output> {
+async fn wait_at_most<F: Future>(most: Duration, what: F) -> Option<F::Output> {
     #[cfg(test)]
     if let Ok(told) = TOLD.try_with(std::sync::Arc::clone) {
         return tokio::select! {
@@ -69,7 +69,7 @@ impl Endpoint {
     /// [`FailedStage::Setup`] for an invalid base URL, header or key, and for a missing key.
     pub fn new(settings: &ProviderSettings, path: &str, extra: &[(&'static str, &str)]) -> Result<Self, CallError> {
         let id = &settings.id;
-        let url = join(&settings.base_url, path)
+        let url = join_url(&settings.base_url, path)
             .ok_or_else(|| setup(format!("the base URL of provider `{id}` is not an http or https URL")))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -92,7 +92,7 @@ impl Endpoint {
 
     /// Returns the endpoint of another path on the same server, with this query; `None` if the URL is invalid.
     pub fn at(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
-        let mut url = join(self.url.as_str(), path)?;
+        let mut url = join_url(self.url.as_str(), path)?;
         url.query_pairs_mut().extend_pairs(query);
         Some(Self { url, ..self.clone() })
     }
@@ -106,7 +106,7 @@ impl Endpoint {
         let sent = length(body.len());
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let host = self.host();
-        let response = match within(self.timeouts.answer, request.send()).await {
+        let response = match wait_at_most(self.timeouts.answer, request.send()).await {
             None => {
                 let seconds = self.timeouts.answer.as_secs_f64();
                 return Err(CallError::new(
@@ -139,13 +139,13 @@ impl Endpoint {
     /// it), then control characters, then the text is truncated. The order matters, since half a key is a secret too.
     pub fn clean(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
-            Some(key) => printable(&key.redact(text), limit),
-            None => printable(text, limit),
+            Some(key) => printable_excerpt(&key.redact(text), limit),
+            None => printable_excerpt(text, limit),
         };
         error.message = clean(&error.message, MAX_MESSAGE_CHARS);
-        error.error_type = error.error_type.map(|text| clean(&text, MAX_NAME));
-        error.code = error.code.map(|text| clean(&text, MAX_NAME));
-        error.headers.iter_mut().for_each(|(_, value)| *value = clean(value, MAX_NAME));
+        error.error_type = error.error_type.map(|text| clean(&text, MAX_NAME_CHARS));
+        error.code = error.code.map(|text| clean(&text, MAX_NAME_CHARS));
+        error.headers.iter_mut().for_each(|(_, value)| *value = clean(value, MAX_NAME_CHARS));
         error
     }
 
@@ -207,7 +207,7 @@ impl Stream {
     /// [`FailedStage::Timeout`] if no data came within the idle time, [`FailedStage::Truncated`] if the connection
     /// broke.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
-        match within(self.idle, self.response.chunk()).await {
+        match wait_at_most(self.idle, self.response.chunk()).await {
             None => {
                 let seconds = self.idle.as_secs_f64();
                 Err(CallError::new(FailedStage::Timeout, format!("the stream was silent for {seconds} seconds")))
@@ -223,7 +223,7 @@ impl Stream {
     pub async fn drain(mut self) {
         let end = async { while let Ok(Some(_)) = self.response.chunk().await {} };
         // If the server keeps the stream open, the connection is dropped.
-        let _ = timeout(DRAIN, end).await;
+        let _ = timeout(DRAIN_TIMEOUT, end).await;
     }
 
     /// Returns true if the content type is not an event stream.
@@ -313,7 +313,7 @@ fn key_header(style: &KeyHeader, key: &Secret) -> Option<(HeaderName, HeaderValu
 
 /// Appends `path` to `base`. If `base` already ends in the first segment of `path`, that segment is not repeated, so
 /// that a base URL works with and without its `/v1`.
-fn join(base: &str, path: &str) -> Option<Url> {
+fn join_url(base: &str, path: &str) -> Option<Url> {
     let mut url = Url::parse(base.trim()).ok()?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return None;
@@ -351,7 +351,7 @@ fn build(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> 
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         // A redirect could send the key to another host; retries are counted by the engine, not here.
         .redirect(redirect::Policy::none())
         .retry(reqwest::retry::never());
@@ -376,12 +376,14 @@ fn cause(error: &reqwest::Error) -> String {
 }
 
 fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    const EXACT: [&str; 6] = ["retry-after", "retry-after-ms", "x-should-retry", "date", "request-id", "x-request-id"];
-    const FRONT: [&str; 2] = ["anthropic-ratelimit-", "x-ratelimit-"];
+    const KEPT_HEADERS: [&str; 6] =
+        ["retry-after", "retry-after-ms", "x-should-retry", "date", "request-id", "x-request-id"];
+    const KEPT_HEADER_PREFIXES: [&str; 2] = ["anthropic-ratelimit-", "x-ratelimit-"];
     let mut kept: Vec<(String, String)> = headers
         .iter()
         .filter(|(name, _)| {
-            EXACT.contains(&name.as_str()) || FRONT.iter().any(|front| name.as_str().starts_with(front))
+            KEPT_HEADERS.contains(&name.as_str())
+                || KEPT_HEADER_PREFIXES.iter().any(|front| name.as_str().starts_with(front))
         })
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect();
@@ -402,7 +404,7 @@ fn is_markup(text: &str) -> bool {
 }
 
 /// Truncates `text` to `limit` characters and replaces control characters by spaces.
-fn printable(text: &str, limit: usize) -> String {
+fn printable_excerpt(text: &str, limit: usize) -> String {
     let clean = |c: char| if breaks_line(c) { ' ' } else { c };
     let mut shown: String = text.trim().chars().take(limit).map(clean).collect();
     if text.trim().chars().nth(limit).is_some() {
@@ -419,7 +421,7 @@ mod tests {
 
     #[test]
     fn base_url_works_with_and_without_version() {
-        let joined = |base, path| join(base, path).map(String::from);
+        let joined = |base, path| join_url(base, path).map(String::from);
         let table = [
             ("https://a.example", "/v1/messages", "https://a.example/v1/messages"),
             ("https://a.example/", "/v1/messages", "https://a.example/v1/messages"),
@@ -493,7 +495,7 @@ mod tests {
 
     #[test]
     fn displayed_text_is_printable_and_short() {
-        assert_eq!(printable(" a\u{1b}[31m\nb ", 20), "a [31m b");
-        assert_eq!(printable("abcdef", 3), "abc…");
+        assert_eq!(printable_excerpt(" a\u{1b}[31m\nb ", 20), "a [31m b");
+        assert_eq!(printable_excerpt("abcdef", 3), "abc…");
     }
 }

@@ -56,7 +56,7 @@ fn ids<'v>(entries: &'v [Value], kind: &str, key: &str) -> Vec<&'v str> {
     entries.iter().filter(|entry| text(entry, "type") == kind).map(|entry| text(entry, key)).collect()
 }
 
-fn same(calls: &[&str], results: &[&str], place: usize) -> Judgement {
+fn check_results_match(calls: &[&str], results: &[&str], place: usize) -> Judgement {
     let (left, right): (BTreeSet<_>, BTreeSet<_>) = (calls.iter().collect(), results.iter().collect());
     let fits = left == right && calls.len() == results.len();
     if fits { Ok(()) } else { Err(format!("calls {calls:?} are answered by {results:?} behind message {place}")) }
@@ -86,7 +86,7 @@ pub fn anthropic(body: &Value) -> Judgement {
             return Err(format!("message {n} has a result behind other content"));
         }
         let calls = if n == 0 { vec![] } else { ids(list(&messages[n - 1], "content"), "tool_use", "id") };
-        same(&calls, &ids(content, "tool_result", "tool_use_id"), n)?;
+        check_results_match(&calls, &ids(content, "tool_result", "tool_use_id"), n)?;
         all.extend(ids(content, "tool_use", "id"));
     }
     check_unique(&all)?;
@@ -116,7 +116,7 @@ pub fn openai_chat(body: &Value) -> Judgement {
         }
         let results = messages.iter().skip(n + 1).take_while(|message| text(message, "role") == "tool");
         let results: Vec<&str> = results.map(|result| text(result, "tool_call_id")).collect();
-        same(&calls, &results, n)?;
+        check_results_match(&calls, &results, n)?;
         all.extend(calls);
         n += 1 + results.len();
     }
@@ -129,7 +129,7 @@ pub fn openai_responses(body: &Value) -> Judgement {
     let input = list(body, "input");
     let (calls, results) = (ids(input, "function_call", "call_id"), ids(input, "function_call_output", "call_id"));
     check_unique(&calls)?;
-    same(&calls, &results, input.len())?;
+    check_results_match(&calls, &results, input.len())?;
     for (n, item) in input.iter().enumerate() {
         let kind = text(item, "type");
         let before = input.get(..n).unwrap_or_default();

@@ -61,7 +61,7 @@ pub fn request_as_text(request: &Request) -> Request {
     for turn in &request.turns {
         match turn {
             Turn::User { content } => said(&mut turns, content.clone()),
-            Turn::Assistant { content } => turns.push(Turn::Assistant { content: spoken(content) }),
+            Turn::Assistant { content } => turns.push(Turn::Assistant { content: reply_as_text(content) }),
             Turn::ToolResult { call_id, name, content, is_error } => {
                 said(&mut turns, vec![Block::Text { text: result(call_id, name, content, *is_error) }]);
             }
@@ -72,7 +72,7 @@ pub fn request_as_text(request: &Request) -> Request {
         if !is_blank(&system) {
             system.push_str("\n\n");
         }
-        system.push_str(&manual(&request.tools));
+        system.push_str(&tool_instructions(&request.tools));
     }
     Request { system: system.into(), turns, tools: Vec::new(), ..request.clone() }
 }
@@ -87,7 +87,7 @@ fn said(turns: &mut Vec<Turn>, mut content: Vec<Block>) {
 }
 
 /// Returns a reply with its calls as text; adjacent texts are joined.
-fn spoken(content: &[Block]) -> Vec<Block> {
+fn reply_as_text(content: &[Block]) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::with_capacity(content.len());
     for block in content {
         let text = match block {
@@ -129,7 +129,7 @@ fn result(call_id: &str, name: &str, content: &str, is_error: bool) -> String {
 }
 
 /// Renders tool-use instructions for models without native tools.
-fn manual(tools: &[ToolDefinition]) -> String {
+fn tool_instructions(tools: &[ToolDefinition]) -> String {
     let mut text = format!(
         "# Tools\n\nYou can call the tools listed below. To call one, write this, beginning on a line of its own:\n\n\
          {OPEN}\n{{\"name\": \"the tool's name\", \"arguments\": {{ … }}}}\n{CLOSE}\n\n\

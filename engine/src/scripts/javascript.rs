@@ -41,7 +41,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: Dialect) -> Parsed<Scr
         let span = Span { source, start, end: start.saturating_add(length).min(end) };
         errors.push(complaint(source, &error.message, span, language));
     }
-    let mut reader = Reader { literals: Literals::new(source), script: Script::default() };
+    let mut reader = JavaScriptReader { literals: Literals::new(source), script: Script::default() };
     for statement in &parsed.program.body {
         reader.statement(statement);
     }
@@ -106,12 +106,12 @@ pub(super) fn is_too_deep(text: &str) -> bool {
     false
 }
 
-struct Reader {
+struct JavaScriptReader {
     literals: Literals,
     script: Script,
 }
 
-impl Reader {
+impl JavaScriptReader {
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these export a name")]
     fn statement(&mut self, statement: &Statement<'_>) {
         match statement {

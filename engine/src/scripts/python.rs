@@ -25,7 +25,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
         .collect();
     let mut script = Script::default();
     if let Mod::Module(module) = parsed.syntax() {
-        let mut reader = Reader { literals: Literals::new(source), script: &mut script, names: BTreeSet::new() };
+        let mut reader = PythonReader { literals: Literals::new(source), script: &mut script, names: BTreeSet::new() };
         for statement in &module.body {
             reader.statement(statement, true);
         }
@@ -35,13 +35,13 @@ pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
     Parsed { tree: script, errors }
 }
 
-struct Reader<'s> {
+struct PythonReader<'s> {
     literals: Literals,
     script: &'s mut Script,
     names: BTreeSet<String>,
 }
 
-impl Reader<'_> {
+impl PythonReader<'_> {
     /// Reads a statement. `certain` is set if it always runs: names assigned in an `if` or a `try` are not constants.
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these bind a name")]
     fn statement(&mut self, statement: &Stmt, certain: bool) {

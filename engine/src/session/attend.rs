@@ -16,7 +16,7 @@ use crate::thread_id::ThreadId;
 use crate::threads::{Waited, result_of};
 
 /// Longest wait for a thread of another process before its owner is checked again.
-const LOOK: Duration = Duration::from_secs(5);
+const OWNER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Lists the detached children of a recovered thread that have not ended, with their spawn numbers.
 pub(super) fn unattended(state: &State) -> Vec<(u64, ThreadId)> {
@@ -91,7 +91,7 @@ impl Inner {
                 // Another process owns the thread: wait for its end.
                 Err(DriveError::Store(StoreError::Owned { .. })) => {
                     let threads = Arc::new(self.threads());
-                    if let Waited::Over(result) = threads.wait(thread, Instant::now() + LOOK).await? {
+                    if let Waited::Over(result) = threads.wait(thread, Instant::now() + OWNER_CHECK_INTERVAL).await? {
                         return Ok(*result);
                     }
                 }

@@ -37,7 +37,7 @@ mod money;
 pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 62;
 
 /// A requested child.
-pub(super) struct Wanted {
+pub(super) struct ChildRequest {
     pub spawn: u64,
     pub start: ChildStart,
     /// For a detached tool run: its call, and the capability that allows it.
@@ -73,7 +73,7 @@ pub(super) struct Refused {
 }
 
 /// The plan of a child.
-pub(super) struct Planned {
+pub(super) struct ChildPlan {
     pub plan: Arc<Plan>,
     pub plan_id: String,
     /// Nanodollars, if the call requests an amount.
@@ -88,7 +88,7 @@ pub(super) struct Named {
     pub id: ThreadId,
     /// True if the row exists since before a crash of the parent's process, and the child has not started.
     pub known: bool,
-    pub planned: Planned,
+    pub planned: ChildPlan,
 }
 
 impl From<String> for Refused {
@@ -135,7 +135,7 @@ impl Inner {
                 tool: child.tool,
             };
             let call = child.call().map(|call| (call, one.capability().to_owned()));
-            list.push(Wanted { spawn: child.spawn, start, call });
+            list.push(ChildRequest { spawn: child.spawn, start, call });
         }
         let terms = Terms {
             unsettled: unsettled.to_vec(),
@@ -209,7 +209,7 @@ impl Inner {
             .collect();
         let HookBounds { keep_back, unsettled, .. } = run.bounds.clone();
         let terms = Terms { unsettled, sharing: 1, keep_back, grants };
-        let made = self.make_children(parent, vec![Wanted { spawn, start, call: None }], &terms).await;
+        let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
             Some((_, Ok(made))) => made,
@@ -234,7 +234,7 @@ impl Inner {
     async fn make_children(
         self: &Arc<Self>,
         parent: &Embedded,
-        wanted: Vec<Wanted>,
+        wanted: Vec<ChildRequest>,
         terms: &Terms,
     ) -> Result<Vec<(u64, Result<Made, Refused>)>, DriveError> {
         let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
@@ -293,7 +293,7 @@ impl Inner {
                 // Another task made a child for the same spawn first; that child is used.
                 Ok(made) => {
                     if made.thread != id {
-                        self.give_back(id).await?;
+                        self.discard_child(id).await?;
                     }
                     results.push((spawn, Ok(made)));
                 }
@@ -301,7 +301,7 @@ impl Inner {
                     if known {
                         self.bury(&id, Status::Error).await?;
                     } else {
-                        self.give_back(id).await?;
+                        self.discard_child(id).await?;
                     }
                     results.push((spawn, Err(refused)));
                 }
@@ -348,8 +348,8 @@ impl Inner {
     async fn plan_all(
         self: &Arc<Self>,
         parent: &Embedded,
-        wanted: Vec<Wanted>,
-    ) -> Result<Vec<(u64, Result<Planned, String>)>, DriveError> {
+        wanted: Vec<ChildRequest>,
+    ) -> Result<Vec<(u64, Result<ChildPlan, String>)>, DriveError> {
         let (mut planned, mut directives) = (BTreeMap::new(), Vec::new());
         let order: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
         for one in wanted {
@@ -363,7 +363,7 @@ impl Inner {
             }
         }
         for (spawn, compiled) in self.compile_all(parent, directives).await? {
-            let of_directive = |compiled: Arc<Compilation>| Planned {
+            let of_directive = |compiled: Arc<Compilation>| ChildPlan {
                 plan: self.plans.share(&compiled.plan_id, || compiled.plan.clone()),
                 plan_id: compiled.plan_id.clone(),
                 named_spend: compiled.named_spend,
@@ -375,18 +375,18 @@ impl Inner {
     }
 
     /// Returns the plan of a detached tool run. Its reservation is 0: the run itself needs no model.
-    fn plan_of_call(&self, parent: &Embedded, call: &ToolCall) -> Result<Planned, String> {
+    fn plan_of_call(&self, parent: &Embedded, call: &ToolCall) -> Result<ChildPlan, String> {
         let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
         let plan = self.plans.share(&plan_id, || plan);
-        Ok(Planned { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
+        Ok(ChildPlan { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
     /// Compiles directives from one state of the world.
     async fn compile_all(
         self: &Arc<Self>,
         parent: &Embedded,
-        wanted: Vec<Wanted>,
+        wanted: Vec<ChildRequest>,
     ) -> Result<Vec<(u64, Result<Arc<Compilation>, String>)>, DriveError> {
         if wanted.is_empty() {
             return Ok(Vec::new());
@@ -428,16 +428,16 @@ impl Inner {
     /// Allocates an id for each child that has none yet.
     async fn allocate_ids(
         self: &Arc<Self>,
-        planned: Vec<(u64, Planned, Option<ThreadId>)>,
+        planned: Vec<(u64, ChildPlan, Option<ThreadId>)>,
     ) -> Result<Vec<Named>, DriveError> {
         let engine = Arc::clone(self);
         let name = move || {
             let nameless = planned.iter().filter(|(_, _, name)| name.is_none());
             // A tool run has no directive to name it after.
-            let of = |planned: &Planned| planned.call.is_none().then(|| planned.plan.directive.clone());
+            let of = |planned: &ChildPlan| planned.call.is_none().then(|| planned.plan.directive.clone());
             let after: Vec<Option<ItemId>> = nameless.map(|(_, planned, _)| of(planned)).collect();
             let mut ids = engine.ids.allocate_all(&after, engine.clock.now())?.into_iter();
-            let named = |(spawn, planned, name): (u64, Planned, Option<ThreadId>)| {
+            let named = |(spawn, planned, name): (u64, ChildPlan, Option<ThreadId>)| {
                 let known = name.is_some();
                 name.or_else(|| ids.next()).map(|id| Named { spawn, id, known, planned })
             };
@@ -476,12 +476,12 @@ impl Inner {
         let plan = self.plans.share(&plan_id, || plan);
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
-        let planned = Planned { plan, plan_id, named_spend: None, call: call.map(Box::new) };
+        let planned = ChildPlan { plan, plan_id, named_spend: None, call: call.map(Box::new) };
         let beginning = below(&launch, link, planned, spend, &[], outlet)?;
         self.begin(id, beginning, Rows::There).await.map(Some)
     }
 
-    async fn give_back(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
+    async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
         let engine = Arc::clone(self);
         blocking(move || Ok(engine.ids.give_back(&id)?)).await
     }
@@ -507,7 +507,7 @@ fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Request 
 fn beginning(
     parent: &Embedded,
     spawn: u64,
-    planned: Planned,
+    planned: ChildPlan,
     spend: u64,
     extra: &[Grant],
 ) -> Result<Beginning, DriveError> {
@@ -520,7 +520,7 @@ fn beginning(
 fn below(
     above: &Opened,
     link: ParentLink,
-    Planned { plan, plan_id, call, .. }: Planned,
+    ChildPlan { plan, plan_id, call, .. }: ChildPlan,
     spend: u64,
     extra: &[Grant],
     outlet: Arc<Outlet>,

@@ -20,7 +20,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 /// The message of a continuation whose directive gives no text.
-const GO_ON: &str = "Go on from where you left off.";
+const DEFAULT_CONTINUATION: &str = "Go on from where you left off.";
 
 /// The position at which one thread continues another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Place {
 }
 
 /// The state of a thread at such a position.
-struct Before {
+struct PriorThread {
     at: u64,
     hash: String,
     opened: Opened,
@@ -85,7 +85,7 @@ impl Inner {
         let id = next.clone();
         let account = self.read(move |registry| registry.account(&id)).await?;
         let account = account.ok_or_else(|| DriveError::Plan(format!("`{next}` has no account in the ledger")))?;
-        let Before { at, hash, opened, plan_id, plan, state } = before;
+        let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation(&plan).await?;
         let spend = account.reserved().to_u64();
         let beginning = Beginning {
@@ -134,7 +134,7 @@ impl Inner {
         parent: Option<ParentThread>,
     ) -> Result<Handle, EngineError> {
         let before = self.before(thread, place).await?;
-        let Before { at, hash, opened, plan_id, plan, state } = before;
+        let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let history = state.talk.messages;
         let (origin, message, history) = match place {
             Place::End => (Origin::Resume, said.text, history),
@@ -174,15 +174,15 @@ impl Inner {
     }
 
     /// Reads the state of a thread at a position.
-    async fn before(self: &Arc<Self>, thread: &ThreadId, place: Place) -> Result<Before, EngineError> {
+    async fn before(self: &Arc<Self>, thread: &ThreadId, place: Place) -> Result<PriorThread, EngineError> {
         let (engine, id) = (Arc::clone(self), thread.clone());
-        let read = move || -> Result<Result<Before, EngineError>, DriveError> {
+        let read = move || -> Result<Result<PriorThread, EngineError>, DriveError> {
             let unknown = || StoreError::UnknownThread { thread: id.to_string() };
             engine.writer.registry().thread(&id)?.ok_or_else(unknown)?;
             let VerifiedTranscript { events, standing, .. } = engine.verified(&id)?.ok_or_else(unknown)?;
             let at = match place {
                 Place::End | Place::Handoff => events.last().map_or(0, |event| event.seq),
-                Place::Turn(turn) => match end_of(&events, turn) {
+                Place::Turn(turn) => match last_event_of_turn(&events, turn) {
                     Ok(at) => at,
                     Err(turns) => return Ok(Err(EngineError::NoSuchTurn { thread: id.to_string(), turns })),
                 },
@@ -198,7 +198,7 @@ impl Inner {
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
             engine.check_launch(&id, &events, &plan, standing)?;
             engine.vouch(&plan)?;
-            Ok(Ok(Before { at, hash, opened, plan_id, plan, state }))
+            Ok(Ok(PriorThread { at, hash, opened, plan_id, plan, state }))
         };
         blocking(read).await?
     }
@@ -211,7 +211,7 @@ impl Inner {
 
     /// Returns the text of the continuation directive.
     async fn continuation(&self, plan: &Plan) -> Result<String, DriveError> {
-        let Some(directive) = plan.continuation_directive.clone() else { return Ok(GO_ON.into()) };
+        let Some(directive) = plan.continuation_directive.clone() else { return Ok(DEFAULT_CONTINUATION.into()) };
         let (inputs, compile) = (plan.interface.values.clone(), Arc::clone(&self.compile));
         let plan_check = self.plan_check.clone();
         let body = self.with_world(move |world| {
@@ -221,7 +221,7 @@ impl Inner {
             Ok(checked.map(|()| Some(crate::machine::prompt::body(&compilation.plan))))
         });
         let body = body.await?.ok().transpose().map_err(|reason| DriveError::Refused { reason })?.flatten();
-        Ok(body.filter(|body| !body.is_empty()).unwrap_or_else(|| GO_ON.into()))
+        Ok(body.filter(|body| !body.is_empty()).unwrap_or_else(|| DEFAULT_CONTINUATION.into()))
     }
 }
 
@@ -232,7 +232,7 @@ fn above(launch: &Opened) -> Option<Above> {
 }
 
 /// Returns the sequence number of a turn's last event; the error is the number of turns.
-fn end_of(events: &[Event], turn: u64) -> Result<u64, u64> {
+fn last_event_of_turn(events: &[Event], turn: u64) -> Result<u64, u64> {
     let begins = |event: &&Event| {
         if let EventBody::AttemptIntended(attempt) = &event.body {
             return attempt.turn > turn;

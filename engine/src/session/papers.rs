@@ -19,33 +19,39 @@ use crate::thread::{PrintedCost, Status, dollars};
 use crate::thread_id::ThreadId;
 
 /// Number of cached texts of `capabilities.md`. Threads of one plan share a text.
-const KEPT: usize = 16;
+const MAX_CACHED_TEXTS: usize = 16;
 
 /// A cache of the texts of `capabilities.md`, by plan and grants.
 #[derive(Debug, Default)]
 pub(crate) struct Papers {
-    lists: Mutex<VecDeque<Arc<List>>>,
+    lists: Mutex<VecDeque<Arc<CapabilitiesText>>>,
 }
 
 #[derive(Debug)]
-struct List {
+struct CapabilitiesText {
     plan_id: String,
     grants: Vec<Vec<Grant>>,
     text: String,
 }
 
 impl Papers {
-    fn list(&self, plan: &Plan, plan_id: &str, grants: &[Vec<Grant>], project: &std::path::Path) -> Arc<List> {
-        let known = |lists: &VecDeque<Arc<List>>| {
+    fn list(
+        &self,
+        plan: &Plan,
+        plan_id: &str,
+        grants: &[Vec<Grant>],
+        project: &std::path::Path,
+    ) -> Arc<CapabilitiesText> {
+        let known = |lists: &VecDeque<Arc<CapabilitiesText>>| {
             lists.iter().find(|list| list.plan_id == plan_id && list.grants == grants).map(Arc::clone)
         };
         if let Some(list) = known(&self.lists.lock().unwrap_or_else(PoisonError::into_inner)) {
             return list;
         }
         let text = capabilities::text(plan, grants, &capabilities::ignored(plan, project));
-        let list = Arc::new(List { plan_id: plan_id.to_owned(), grants: grants.to_vec(), text });
+        let list = Arc::new(CapabilitiesText { plan_id: plan_id.to_owned(), grants: grants.to_vec(), text });
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.truncate(KEPT - 1);
+        lists.truncate(MAX_CACHED_TEXTS - 1);
         lists.push_front(Arc::clone(&list));
         list
     }

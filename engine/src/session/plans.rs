@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rye_compiler::plan::{Plan, hex};
-use rye_compiler::world::Located;
+use rye_compiler::world::LocatedFile;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -16,15 +16,15 @@ use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
 
 /// A plan id and the SHA-256 of the inputs that fill its templates.
-type Filled = (String, [u8; 32]);
+type HookTableKey = (String, [u8; 32]);
 
 /// The plans in use in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, SharedPlan>>,
     /// Serializes the storing of plans.
     storing: Mutex<()>,
-    hooks: Mutex<BTreeMap<Filled, Weak<HookTable>>>,
+    hooks: Mutex<BTreeMap<HookTableKey, Weak<HookTable>>>,
 }
 
 impl Inner {
@@ -39,7 +39,7 @@ impl Inner {
         for read in missing {
             let Ok(id) = ItemId::parse(&read.id) else { continue };
             let found = world.candidates(read.kind, &id).unwrap_or_default();
-            let is_it = |located: &&Located| {
+            let is_it = |located: &&LocatedFile| {
                 Some(located.space) == read.space && Some(hex(&Sha256::digest(&located.bytes))) == read.sha256
             };
             if let Some(located) = found.iter().find(is_it) {
@@ -51,7 +51,7 @@ impl Inner {
 }
 
 #[derive(Debug)]
-struct Known {
+struct SharedPlan {
     plan: Weak<Plan>,
     /// True once the plan is among the stored objects.
     stored: bool,
@@ -66,7 +66,7 @@ impl Plans {
         }
         known.retain(|_, known| known.plan.strong_count() > 0);
         let plan = Arc::new(make());
-        known.insert(plan_id.to_owned(), Known { plan: Arc::downgrade(&plan), stored: false });
+        known.insert(plan_id.to_owned(), SharedPlan { plan: Arc::downgrade(&plan), stored: false });
         plan
     }
 
@@ -89,7 +89,7 @@ impl Plans {
     pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
         // A thread that starts with the same plan meanwhile waits until the plan is durable.
         let _alone = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_stored = |known: &BTreeMap<String, Known>| known.get(plan_id).is_some_and(|known| known.stored);
+        let is_stored = |known: &BTreeMap<String, SharedPlan>| known.get(plan_id).is_some_and(|known| known.stored);
         if is_stored(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(false);
         }

@@ -109,7 +109,7 @@ impl Inner {
         };
         let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
-            return self.begin_again(thread, outlet, letters).await;
+            return self.restart(thread, outlet, letters).await;
         };
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
@@ -202,7 +202,7 @@ impl Inner {
 
     /// Handles a thread that died before its first event, and so had no effect. Continuations and children are started
     /// again, because another thread depends on them; any other thread never began.
-    async fn begin_again(
+    async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: Arc<Outlet>,

@@ -41,7 +41,7 @@ pub(crate) enum Standing {
 }
 
 /// The head of a thread, with its plan.
-struct Launched {
+struct ThreadClaims {
     opened: Opened,
     plan_id: String,
     plan: Plan,
@@ -138,9 +138,9 @@ impl Inner {
     ) -> Result<(), DriveError> {
         let head = Head::of(events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
-            return Err(claims(thread, "it does not begin with `opened` and `plan_bound`"));
+            return Err(invalid_claim(thread, "it does not begin with `opened` and `plan_bound`"));
         };
-        let launched = Launched {
+        let launched = ThreadClaims {
             opened: opened.clone(),
             plan_id: plan_id.to_owned(),
             plan: plan.clone(),
@@ -161,7 +161,7 @@ impl Inner {
 
     /// Checks every thread from this one to the root of its tree against the thread that it continues and against its
     /// parent.
-    fn check_lineage(&self, thread: &ThreadId, launched: Launched, standing: Standing) -> Result<(), DriveError> {
+    fn check_lineage(&self, thread: &ThreadId, launched: ThreadClaims, standing: Standing) -> Result<(), DriveError> {
         let (mut thread, mut now) = (thread.clone(), launched);
         for _ in 0..MAX_CHAIN_THREADS {
             check_own(&thread, &now)?;
@@ -181,22 +181,22 @@ impl Inner {
             };
             (thread, now) = (id, next);
         }
-        Err(claims(&thread, "its spawn chain has no end"))
+        Err(invalid_claim(&thread, "its spawn chain has no end"))
     }
 
     /// Reads the head and the plan of another thread of this project.
-    fn launched(&self, thread: &str) -> Result<(ThreadId, Launched), DriveError> {
+    fn launched(&self, thread: &str) -> Result<(ThreadId, ThreadClaims), DriveError> {
         let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         let reading = transcript::read_head(&*self.disk, &id)?;
         let whole = |record| journal::whole(record, &id, &self.objects);
         let events: Vec<Event> = reading.records.iter().take(3).map(whole).collect::<Result<_, _>>()?;
         let head = Head::of(&events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
-            return Err(claims(&id, "it does not begin with `opened` and `plan_bound`"));
+            return Err(invalid_claim(&id, "it does not begin with `opened` and `plan_bound`"));
         };
         let plan = stored_plan(self, plan_id)?;
         let (opened, plan_id, continues) = (opened.clone(), plan_id.to_owned(), head.continues.cloned());
-        Ok((id, Launched { opened, plan_id, plan, continues }))
+        Ok((id, ThreadClaims { opened, plan_id, plan, continues }))
     }
 
     /// Compares the stored plan of an unverified root thread with the capabilities that its directive declares now.
@@ -234,7 +234,7 @@ impl Inner {
             Standing::Signed | Standing::Accepted => return Ok(()),
             Standing::Bounded => {}
         }
-        if let Some(limit) = exceeded(&state.limits, &plan.limits) {
+        if let Some(limit) = first_exceeded(&state.limits, &plan.limits) {
             let reason = format!("its limit of {limit} is above its plan's, and no lasting key signed who raised it");
             return self.require_acceptance(thread, reason);
         }
@@ -264,22 +264,22 @@ impl Inner {
 }
 
 /// Checks the claims of a transcript about its own thread, without looking at other threads.
-fn check_own(thread: &ThreadId, Launched { opened, plan, continues, .. }: &Launched) -> Result<(), DriveError> {
+fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &ThreadClaims) -> Result<(), DriveError> {
     if opened.thread_id != thread.as_str() {
-        return Err(claims(thread, &format!("it is the record of `{}`", opened.thread_id)));
+        return Err(invalid_claim(thread, &format!("it is the record of `{}`", opened.thread_id)));
     }
     if opened.directive != plan.directive.as_str() {
-        return Err(claims(
+        return Err(invalid_claim(
             thread,
             &format!("its directive is `{}`, its plan's `{}`", opened.directive, plan.directive),
         ));
     }
     if opened.parent.is_none() && opened.root != thread.as_str() {
-        return Err(claims(thread, &format!("its root is `{}`, and it has no parent", opened.root)));
+        return Err(invalid_claim(thread, &format!("its root is `{}`, and it has no parent", opened.root)));
     }
     let is_linked = matches!(opened.origin, Origin::Resume | Origin::Handoff | Origin::Fork);
     if continues.is_some() && !is_linked {
-        return Err(claims(thread, "it continues another thread, and its origin does not say so"));
+        return Err(invalid_claim(thread, "it continues another thread, and its origin does not say so"));
     }
     if opened.parent.is_some() || is_linked {
         return Ok(());
@@ -288,10 +288,10 @@ fn check_own(thread: &ThreadId, Launched { opened, plan, continues, .. }: &Launc
     if own != Some(&plan.capabilities.grants) {
         let wider = own.into_iter().flatten().find(|grant| !plan.capabilities.grants.contains(grant));
         let what = wider.map_or_else(String::new, |grant| format!(": `{}`", grant.pattern));
-        return Err(claims(thread, &format!("its grants are not those of its plan{what}")));
+        return Err(invalid_claim(thread, &format!("its grants are not those of its plan{what}")));
     }
-    match exceeded(&opened.limits, &plan.limits) {
-        Some(limit) => Err(claims(thread, &format!("its limit of {limit} is above its plan's"))),
+    match first_exceeded(&opened.limits, &plan.limits) {
+        Some(limit) => Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's"))),
         None => Ok(()),
     }
 }
@@ -299,45 +299,50 @@ fn check_own(thread: &ThreadId, Launched { opened, plan, continues, .. }: &Launc
 /// Checks a thread against the one that it continues.
 fn check_continued(
     thread: &ThreadId,
-    now: &Launched,
-    before: &Launched,
-    parent: Option<&Launched>,
+    now: &ThreadClaims,
+    before: &ThreadClaims,
+    parent: Option<&ThreadClaims>,
 ) -> Result<(), DriveError> {
     if now.plan_id != before.plan_id || now.opened.inputs != before.opened.inputs {
-        return Err(claims(thread, "its plan or its inputs are not those of the thread that it continues"));
+        return Err(invalid_claim(thread, "its plan or its inputs are not those of the thread that it continues"));
     }
     let rest = now.opened.grants.strip_prefix(before.opened.grants.as_slice());
     let of_parent = parent.map_or(&[][..], |parent| parent.opened.grants.as_slice());
     let keeps = now.opened.parent == before.opened.parent || now.opened.parent.is_none();
     if rest.is_none_or(|rest| !(rest.is_empty() && keeps || rest == of_parent)) {
-        return Err(claims(thread, "its grants are not those of the thread that it continues"));
+        return Err(invalid_claim(thread, "its grants are not those of the thread that it continues"));
     }
     if now.opened.origin != Origin::Handoff
-        && let Some(limit) = exceeded(&now.opened.limits, &now.plan.limits)
+        && let Some(limit) = first_exceeded(&now.opened.limits, &now.plan.limits)
     {
-        return Err(claims(thread, &format!("its limit of {limit} is above its plan's")));
+        return Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's")));
     }
     Ok(())
 }
 
 /// Checks a child against its parent.
-fn check_child(thread: &ThreadId, now: &Launched, parent: &Launched, continues: bool) -> Result<(), DriveError> {
+fn check_child(
+    thread: &ThreadId,
+    now: &ThreadClaims,
+    parent: &ThreadClaims,
+    continues: bool,
+) -> Result<(), DriveError> {
     let (opened, above) = (&now.opened, &parent.opened);
     if opened.root != above.root || opened.ceiling != Some(above.limits) {
-        return Err(claims(thread, "its root or its ceiling is not its parent's"));
+        return Err(invalid_claim(thread, "its root or its ceiling is not its parent's"));
     }
     let most = PlanLimits { depth: above.limits.depth.saturating_sub(1), output: u64::MAX, ..above.limits };
     if opened.call.is_none()
         && opened.origin != Origin::Handoff
-        && let Some(limit) = exceeded(&opened.limits, &most)
+        && let Some(limit) = first_exceeded(&opened.limits, &most)
     {
-        return Err(claims(thread, &format!("its limit of {limit} is above its parent's")));
+        return Err(invalid_claim(thread, &format!("its limit of {limit} is above its parent's")));
     }
     if continues {
         return Ok(());
     }
     if opened.call.is_some() && parent.plan.for_call().id().ok().as_deref() != Some(now.plan_id.as_str()) {
-        return Err(claims(thread, "its plan is not that of a call of its parent"));
+        return Err(invalid_claim(thread, "its plan is not that of a call of its parent"));
     }
     let declares = now.plan.capabilities.declared && opened.call.is_none();
     let (own, inherited) = opened.grants.split_at_checked(usize::from(declares)).unwrap_or_default();
@@ -349,11 +354,11 @@ fn check_child(thread: &ThreadId, now: &Launched, parent: &Launched, continues: 
     let is_bounded = inherited.len() == above.grants.len()
         && inherited.iter().zip(&above.grants).all(within)
         && own.iter().all(|set| *set == now.plan.capabilities.grants);
-    if is_bounded { Ok(()) } else { Err(claims(thread, "its grants are not those of its plan and its parent")) }
+    if is_bounded { Ok(()) } else { Err(invalid_claim(thread, "its grants are not those of its plan and its parent")) }
 }
 
 /// Returns the name of the first limit that exceeds its bound.
-fn exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
+fn first_exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
     let pairs = [
         ("turns", limits.turns, most.turns),
         ("tokens", limits.tokens, most.tokens),
@@ -368,6 +373,6 @@ fn exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
 
 /// Builds the error for a transcript that claims more than its plan and its spawn chain give. The first line holds the
 /// claim.
-fn claims(thread: &ThreadId, reason: &str) -> DriveError {
+fn invalid_claim(thread: &ThreadId, reason: &str) -> DriveError {
     StoreError::Damaged { path: layout::transcript(thread), line: 1, reason: reason.to_owned() }.into()
 }

@@ -13,7 +13,7 @@ use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
 /// Upper bound on the folders tried: more threads of one directive in one second are a mistake.
-const ATTEMPTS: u64 = 100_000;
+const MAX_ALLOCATION_ATTEMPTS: u64 = 100_000;
 
 /// Allocates the thread ids of one project.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl ThreadIds {
     /// Creates a folder and returns its id and the parent folder that the caller must sync.
     fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
-        for number in self.next_number(directive, seconds)..ATTEMPTS {
+        for number in self.next_number(directive, seconds)..MAX_ALLOCATION_ATTEMPTS {
             let id = ThreadId::numbered(directive, seconds, number)
                 .map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
             let folder = layout::thread_folder(&id);

@@ -18,7 +18,7 @@ use crate::thread_id::ThreadId;
 
 /// Everything that was acknowledged as durable.
 #[derive(Debug, Default)]
-struct Promised {
+struct Acknowledged {
     threads: Vec<ThreadId>,
     objects: Vec<ObjectId>,
     /// Event bodies of the last thread that a barrier covers.
@@ -33,7 +33,7 @@ fn directive() -> ItemId {
 
 /// Runs a process that starts a thread, records two turns, stores a result, receives messages and continues; stops at
 /// the first error.
-fn live(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
+fn run_thread_life(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
     let owner = OwnerLock::take(Arc::clone(disk), 1)?;
     let objects = Objects::new(Arc::clone(disk));
     let plan = objects.put(b"the plan")?;
@@ -44,7 +44,7 @@ fn live(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError>
     promised.mail.clear();
 
     let mut transcript = Transcript::create(Arc::clone(disk), &thread)?;
-    let mut record = |events: &[Value], promised: &mut Promised| -> Result<(), StoreError> {
+    let mut record = |events: &[Value], promised: &mut Acknowledged| -> Result<(), StoreError> {
         transcript.append(events, 7)?;
         transcript.sync()?;
         promised.events.extend_from_slice(events);
@@ -65,7 +65,7 @@ fn live(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError>
 }
 
 /// Returns what is missing from the acknowledged state, if anything.
-fn broken(disk: &Arc<dyn Disk>, promised: &Promised) -> Option<String> {
+fn find_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
     for thread in &promised.threads {
         if !disk.exists(&layout::thread_folder(thread)).unwrap() {
             return Some(format!("the folder of {thread}"));
@@ -97,7 +97,7 @@ fn broken(disk: &Arc<dyn Disk>, promised: &Promised) -> Option<String> {
 }
 
 /// Recovers the last thread and continues it; every operation must succeed.
-fn recover(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
+fn recover(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
     let _owner = OwnerLock::take(Arc::clone(disk), 2)?;
     let Some(thread) = promised.threads.last().cloned() else { return Ok(()) };
     let opened = Transcript::open(Arc::clone(disk), &thread, promised.events.len() as u64);
@@ -120,7 +120,7 @@ fn survivals() -> impl Iterator<Item = Survival> {
 /// Returns the operations of one undisturbed life, and how many of them are syncs.
 fn measure() -> (u64, u64) {
     let disk = Arc::new(SimulatedDisk::new());
-    live(&(Arc::clone(&disk) as Arc<dyn Disk>), &mut Promised::default()).unwrap();
+    run_thread_life(&(Arc::clone(&disk) as Arc<dyn Disk>), &mut Acknowledged::default()).unwrap();
     (disk.operations(), disk.counters().all_syncs())
 }
 
@@ -131,16 +131,16 @@ fn power_failure_at_any_operation_loses_nothing_acknowledged() {
         for survival in survivals() {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-            let mut promised = Promised::default();
+            let mut promised = Acknowledged::default();
             simulated.fail_at(at, Fault::PowerFailure);
-            let lived = live(&disk, &mut promised);
+            let lived = run_thread_life(&disk, &mut promised);
             // The last operation removes the owner's file; its failure is not reported.
             assert_eq!(lived.is_err(), at + 1 < operations);
             simulated.restart(survival);
-            assert_eq!(broken(&disk, &promised), None, "operation {at}, {survival:?}");
+            assert_eq!(find_loss(&disk, &promised), None, "operation {at}, {survival:?}");
             recover(&disk, &mut promised).unwrap();
             simulated.restart(Survival::Nothing);
-            assert_eq!(broken(&disk, &promised), None, "recovered after operation {at}, {survival:?}");
+            assert_eq!(find_loss(&disk, &promised), None, "recovered after operation {at}, {survival:?}");
         }
     }
 }
@@ -153,14 +153,14 @@ fn power_failure_during_recovery_loses_nothing_acknowledged() {
             for seed in 0..4 {
                 let simulated = Arc::new(SimulatedDisk::new());
                 let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-                let mut promised = Promised::default();
+                let mut promised = Acknowledged::default();
                 simulated.fail_at(at, Fault::PowerFailure);
-                live(&disk, &mut promised).unwrap_err();
+                run_thread_life(&disk, &mut promised).unwrap_err();
                 simulated.restart(Survival::Some(seed));
                 simulated.fail_at(simulated.operations() + again, Fault::PowerFailure);
                 let _ = recover(&disk, &mut promised);
                 simulated.restart(Survival::Some(seed + 100));
-                assert_eq!(broken(&disk, &promised), None, "operations {at} and {again}, {seed}");
+                assert_eq!(find_loss(&disk, &promised), None, "operations {at} and {again}, {seed}");
                 recover(&disk, &mut promised).unwrap();
             }
         }
@@ -171,14 +171,14 @@ fn power_failure_during_recovery_loses_nothing_acknowledged() {
 /// damage the second.
 fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, survival: Survival) -> Option<String> {
     simulated.fail_at(at, Fault::PowerFailure);
-    let mut promised = Promised::default();
-    let _ = live(disk, &mut promised);
+    let mut promised = Acknowledged::default();
+    let _ = run_thread_life(disk, &mut promised);
     simulated.restart(Survival::All);
-    if let Err(error) = live(disk, &mut promised) {
+    if let Err(error) = run_thread_life(disk, &mut promised) {
         return Some(error.to_string());
     }
     simulated.restart(survival);
-    broken(disk, &promised)
+    find_loss(disk, &promised)
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn every_skipped_sync_loses_something() {
         let noticed = (0..=operations).any(|at| {
             survivals().any(|survival| {
                 let (simulated, disk) = skipping(skipped);
-                let mut promised = Promised::default();
+                let mut promised = Acknowledged::default();
                 simulated.fail_at(at, Fault::PowerFailure);
-                let _ = live(&disk, &mut promised);
+                let _ = run_thread_life(&disk, &mut promised);
                 simulated.restart(survival);
-                broken(&disk, &promised).is_some()
+                find_loss(&disk, &promised).is_some()
             })
         });
         let noticed = noticed
@@ -231,19 +231,19 @@ fn a_full_disk_loses_nothing_either() {
         for fault in [Fault::Full, Fault::Short(0), Fault::Short(7), Fault::Short(10_000)] {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-            let mut promised = Promised::default();
+            let mut promised = Acknowledged::default();
             simulated.fail_at(at, fault);
-            let _ = live(&disk, &mut promised);
-            assert_eq!(broken(&disk, &promised), None, "operation {at}, {fault:?}");
+            let _ = run_thread_life(&disk, &mut promised);
+            assert_eq!(find_loss(&disk, &promised), None, "operation {at}, {fault:?}");
             simulated.restart(Survival::Nothing);
-            assert_eq!(broken(&disk, &promised), None, "operation {at}, {fault:?}, then power");
+            assert_eq!(find_loss(&disk, &promised), None, "operation {at}, {fault:?}, then power");
             recover(&disk, &mut promised).unwrap();
         }
     }
 }
 
 /// Runs two turns as the engine does: intent, sync, commit, perform.
-fn spend(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
+fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
     let thread = ThreadId::parse("hello-1").unwrap();
     let registry = Registry::open(Arc::clone(disk))?;
     let row = ThreadRow::new(thread.clone(), "hello", 1);
@@ -264,14 +264,14 @@ fn registry_commits_survive_and_apply_once() {
     let thread = ThreadId::parse("hello-1").unwrap();
     let simulated = Arc::new(SimulatedDisk::new());
     let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-    spend(&disk, &mut Promised::default()).unwrap();
+    spend(&disk, &mut Acknowledged::default()).unwrap();
     let operations = simulated.operations();
     assert!(operations > 30, "{operations} operations");
     for at in 0..=operations {
         for survival in [Survival::All, Survival::Nothing, Survival::Some(at)] {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-            let mut promised = Promised::default();
+            let mut promised = Acknowledged::default();
             simulated.fail_at(at, Fault::PowerFailure);
             let _ = spend(&disk, &mut promised);
             simulated.restart(survival);

@@ -14,17 +14,17 @@ use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
 /// Id of a message: a time-ordered UUID, so that ids sort in the order of sending.
-pub type MailId = String;
+pub type MessageId = String;
 
 /// A message in an inbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mail {
-    pub id: MailId,
+    pub id: MessageId,
     pub body: Value,
 }
 
 /// Writes a message into a thread's inbox, durably. `now` is in milliseconds since 1970.
-pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Result<MailId, StoreError> {
+pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Result<MessageId, StoreError> {
     let folder = layout::thread_folder(thread);
     if !disk.exists(&folder).map_err(StoreError::io("look for", &folder))? {
         return Err(StoreError::UnknownThread { thread: thread.to_string() });

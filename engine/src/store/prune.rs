@@ -33,27 +33,27 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
     }
     Registry::open(Arc::clone(disk))?.remove(threads)?;
     for export in exports {
-        gone(disk.remove(&export)).map_err(StoreError::io("remove", &export))?;
+        ignore_missing(disk.remove(&export)).map_err(StoreError::io("remove", &export))?;
     }
     for thread in threads {
         let folder = layout::thread_folder(thread);
-        empty(&**disk, &layout::inbox(thread))?;
+        remove_flat_folder(&**disk, &layout::inbox(thread))?;
         for path in
             [layout::transcript(thread), layout::live(thread), layout::snapshot(thread), layout::capabilities(thread)]
         {
-            gone(disk.remove(&path)).map_err(StoreError::io("remove", &path))?;
+            ignore_missing(disk.remove(&path)).map_err(StoreError::io("remove", &path))?;
         }
         // The folder may also contain the threads of a directive nested below this name.
         match disk.remove_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            removed => gone(removed).map_err(StoreError::io("remove", &folder))?,
+            removed => ignore_missing(removed).map_err(StoreError::io("remove", &folder))?,
         }
     }
-    sweep(&**disk, named)
+    remove_unreferenced_objects(&**disk, named)
 }
 
 /// Removes those of the given objects that no thread references.
-fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreError> {
+fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreError> {
     for thread in layout::find_threads(disk)? {
         if named.is_empty() {
             return Ok(0);
@@ -103,20 +103,20 @@ fn collect_objects(disk: &dyn Disk, record: &transcript::Record, named: &mut BTr
 }
 
 /// Removes a folder that contains only files.
-fn empty(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
+fn remove_flat_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     let entries = match disk.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         listed => listed.map_err(StoreError::io("list", folder))?,
     };
     for entry in entries {
         let path = folder.join(&entry.name);
-        gone(disk.remove(&path)).map_err(StoreError::io("remove", &path))?;
+        ignore_missing(disk.remove(&path)).map_err(StoreError::io("remove", &path))?;
     }
-    gone(disk.remove_dir(folder)).map_err(StoreError::io("remove", folder))
+    ignore_missing(disk.remove_dir(folder)).map_err(StoreError::io("remove", folder))
 }
 
 /// Treats a missing file as removed.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

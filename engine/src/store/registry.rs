@@ -44,14 +44,14 @@ pub use writer::{Gathering, RegistryWriter};
 pub const FORMAT: u64 = 1;
 
 /// Longest wait of a writer for another process.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const OPENING: &str = "opening it";
 const WRITING: &str = "writing to it";
 /// Longest interval at which a waiting writer polls the lock.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Longest time that a process may keep writing without a break. After it, the process pauses for longer than one poll
 /// interval, so that waiting processes can acquire the lock.
-const TURN: Duration = Duration::from_millis(250);
+const MAX_HOLD: Duration = Duration::from_millis(250);
 
 /// An open registry. One per process is enough; its methods may be called from any thread.
 pub struct Registry {
@@ -59,34 +59,34 @@ pub struct Registry {
     /// `None` only during drop.
     database: Option<Opened>,
     /// Lock that queues the writers of one process, so that only different processes poll for the database's lock.
-    writing: Mutex<Streak>,
+    writing: Mutex<WriteStreak>,
     commits: AtomicU64,
     first_error: FirstError,
 }
 
 /// Start and end of the current uninterrupted series of writes by this process.
 #[derive(Debug, Default)]
-struct Streak {
+struct WriteStreak {
     began: Option<Instant>,
     ended: Option<Instant>,
 }
 
-impl Streak {
+impl WriteStreak {
     /// Pauses before a transaction if other processes are due.
     fn begin(&mut self) {
-        if !self.goes_on() {
-            std::thread::sleep(LOOK + LOOK / 2);
+        if !self.may_continue() {
+            std::thread::sleep(POLL_INTERVAL + POLL_INTERVAL / 2);
             self.began = Some(Instant::now());
         }
     }
 
     /// Returns whether this process may write without a pause.
-    fn goes_on(&mut self) -> bool {
+    fn may_continue(&mut self) -> bool {
         let now = Instant::now();
-        if self.ended.is_none_or(|ended| now.duration_since(ended) > LOOK) {
+        if self.ended.is_none_or(|ended| now.duration_since(ended) > POLL_INTERVAL) {
             self.began = Some(now);
         }
-        self.began.is_some_and(|began| now.duration_since(began) <= TURN)
+        self.began.is_some_and(|began| now.duration_since(began) <= MAX_HOLD)
     }
 }
 
@@ -268,7 +268,7 @@ impl Registry {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        if !streak.goes_on() {
+        if !streak.may_continue() {
             return None;
         }
         let begun = caught(WRITING, || database.try_begin_write().map_err(failed(WRITING))).ok()?;
@@ -277,7 +277,7 @@ impl Registry {
 
     fn finish<T>(
         &self,
-        streak: &mut Streak,
+        streak: &mut WriteStreak,
         transaction: WriteTransaction,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -329,18 +329,20 @@ fn open_shared(file: std::fs::File, first: &FirstError) -> Result<ReadOnlyDataba
     builder().open_read_only_with_backend(first.watch(FileBackend::new(file)?))
 }
 
-/// Begins a write transaction once no other process has one; waits at most [`PATIENCE`].
+/// Begins a write transaction once no other process has one; waits at most [`WRITE_LOCK_TIMEOUT`].
 fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WRITE_LOCK_TIMEOUT;
     let mut pause = Duration::from_micros(200);
     loop {
         match database.try_begin_write() {
             Ok(transaction) => return Ok(transaction),
             Err(redb::TransactionError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(pause),
-            Err(redb::TransactionError::WouldBlock) => return Err(StoreError::Busy { seconds: PATIENCE.as_secs() }),
+            Err(redb::TransactionError::WouldBlock) => {
+                return Err(StoreError::Busy { seconds: WRITE_LOCK_TIMEOUT.as_secs() });
+            }
             Err(error) => return Err(failed("writing to it")(error)),
         }
-        pause = (pause * 2).min(LOOK);
+        pause = (pause * 2).min(POLL_INTERVAL);
     }
 }
 

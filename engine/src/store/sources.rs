@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::plan::{Plan, Read, hex};
-use rye_compiler::world::{ItemKind, Located, Space};
+use rye_compiler::world::{ItemKind, LocatedFile, Space};
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
@@ -23,7 +23,7 @@ pub struct Kept {
 }
 
 /// Lists the reads of a plan whose files are stored: those outside the system space.
-fn wanted(plan: &Plan) -> impl Iterator<Item = (&Read, &str)> {
+fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&Read, &str)> {
     let is_written = |read: &&Read| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))
 }
@@ -36,7 +36,7 @@ fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
 /// Lists the reads of a plan that have no stored copy.
 pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, StoreError> {
     let mut missing = Vec::new();
-    for (read, hash) in wanted(plan) {
+    for (read, hash) in stored_reads(plan) {
         let mut found = false;
         for extension in read.kind.extensions() {
             let path = path(read.kind, hash, extension);
@@ -50,7 +50,7 @@ pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, Sto
 }
 
 /// Stores a copy of a file.
-pub fn keep(disk: &dyn Disk, located: &Located) -> Result<(), StoreError> {
+pub fn keep(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
     let folder = Path::new(SOURCES);
     match disk.create_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -66,7 +66,7 @@ pub fn keep(disk: &dyn Disk, located: &Located) -> Result<(), StoreError> {
 /// Returns the stored copies of a plan's files; omits copies that are missing or altered.
 pub fn kept(disk: &dyn Disk, plan: &Plan) -> Vec<Kept> {
     let mut kept = Vec::new();
-    for (read, hash) in wanted(plan) {
+    for (read, hash) in stored_reads(plan) {
         let (Some(space), Ok(id)) = (read.space, ItemId::parse(&read.id)) else { continue };
         let file = read.kind.extensions().iter().find_map(|extension| {
             let bytes = disk.read(&path(read.kind, hash, extension)).ok()?;

@@ -14,13 +14,13 @@ use crate::thread_id::ThreadId;
 pub const SIGNATURE: &str = "_signature";
 
 /// Largest integer that readers with floating-point numbers represent exactly.
-const EXACT: u64 = (1 << 53) - 1;
+const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
 /// Signs canonical bytes; returns the text form that is written into the file.
 pub type Signer<'a> = &'a dyn Fn(&[u8]) -> String;
 
 /// Checks a signature over canonical bytes.
-pub type Verifier<'a> = &'a dyn Fn(&[u8], &str) -> bool;
+pub type VerifyFn<'a> = &'a dyn Fn(&[u8], &str) -> bool;
 
 /// Writes `thread.json` as canonical JSON. With a signer, `_signature` covers the canonical JSON of the other fields.
 pub fn write_snapshot(
@@ -54,7 +54,7 @@ pub fn write_snapshot(
 pub fn read_snapshot(
     disk: &dyn Disk,
     thread: &ThreadId,
-    verifier: Option<Verifier<'_>>,
+    verifier: Option<VerifyFn<'_>>,
 ) -> Result<Option<Map<String, Value>>, StoreError> {
     let path = layout::snapshot(thread);
     let bytes = match disk.read(&path) {
@@ -129,7 +129,7 @@ fn inexact(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
             let large = number.as_u64().map_or_else(|| number.as_i64().map(i64::unsigned_abs), Some);
-            large.filter(|magnitude| *magnitude > EXACT).map(|_| number.to_string())
+            large.filter(|magnitude| *magnitude > MAX_EXACT_INTEGER).map(|_| number.to_string())
         }
         Value::Array(items) => items.iter().find_map(inexact),
         Value::Object(fields) => fields.values().find_map(inexact),

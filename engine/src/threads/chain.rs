@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// Characters shown of a matching line.
-const SHOWN: usize = 240;
+const MAX_MATCH_CHARS: usize = 240;
 
 impl Threads {
     /// Returns the continuation chain of this thread, first thread first, including the thread itself.
@@ -60,7 +60,7 @@ impl Threads {
                     let line = text.lines().find_map(|line| Some((line, pattern.find(line)?.start())));
                     let Some((line, at)) = line else { continue };
                     let (thread_id, event_name) = (id.to_string(), event.body.reader_name());
-                    let text = around(line, at);
+                    let text = excerpt(line, at);
                     found.push(Found { thread_id, seq: event.seq, ts: event.ts, event: event_name, text });
                     if found.len() >= most {
                         return Ok(found);
@@ -83,10 +83,10 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
 }
 
 /// Returns the part of a long line around a position.
-fn around(line: &str, at: usize) -> String {
+fn excerpt(line: &str, at: usize) -> String {
     let before = line.get(..at).map_or(0, |head| head.chars().count());
-    let skip = before.saturating_sub(SHOWN / 4);
-    let shown: String = line.chars().skip(skip).take(SHOWN).collect();
-    let (head, tail) = (if skip > 0 { "…" } else { "" }, line.chars().count() > skip + SHOWN);
+    let skip = before.saturating_sub(MAX_MATCH_CHARS / 4);
+    let shown: String = line.chars().skip(skip).take(MAX_MATCH_CHARS).collect();
+    let (head, tail) = (if skip > 0 { "…" } else { "" }, line.chars().count() > skip + MAX_MATCH_CHARS);
     format!("{head}{shown}{}", if tail { "…" } else { "" })
 }

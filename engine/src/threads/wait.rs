@@ -24,25 +24,25 @@ pub enum Waited {
 }
 
 /// Shortest and longest interval between two polls of the registry.
-const SHORTEST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_millis(250);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Threads {
     /// Waits until a thread and all its continuations have ended.
     pub async fn wait(self: &Arc<Self>, thread: &ThreadId, until: Instant) -> Result<Waited, DriveError> {
-        let mut pause = SHORTEST;
+        let mut pause = MIN_POLL_INTERVAL;
         loop {
             let (threads, id) = (Arc::clone(self), thread.clone());
             let looked = blocking(move || Ok(threads.look(&id)?)).await?;
             match looked {
                 // The owner may be handing the thread over, so the first orphaned result is checked again.
-                Waited::Orphaned(listed) if pause == SHORTEST => drop(listed),
+                Waited::Orphaned(listed) if pause == MIN_POLL_INTERVAL => drop(listed),
                 Waited::TimedOut(listed) if Instant::now() >= until => return Ok(Waited::TimedOut(listed)),
                 Waited::TimedOut(_) => {}
                 done @ (Waited::Over(_) | Waited::Orphaned(_) | Waited::Unknown) => return Ok(done),
             }
-            tokio::time::sleep_until((Instant::now() + pause).min(until.max(Instant::now() + SHORTEST))).await;
-            pause = (pause * 2).min(LONGEST);
+            tokio::time::sleep_until((Instant::now() + pause).min(until.max(Instant::now() + MIN_POLL_INTERVAL))).await;
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
         }
     }
 

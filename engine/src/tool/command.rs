@@ -52,7 +52,7 @@ impl CommandTool {
         };
         let wall = Wall::new(&invocation.project_root, invocation.write, &invocation.net);
         Ok(Program {
-            program: locate(name, &invocation.project_root),
+            program: resolve_program(name, &invocation.project_root),
             arguments: arguments.iter().map(OsString::from).collect(),
             folder: invocation.project_root,
             thread_id: invocation.thread_id,
@@ -79,7 +79,7 @@ pub(super) fn runtime(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'st
 }
 
 /// Resolves a program: a path with a slash is relative to the project, a bare name is looked up in `PATH`.
-fn locate(name: &str, root: &Path) -> OsString {
+fn resolve_program(name: &str, root: &Path) -> OsString {
     if name.contains('/') { root.join(name).into_os_string() } else { name.into() }
 }
 

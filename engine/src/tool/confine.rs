@@ -163,7 +163,7 @@ impl Project {
                 return Err(Refused::NotFolder { path: at.to_string() });
             } else {
                 let parent = self.top(stack).map_err(|e| Refused::io(&quoted(), e))?;
-                let found = match special(kind) {
+                let found = match special_kind(kind) {
                     None => Found::File { parent, name, stat: Box::new(stat) },
                     Some(what) => Found::Special { what },
                 };
@@ -281,7 +281,7 @@ fn segments(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
 }
 
 /// Names the type of a special file; `None` for a regular file.
-fn special(kind: FileType) -> Option<&'static str> {
+fn special_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,
         FileType::Fifo => Some("a pipe"),

@@ -14,7 +14,7 @@ pub const DEFAULT_MAX_BYTES: usize = 32 * 1024;
 /// Maximum bytes of `details` that are kept.
 const MAX_DETAILS_BYTES: usize = 8 * 1024;
 /// Minimum size in bytes of a repeated result that is replaced by a reference; shorter ones are cheaper to repeat.
-const WORTH_A_REFERENCE: usize = 512;
+const MIN_REFERENCED_BYTES: usize = 512;
 
 /// The store of large results.
 pub trait ObjectStore: Send + Sync {
@@ -36,7 +36,7 @@ impl ObjectStore for Objects {
 
 /// A result as it enters the conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Guarded {
+pub struct GuardedResult {
     pub content: String,
     pub is_error: bool,
     pub details: Value,
@@ -62,30 +62,30 @@ pub fn guard(
     max_bytes: usize,
     earlier: &BTreeMap<String, String>,
     store: &dyn ObjectStore,
-) -> Result<Guarded, StoreError> {
+) -> Result<GuardedResult, StoreError> {
     let whole = text(&outcome.content);
     let whole = mask(&whole).into_owned();
     let sha256 = ObjectId::of(whole.as_bytes()).to_string();
     let bytes = whole.len() as u64;
     let details = bounded_details(&outcome.details);
     let is_error = outcome.is_error;
-    if whole.len() >= WORTH_A_REFERENCE
+    if whole.len() >= MIN_REFERENCED_BYTES
         && let Some(call) = earlier.get(&sha256)
     {
         let content = format!("[the same {bytes} bytes as the result of call {call}]");
-        return Ok(Guarded { content, is_error, details, bytes, sha256, object: None });
+        return Ok(GuardedResult { content, is_error, details, bytes, sha256, object: None });
     }
     if whole.len() <= max_bytes {
-        return Ok(Guarded { content: whole, is_error, details, bytes, sha256, object: None });
+        return Ok(GuardedResult { content: whole, is_error, details, bytes, sha256, object: None });
     }
     let object = store.put(whole.as_bytes())?;
-    let content = shortened(&whole, max_bytes, &object);
-    Ok(Guarded { content, is_error, details, bytes, sha256, object: Some(object) })
+    let content = shorten_result(&whole, max_bytes, &object);
+    Ok(GuardedResult { content, is_error, details, bytes, sha256, object: Some(object) })
 }
 
 /// Returns the text of a result without envelope and signature line.
 fn text(content: &Value) -> String {
-    match opened(content) {
+    match unwrap_envelope(content) {
         Value::String(text) => without_signature(text).to_owned(),
         Value::Null => String::new(),
         other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
@@ -94,7 +94,7 @@ fn text(content: &Value) -> String {
 
 /// Returns the contents of an envelope: an object that names an item, has a status and `data`, and no unknown keys. Any
 /// other value is the result itself.
-fn opened(content: &Value) -> &Value {
+fn unwrap_envelope(content: &Value) -> &Value {
     let Value::Object(map) = content else { return content };
     let names_item = map.get("item_id").is_some_and(Value::is_string);
     let status = map.get("status").is_some_and(|s| matches!(s.as_str(), Some("success" | "error")));
@@ -129,16 +129,16 @@ fn without_signature(text: &str) -> &str {
 }
 
 /// Returns head, tail, and a hint on how to fetch the rest.
-fn shortened(whole: &str, max_bytes: usize, object: &str) -> String {
-    let head = before(whole, max_bytes / 4);
-    let tail = after(whole, max_bytes / 8);
+fn shorten_result(whole: &str, max_bytes: usize, object: &str) -> String {
+    let head = head_lines(whole, max_bytes / 4);
+    let tail = tail_lines(whole, max_bytes / 8);
     let next = json!({"object": object, "offset": head.len(), "limit": max_bytes / 2});
     let left_out = whole.len() - head.len() - tail.len();
     format!("{head}\n[… {left_out} of {} bytes left out; page them with rye_fetch {next} …]\n{tail}", whole.len())
 }
 
 /// Returns at most `most` bytes of the start, up to a line end if there is one near.
-fn before(text: &str, most: usize) -> &str {
+fn head_lines(text: &str, most: usize) -> &str {
     let cut = text.get(..floor(text, most)).unwrap_or_default();
     match cut.rfind('\n') {
         Some(at) if at >= cut.len() / 2 => cut.get(..=at).unwrap_or(cut),
@@ -147,8 +147,8 @@ fn before(text: &str, most: usize) -> &str {
 }
 
 /// Returns at most `most` bytes of the end, from a line start if there is one near.
-fn after(text: &str, most: usize) -> &str {
-    let from = ceil(text, text.len().saturating_sub(most));
+fn tail_lines(text: &str, most: usize) -> &str {
+    let from = ceil_char_boundary(text, text.len().saturating_sub(most));
     let cut = text.get(from..).unwrap_or_default();
     match cut.find('\n') {
         Some(at) if at < cut.len() / 2 => cut.get(at + 1..).unwrap_or(cut),
@@ -161,7 +161,7 @@ pub(super) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
-fn ceil(text: &str, at: usize) -> usize {
+fn ceil_char_boundary(text: &str, at: usize) -> usize {
     (at..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len())
 }
 
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    fn run(content: Value, max: usize) -> (Guarded, Memory) {
+    fn run(content: Value, max: usize) -> (GuardedResult, Memory) {
         let memory = Memory::default();
         let guarded = guard(&ToolOutcome::ok(content), max, &BTreeMap::new(), &memory).unwrap();
         (guarded, memory)

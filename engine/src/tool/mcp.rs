@@ -28,11 +28,11 @@ pub const CONNECT: Duration = Duration::from_secs(30);
 /// The MCP servers of a process: one connection each, opened on the first call and reopened if it was lost.
 #[derive(Default)]
 pub struct McpServers {
-    slots: Mutex<BTreeMap<String, Arc<Slot>>>,
+    slots: Mutex<BTreeMap<String, Arc<ConnectionSlot>>>,
 }
 
 /// The connection to a server, if it is open.
-type Slot = Mutex<Option<Arc<Connection>>>;
+type ConnectionSlot = Mutex<Option<Arc<Connection>>>;
 
 /// A tool of a server, ready to be called.
 pub struct McpTool {

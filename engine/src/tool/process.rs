@@ -33,7 +33,7 @@ pub use wall::{Offers, Wall, offers};
 /// Time between `SIGTERM` and `SIGKILL` of a group.
 pub const GRACE: Duration = Duration::from_secs(3);
 /// Output drain timeout after the program has ended.
-const DRAIN: Duration = Duration::from_millis(250);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Bytes of output kept from the start, and as many from the end.
 pub const KEPT: usize = 512 * 1024;
 
@@ -131,7 +131,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
 
     let (mut kept, mut kept_errors) = (Bounded::new(KEPT), Bounded::new(KEPT));
     let (mut chunk, mut error_chunk) = (vec![0_u8; 64 * 1024], vec![0_u8; 16 * 1024]);
-    let mut phase = Phase::Running;
+    let mut phase = RunPhase::Running;
     let mut status: Option<ExitStatus> = None;
     let mut wake = Instant::now().checked_add(program.timeout);
     let mut halt = program.halt.clone();
@@ -153,43 +153,43 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
             ended = child.wait(), if status.is_none() => {
                 status = Some(ended?);
                 group.leader_has_ended();
-                wake = Instant::now().checked_add(DRAIN);
-                phase = if phase == Phase::Running { Phase::Draining } else { Phase::Killed };
+                wake = Instant::now().checked_add(DRAIN_TIMEOUT);
+                phase = if phase == RunPhase::Running { RunPhase::Draining } else { RunPhase::Killed };
             }
-            () = halt.told(), if phase == Phase::Running && !halted => {
+            () = halt.told(), if phase == RunPhase::Running && !halted => {
                 halted = true;
                 let patience = Instant::now().checked_add(PATIENCE);
                 wake = [wake, patience].into_iter().flatten().min();
             }
             () = sleep_until(wake) => match phase {
-                Phase::Running => {
+                RunPhase::Running => {
                     group.signal(Signal::TERM);
-                    phase = Phase::Asked;
+                    phase = RunPhase::Asked;
                     wake = Instant::now().checked_add(GRACE);
                 }
-                Phase::Asked => {
+                RunPhase::Asked => {
                     feed = None;
                     group.end();
-                    phase = Phase::Killed;
+                    phase = RunPhase::Killed;
                     wake = Instant::now().checked_add(GRACE);
                 }
                 // Kills leftover background processes, then reads the rest of their output.
-                Phase::Draining => {
+                RunPhase::Draining => {
                     group.signal(Signal::KILL);
-                    phase = Phase::Over(Reason::Ended);
-                    wake = Instant::now().checked_add(DRAIN);
+                    phase = RunPhase::Over(EndReason::Ended);
+                    wake = Instant::now().checked_add(DRAIN_TIMEOUT);
                 }
-                Phase::Killed => {
+                RunPhase::Killed => {
                     group.kill();
-                    phase = Phase::Over(Reason::TimedOut);
-                    wake = Instant::now().checked_add(DRAIN);
+                    phase = RunPhase::Over(EndReason::TimedOut);
+                    wake = Instant::now().checked_add(DRAIN_TIMEOUT);
                 }
                 // A process outside the group still holds the pipe: stop reading.
-                Phase::Over(_) => break,
+                RunPhase::Over(_) => break,
             },
         }
     }
-    let stopped = matches!(phase, Phase::Asked | Phase::Killed | Phase::Over(Reason::TimedOut));
+    let stopped = matches!(phase, RunPhase::Asked | RunPhase::Killed | RunPhase::Over(EndReason::TimedOut));
     drop(feed);
     drop(group);
     let exit = match (stopped, halted) {
@@ -219,7 +219,7 @@ async fn read(from: &mut Option<pipe::Receiver>, chunk: &mut [u8]) -> io::Result
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum RunPhase {
     Running,
     /// `SIGTERM` was sent.
     Asked,
@@ -228,11 +228,11 @@ enum Phase {
     /// The program ended by itself; the rest of its output is read.
     Draining,
     /// Every process was killed; last read of the output.
-    Over(Reason),
+    Over(EndReason),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+enum EndReason {
     Ended,
     TimedOut,
 }

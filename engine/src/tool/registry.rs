@@ -27,7 +27,7 @@ pub struct Prepared {
 
 /// The built-in tools by the name that tool files use, and the location of the user space.
 pub struct Registry {
-    builtins: BTreeMap<String, Maker>,
+    builtins: BTreeMap<String, ToolFactory>,
     user: Option<PathBuf>,
     #[cfg(feature = "mcp")]
     servers: Arc<super::mcp::McpServers>,
@@ -61,7 +61,7 @@ impl Default for ToolFile {
     }
 }
 
-type Maker = Arc<dyn Fn(&ToolSpec) -> Arc<dyn Tool> + Send + Sync>;
+type ToolFactory = Arc<dyn Fn(&ToolSpec) -> Arc<dyn Tool> + Send + Sync>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {

@@ -7,9 +7,9 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 /// Maximum number of errors in a message.
-const MAX_NAMED: usize = 5;
+const MAX_REPORTED_ERRORS: usize = 5;
 /// Maximum size of a compiled pattern, in bytes.
-const MAX_PATTERN: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// A schema. References to other documents are never followed.
 pub struct Schema {
@@ -42,9 +42,11 @@ impl Schema {
             jsonschema::options()
                 .offline()
                 // Linear-time patterns, since a schema may come from an untrusted source.
-                .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN))
+                .with_pattern_options(
+                    PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES),
+                )
                 .build(&self.source)
-                .map_err(|e| cut(&e.to_string()))
+                .map_err(|e| truncate_value(&e.to_string()))
         });
         compiled.as_ref().map_err(|e| SchemaError::Broken(e.clone()))
     }
@@ -55,7 +57,7 @@ impl Schema {
         let mut named = Vec::new();
         let mut more = false;
         for error in validator.iter_errors(parameters) {
-            if named.len() == MAX_NAMED {
+            if named.len() == MAX_REPORTED_ERRORS {
                 more = true;
                 break;
             }
@@ -73,7 +75,7 @@ impl Schema {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's forty kinds the rest speak for themselves")]
     fn sentence(&self, error: &ValidationError<'_>) -> String {
-        let at = place(error.instance_path().as_str());
+        let at = pointer_to_path(error.instance_path().as_str());
         let said = match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
@@ -84,7 +86,8 @@ impl Schema {
                 };
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let names: Vec<String> = unexpected.iter().take(MAX_NAMED).map(|n| format!("`{}`", cut(n))).collect();
+                let names: Vec<String> =
+                    unexpected.iter().take(MAX_REPORTED_ERRORS).map(|n| format!("`{}`", truncate_value(n))).collect();
                 let known = if at.is_empty() { self.known() } else { String::new() };
                 return format!("there is no parameter {}{known}", names.join(", "));
             }
@@ -92,13 +95,13 @@ impl Schema {
                 TypeKind::Single(t) => format!("must be {t}, not {}", describe(error.instance())),
                 TypeKind::Multiple(_) => error.masked().to_string(),
             },
-            ValidationErrorKind::Enum { options } => format!("must be one of {}", cut(&options.to_string())),
+            ValidationErrorKind::Enum { options } => format!("must be one of {}", truncate_value(&options.to_string())),
             ValidationErrorKind::Minimum { limit } => format!("must be at least {limit}"),
             ValidationErrorKind::Maximum { limit } => format!("must be at most {limit}"),
             ValidationErrorKind::MinLength { limit: 1 } => "must not be empty".to_owned(),
             _ => error.masked().to_string(),
         };
-        if at.is_empty() { cut(&said) } else { format!("`{at}` {}", cut(&said)) }
+        if at.is_empty() { truncate_value(&said) } else { format!("`{at}` {}", truncate_value(&said)) }
     }
 
     fn known(&self) -> String {
@@ -112,8 +115,8 @@ impl Schema {
 }
 
 /// Converts a JSON pointer to a path: `/a/0/b` → `a.0.b`.
-fn place(pointer: &str) -> String {
-    cut(&pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~"))
+fn pointer_to_path(pointer: &str) -> String {
+    truncate_value(&pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~"))
 }
 
 fn describe(value: &Value) -> String {
@@ -121,13 +124,13 @@ fn describe(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),
         Value::Number(n) => n.to_string(),
-        Value::String(s) => format!("the text `{}`", cut(s)),
+        Value::String(s) => format!("the text `{}`", truncate_value(s)),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     }
 }
 
-fn cut(text: &str) -> String {
+fn truncate_value(text: &str) -> String {
     const MOST: usize = 120;
     if text.chars().count() <= MOST {
         return text.to_owned();

@@ -16,10 +16,10 @@ use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
 
-const PYTHON: &str = include_str!("script/run.py");
-const JAVASCRIPT: &str = include_str!("script/run.mjs");
+const PYTHON_RUNNER: &str = include_str!("script/run.py");
+const JAVASCRIPT_RUNNER: &str = include_str!("script/run.mjs");
 /// Reads the source up to a zero byte; the rest of the input are the parameters.
-const SHELL: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
+const SHELL_RUNNER: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
 /// Maximum size in bytes of a parameter that a shell script also gets as a variable; longer ones are only on its input.
 const MAX_VARIABLE_BYTES: usize = 64 * 1024;
 /// Maximum bytes of the log in a failure.
@@ -73,11 +73,12 @@ impl ScriptTool {
         };
         let (program, arguments, input): (&str, Vec<OsString>, Vec<u8>) = match self.language {
             ScriptLanguage::Python => {
-                let arguments = ["-X", "utf8", "-B", "-c", PYTHON].map(OsString::from).to_vec();
+                let arguments = ["-X", "utf8", "-B", "-c", PYTHON_RUNNER].map(OsString::from).to_vec();
                 ("python3", arguments, bundle(false))
             }
             ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
-                let arguments = ["--no-warnings", "--input-type=module", "-e", JAVASCRIPT].map(OsString::from).to_vec();
+                let arguments =
+                    ["--no-warnings", "--input-type=module", "-e", JAVASCRIPT_RUNNER].map(OsString::from).to_vec();
                 ("node", arguments, bundle(self.language == ScriptLanguage::TypeScript))
             }
             ScriptLanguage::Shell => {
@@ -88,7 +89,7 @@ impl ScriptTool {
                 let mut input = self.file.text.as_bytes().to_vec();
                 input.push(0);
                 input.extend(invocation.parameters.to_string().bytes());
-                ("bash", vec!["-c".into(), SHELL.into(), path.into_os_string()], input)
+                ("bash", vec!["-c".into(), SHELL_RUNNER.into(), path.into_os_string()], input)
             }
         };
         Ok(Program {

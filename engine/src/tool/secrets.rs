@@ -12,8 +12,8 @@ use regex::{Captures, Regex};
 use rye_compiler::plan::hex;
 use serde_json::Value;
 
-/// Name and expression of each key format. Each starts with one of [`BEGINNINGS`].
-const SHAPES: [(&str, &str); 12] = [
+/// Name and expression of each key format. Each starts with one of [`KEY_PREFIXES`].
+const KEY_FORMATS: [(&str, &str); 12] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
     ("Anthropic key", r"(?-u:\b)sk-ant-[A-Za-z0-9_-]{20,}"),
     ("API key", r"(?-u:\b)sk-(?:proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,}"),
@@ -28,7 +28,7 @@ const SHAPES: [(&str, &str); 12] = [
     ("JSON web token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
 ];
 /// Prefixes of all key formats: a text without any of them needs no regular expression.
-const BEGINNINGS: [&str; 19] = [
+const KEY_PREFIXES: [&str; 19] = [
     "-----BEGIN ",
     "sk-",
     "sk_live_",
@@ -50,26 +50,26 @@ const BEGINNINGS: [&str; 19] = [
     "eyJ",
 ];
 /// Parts of a variable's name that mark its value as a secret.
-const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+const SECRET_NAME_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 /// Minimum length in bytes of a masked value; shorter values would give false positives.
-const SHORTEST: usize = 12;
+const MIN_SECRET_BYTES: usize = 12;
 
 /// One expression for all formats, with a group for each.
-static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let groups: Vec<String> = SHAPES.iter().map(|(_, shape)| format!("({shape})")).collect();
+static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let groups: Vec<String> = KEY_FORMATS.iter().map(|(_, shape)| format!("({shape})")).collect();
     Regex::new(&groups.join("|")).ok()
 });
 
 /// Values of secret variables; initially those of this process.
-static OWN: LazyLock<RwLock<Arc<Own>>> = LazyLock::new(|| {
+static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    RwLock::new(Arc::new(Own::new(secret(variables))))
+    RwLock::new(Arc::new(KnownSecrets::new(secret(variables))))
 });
 
 /// Known values, in every form that is searched for.
 #[derive(Debug, Default)]
-struct Own {
+struct KnownSecrets {
     /// The name of the variable for each form of its value.
     forms: BTreeMap<String, String>,
     any: Option<Regex>,
@@ -77,22 +77,22 @@ struct Own {
 
 /// Adds the values of these variables to the masked ones; ignores variables whose name marks no secret.
 pub fn learn(variables: impl Iterator<Item = (String, String)>) {
-    let more = Own::forms(secret(variables));
-    let mut own = OWN.write().unwrap_or_else(PoisonError::into_inner);
+    let more = KnownSecrets::forms(secret(variables));
+    let mut own = KNOWN_SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     if more.keys().any(|form| !own.forms.contains_key(form)) {
         let mut forms = own.forms.clone();
         forms.extend(more);
-        *own = Arc::new(Own::of(forms));
+        *own = Arc::new(KnownSecrets::of(forms));
     }
 }
 
 /// Returns the text with every secret replaced by its name.
 pub fn mask(text: &str) -> Cow<'_, str> {
-    let own = Arc::clone(&OWN.read().unwrap_or_else(PoisonError::into_inner));
+    let own = Arc::clone(&KNOWN_SECRETS.read().unwrap_or_else(PoisonError::into_inner));
     mask_with(text, &own)
 }
 
-impl Own {
+impl KnownSecrets {
     fn new(values: Vec<(String, String)>) -> Self {
         Self::of(Self::forms(values))
     }
@@ -168,15 +168,15 @@ pub fn mask_value(value: &mut Value) {
     }
 }
 
-fn mask_with<'t>(text: &'t str, own: &Own) -> Cow<'t, str> {
+fn mask_with<'t>(text: &'t str, own: &KnownSecrets) -> Cow<'t, str> {
     let text = own.mask(text);
-    if !BEGINNINGS.iter().any(|beginning| text.contains(beginning)) {
+    if !KEY_PREFIXES.iter().any(|beginning| text.contains(beginning)) {
         return text;
     }
-    let Some(known) = KNOWN.as_ref() else { return text };
+    let Some(known) = KEY_FORMATS_REGEX.as_ref() else { return text };
     let name = |found: &Captures<'_>| {
-        let group = (1..=SHAPES.len()).find(|group| found.get(*group).is_some());
-        let word = group.and_then(|group| SHAPES.get(group - 1)).map_or("secret", |(word, _)| word);
+        let group = (1..=KEY_FORMATS.len()).find(|group| found.get(*group).is_some());
+        let word = group.and_then(|group| KEY_FORMATS.get(group - 1)).map_or("secret", |(word, _)| word);
         format!("[masked: {word}]")
     };
     if !known.is_match(&text) {
@@ -188,7 +188,9 @@ fn mask_with<'t>(text: &'t str, own: &Own) -> Cow<'t, str> {
 fn secret(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let is_secret = |(name, value): &(String, String)| {
         let name = name.to_uppercase();
-        value.len() >= SHORTEST && !value.starts_with('/') && NAMES.iter().any(|part| name.contains(part))
+        value.len() >= MIN_SECRET_BYTES
+            && !value.starts_with('/')
+            && SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
     };
     let mut own: Vec<(String, String)> = variables.filter(is_secret).collect();
     own.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.cmp(b)));
@@ -203,14 +205,14 @@ mod tests {
 
     #[test]
     fn every_key_format_starts_with_a_known_prefix() {
-        let hirs = SHAPES.map(|(word, shape)| (word, regex_syntax::parse(shape).expect(word)));
+        let hirs = KEY_FORMATS.map(|(word, shape)| (word, regex_syntax::parse(shape).expect(word)));
         for (word, hir) in hirs {
             let beginnings = regex_syntax::hir::literal::Extractor::new().extract(&hir);
             let literals = beginnings.literals().expect(word);
             assert!(!literals.is_empty(), "{word}");
             for literal in literals {
                 let literal = String::from_utf8_lossy(literal.as_bytes()).into_owned();
-                let found = BEGINNINGS.iter().any(|beginning| literal.starts_with(beginning));
+                let found = KEY_PREFIXES.iter().any(|beginning| literal.starts_with(beginning));
                 assert!(found, "{word}: `{literal}` begins with nothing that is looked for");
             }
         }
@@ -235,7 +237,7 @@ mod tests {
             ),
             (format!("-----BEGIN {}-----\n{long} cut off", "PRIVATE KEY"), "private key"),
         ] {
-            let masked = mask_with(&format!("key={key}"), &Own::default()).into_owned();
+            let masked = mask_with(&format!("key={key}"), &KnownSecrets::default()).into_owned();
             assert_eq!(masked, format!("key=[masked: {word}]"));
         }
     }
@@ -251,7 +253,7 @@ mod tests {
             "eyJ.eyJ.x",
             "ghp_x",
         ] {
-            assert!(matches!(mask_with(text, &Own::default()), Cow::Borrowed(_)), "{text}");
+            assert!(matches!(mask_with(text, &KnownSecrets::default()), Cow::Borrowed(_)), "{text}");
         }
     }
 
@@ -265,7 +267,7 @@ mod tests {
         ];
         let own = secret(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(own.len(), 1);
-        let own = Own::new(own);
+        let own = KnownSecrets::new(own);
         assert_eq!(mask_with("a correct horse battery staple", &own), "a [masked: MY_API_KEY] staple");
         let mut value = json!({"a": ["nothing", {"b": format!("sk-ant-{}", "x".repeat(30))}], "n": 1});
         mask_value(&mut value);
@@ -275,7 +277,7 @@ mod tests {
     #[test]
     fn known_value_is_masked_in_every_encoding() {
         let value = "p\u{e4}ss \"word\"/+0123";
-        let own = Own::new(vec![("MY_SECRET".to_owned(), value.to_owned())]);
+        let own = KnownSecrets::new(vec![("MY_SECRET".to_owned(), value.to_owned())]);
         let hex = hex(value.as_bytes());
         for text in [
             value.to_owned(),

@@ -19,7 +19,7 @@ use crate::machine::gate::is_host_inside;
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
 /// Timeout for establishing a connection, TLS included.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The hosts that a tool may reach, with its time and size limits.
 #[derive(Debug, Clone)]
@@ -71,7 +71,11 @@ impl Web {
             let (response, next) = self.once(&request).await?;
             let Some(next) = next else { return self.read(response).await };
             if request.url.scheme() == "https" && next.scheme() != "https" {
-                return Err(format!("{} redirects to {}, which is not encrypted", shown(&request.url), shown(&next)));
+                return Err(format!(
+                    "{} redirects to {}, which is not encrypted",
+                    displayable_url(&request.url),
+                    displayable_url(&next)
+                ));
             }
             let status = response.status();
             // Other redirects turn the request into a GET.
@@ -86,7 +90,7 @@ impl Web {
             }
             request.url = next;
         }
-        Err(format!("more than {MAX_REDIRECTS} redirects, the last to {}", shown(&request.url)))
+        Err(format!("more than {MAX_REDIRECTS} redirects, the last to {}", displayable_url(&request.url)))
     }
 
     /// Sends one request; also returns the redirect target, if there is one.
@@ -97,11 +101,13 @@ impl Web {
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
-        let response = builder.send().await.map_err(|e| format!("{}: {}", shown(&request.url), reason(&e)))?;
+        let response =
+            builder.send().await.map_err(|e| format!("{}: {}", displayable_url(&request.url), reason(&e)))?;
         let next = if response.status().is_redirection() {
             let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok());
-            location
-                .map(|l| request.url.join(l).map_err(|_| format!("{} redirects to no address", shown(&request.url))))
+            location.map(|l| {
+                request.url.join(l).map_err(|_| format!("{} redirects to no address", displayable_url(&request.url)))
+            })
         } else {
             None
         };
@@ -109,7 +115,7 @@ impl Web {
     }
 
     /// Checks that a URL may be requested, and returns how its host is granted.
-    fn check(&self, url: &Url) -> Result<Granted, String> {
+    fn check(&self, url: &Url) -> Result<HostGrant, String> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("`{}` is no web address", url.scheme()));
         }
@@ -123,13 +129,13 @@ impl Web {
         for pattern in matching {
             // Only a grant that spells out the host can reach this machine and its network.
             let named = pattern.trim_end_matches('.').eq_ignore_ascii_case(&host);
-            granted = Some(if named { Granted::ByName } else { granted.unwrap_or(Granted::ByPattern) });
+            granted = Some(if named { HostGrant::ByName } else { granted.unwrap_or(HostGrant::ByPattern) });
         }
         let Some(granted) = granted else {
             return Err(format!("permission denied: no grant of this tool names net=\"{host}\""));
         };
         if let Ok(address) = host.parse::<IpAddr>()
-            && granted == Granted::ByPattern
+            && granted == HostGrant::ByPattern
             && !is_public(address)
         {
             return Err(not_public(&host));
@@ -142,7 +148,9 @@ impl Web {
         let (status, url, content_type) = (response.status().as_u16(), response.url().clone(), content_type.to_owned());
         let mut body = Vec::new();
         let mut cut = false;
-        while let Some(chunk) = response.chunk().await.map_err(|e| format!("{}: {}", shown(&url), reason(&e)))? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(|e| format!("{}: {}", displayable_url(&url), reason(&e)))?
+        {
             let room = self.max_bytes - body.len();
             body.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
             if chunk.len() > room {
@@ -155,24 +163,24 @@ impl Web {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Granted {
+enum HostGrant {
     ByPattern,
     /// The grant spells out the host.
     ByName,
 }
 
-fn client(granted: Granted) -> Result<Client, String> {
+fn client(granted: HostGrant) -> Result<Client, String> {
     // A second installation returns an error, and the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .redirect(redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(0)
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")));
     let builder = match granted {
-        Granted::ByName => builder,
-        Granted::ByPattern => builder.dns_resolver(Arc::new(PublicResolver)),
+        HostGrant::ByName => builder,
+        HostGrant::ByPattern => builder.dns_resolver(Arc::new(PublicResolver)),
     };
     builder.build().map_err(|e| format!("no connection can be made: {e}"))
 }
@@ -208,7 +216,7 @@ fn reason(error: &reqwest::Error) -> String {
 }
 
 /// Returns a URL for display, without its query, which may contain a secret.
-fn shown(url: &Url) -> String {
+fn displayable_url(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);

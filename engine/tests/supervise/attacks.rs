@@ -13,11 +13,11 @@ use super::{DIRECT, OWN, ends};
 pub const TESTS: [(&str, fn()); 10] = [
     ("attacks: every attempt is refused", every_attempt_is_refused),
     ("attacks: every attempt is refused to an ordinary user", every_attempt_is_refused_to_a_user),
-    ("attacks: a daemon does not outlive limits set on the helper", limits_on_the_helper),
+    ("attacks: a daemon does not outlive limits set on the helper", limits_on_the_supervisor),
     ("attacks: a daemon does not outlive too many processes", too_many_processes),
     ("attacks: a daemon does not hide behind its name", a_name_that_is_no_text),
     ("attacks: a daemon does not hide below a reaper of its own", a_reaper_of_its_own),
-    ("attacks: a daemon that changes its process ID is ended", a_hopping_daemon),
+    ("attacks: a daemon that changes its process ID is ended", daemon_that_changes_its_pid),
     ("attacks: a daemon ends with an owner that is killed", an_owner_that_is_killed),
     ("attacks: inherited descriptors reach no program", inherited_descriptors),
     ("runtimes: bash, python3, node, git and cargo work", runtimes_work),
@@ -177,7 +177,7 @@ fn daemon_ends(program: &str) {
     assert!(ends(&pid), "{pid} lives: {said}");
 }
 
-fn limits_on_the_helper() {
+fn limits_on_the_supervisor() {
     daemon_ends(
         r"
 if detach():
@@ -243,7 +243,7 @@ else:
 }
 
 /// Tests a daemon that forks all the time: between the listing and the signal its process ID changes.
-fn a_hopping_daemon() {
+fn daemon_that_changes_its_pid() {
     if !is_offered(3, true) || !has_python() {
         return;
     }

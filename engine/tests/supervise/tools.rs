@@ -31,7 +31,7 @@ pub const TESTS: [(&str, fn()); 6] = [
     ("tools: good, slow, crashing, flooding and lying", good_and_bad),
     ("tools: requests go where they are granted", requests_go_where_granted),
     ("tools: a server ends with its owner, and so does what escaped", a_server_ends_with_its_owner),
-    ("tools: a server of the settings without a wall is outside", without_a_wall),
+    ("tools: a server of the settings without a wall is outside", server_without_sandbox_reads_outside),
 ];
 
 const PYTHON: &str = r#"
@@ -122,7 +122,7 @@ const SHELL: &str = r"#!/bin/bash
 ";
 
 /// The shell form of the tool's attempts; `$port`, `$what` and `$n` are set before it.
-const TRIES: &str = r#"
+const SHELL_ATTEMPTS: &str = r#"
 attempt() {
   if said=$( (eval "$1") 2>&1 > /dev/null); then echo done
   else case $said in *"Permission denied"*) echo refused ;; *) printf '%s' "${said//\"/}" ;; esac
@@ -142,7 +142,7 @@ echo "{\"ssh\": \"$(attempt 'cat ~/.ssh/id_ed25519')\", \"outside\": \"$(attempt
 "#;
 
 /// The tool of [`PYTHON`] as an MCP server.
-const SERVED: &str = r#"
+const MCP_SERVER: &str = r#"
 import json, sys
 import tries
 def send(id, result):
@@ -245,7 +245,7 @@ fn machine() -> Machine {
     let folder = machine.at("project/.ai/tools/project");
     fs::create_dir_all(&folder).unwrap();
     let of_shell = "port=$RYE_PARAM_port what=$RYE_PARAM_do n=$RYE_PARAM_n\n";
-    let of_command = format!("port=$1 what=$2 n=$3\n{TRIES}");
+    let of_command = format!("port=$1 what=$2 n=$3\n{SHELL_ATTEMPTS}");
     fs::write(machine.at("project/tries.bash"), of_command).unwrap();
     let command = json!(["bash", "tries.bash", "{port}", "{do}", "{n}"]);
     let properties = json!({"port": {"type": "integer"}, "do": {"type": "string"}, "n": {"type": "integer"}});
@@ -254,10 +254,10 @@ fn machine() -> Machine {
         ("tries.py", PYTHON.to_owned()),
         ("tries.mjs", SCRIPT.to_owned()),
         ("tries.ts", SCRIPT.replace("(params, root)", "(params: { port: number; do: string; n: any }, root: string)")),
-        ("tries.sh", format!("{SHELL}{of_shell}{TRIES}")),
+        ("tries.sh", format!("{SHELL}{of_shell}{SHELL_ATTEMPTS}")),
         ("tries.yaml", yaml.to_string()),
-        ("served.py", SERVED.to_owned()),
-        ("bare.py", SERVED.to_owned()),
+        ("served.py", MCP_SERVER.to_owned()),
+        ("bare.py", MCP_SERVER.to_owned()),
     ] {
         fs::write(folder.join(name), text).unwrap();
     }
@@ -424,7 +424,7 @@ fn a_server_ends_with_its_owner() {
 }
 
 /// Checks that a server with `wall: none` really runs outside the sandbox, as "NO WALL" claims.
-fn without_a_wall() {
+fn server_without_sandbox_reads_outside() {
     if !has("python3", "MCP") {
         return;
     }

@@ -21,17 +21,17 @@ pub const TESTS: [(&str, fn()); 15] = [
     ("wall: nothing outside the project is read", nothing_outside_is_read),
     ("wall: nothing is written ungranted", nothing_is_written_ungranted),
     ("wall: what is granted is written and no more", what_is_granted_is_written),
-    ("wall: the law is out of reach of a grant of everything", the_law_is_out_of_reach),
-    ("wall: the engine's record is not read", the_record_is_not_read),
+    ("wall: the law is out of reach of a grant of everything", protected_paths_are_not_writable),
+    ("wall: the engine's record is not read", thread_files_are_not_readable),
     ("wall: keys and trust are out of reach in every project", keys_are_out_of_reach),
     ("wall: links lead nowhere new", links_lead_nowhere_new),
     ("wall: no socket unless granted", no_socket_unless_granted),
     ("wall: the owner's environment and memory are not read", the_owner_is_not_read),
-    ("wall: nobody outside is signalled", nobody_outside_is_signalled),
+    ("wall: nobody outside is signalled", outside_processes_get_no_signals),
     ("wall: temporary files are private and gone afterwards", temporary_files_are_private),
     ("wall: usual programs run", usual_programs_run),
     ("wall: a fork bomb ends", a_fork_bomb_ends),
-    ("wall: a crowd of others ends nobody", a_crowd_of_others_ends_nobody),
+    ("wall: a crowd of others ends nobody", other_programs_processes_do_not_count),
     ("wall: in bubblewrap modes and times stay, and what is granted is there", in_bubblewrap_modes_stay),
 ];
 
@@ -327,7 +327,7 @@ fn what_is_granted_is_written() {
     assert_eq!(machine.run(".ai/data/", "", "echo 1 > .ai/data/y && cat .ai/data/y"), "1\n");
 }
 
-fn the_law_is_out_of_reach() {
+fn protected_paths_are_not_writable() {
     if !is_offered(3, false) {
         return;
     }
@@ -364,7 +364,7 @@ fn the_law_is_out_of_reach() {
     }
 }
 
-fn the_record_is_not_read() {
+fn thread_files_are_not_readable() {
     if !is_offered(1, false) {
         return;
     }
@@ -447,7 +447,7 @@ fn the_owner_is_not_read() {
     }
 }
 
-fn nobody_outside_is_signalled() {
+fn outside_processes_get_no_signals() {
     if !is_offered(6, false) {
         return;
     }
@@ -496,7 +496,7 @@ fn a_fork_bomb_ends() {
 }
 
 /// Tests that the processes of other programs do not count against this program's limit.
-fn a_crowd_of_others_ends_nobody() {
+fn other_programs_processes_do_not_count() {
     let machine = Machine::new();
     let said = std::thread::scope(|scope| {
         let program = scope.spawn(|| machine.bare("for i in $(seq 30); do sleep 0.05; done; echo done"));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::MAX_DEPTH;
-use super::one_line::Place;
+use super::one_line::ConditionText;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
 use crate::text::{brackets, name_char, shorten};
@@ -12,7 +12,7 @@ pub(super) fn condition(span: Span, message: String, label: &str, help: Option<&
     SyntaxKind::Condition.error(span, message, label).with_help_if(help)
 }
 
-pub(super) fn empty(place: Place<'_>) -> SyntaxError {
+pub(super) fn empty(place: ConditionText<'_>) -> SyntaxError {
     condition(
         place.span(0, place.text.len()),
         "a condition cannot be empty".into(),
@@ -21,7 +21,7 @@ pub(super) fn empty(place: Place<'_>) -> SyntaxError {
     )
 }
 
-pub(super) fn too_long(place: Place<'_>, limit: usize) -> SyntaxError {
+pub(super) fn too_long(place: ConditionText<'_>, limit: usize) -> SyntaxError {
     condition(
         place.span(limit, place.text.len()),
         format!("a condition holds at most {limit} bytes, this one has {}", place.text.len()),
@@ -30,7 +30,7 @@ pub(super) fn too_long(place: Place<'_>, limit: usize) -> SyntaxError {
     )
 }
 
-pub(super) fn control(place: Place<'_>, range: Range<usize>, c: char) -> SyntaxError {
+pub(super) fn control(place: ConditionText<'_>, range: Range<usize>, c: char) -> SyntaxError {
     condition(
         place.span(range.start, range.end),
         format!("{} cannot stand in a condition", name_char(c)),
@@ -96,7 +96,7 @@ pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
 }
 
 /// Returns the error for the offset at which the grammar failed.
-pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
+pub(super) fn unexpected(place: ConditionText<'_>, at: usize) -> SyntaxError {
     let text = place.text;
     let before = text.get(..at).unwrap_or(text).trim_end();
     let rest = text.get(at..).unwrap_or_default();
@@ -141,10 +141,10 @@ pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
     } else {
         (format!("`{}` is not expected here", shorten(token)), "expected an operator or the end")
     };
-    condition(span, message, label, hint(before, rest, token))
+    condition(span, message, label, help_for_token(before, rest, token))
 }
 
-fn unexpected_end(place: Place<'_>, before: &str) -> SyntaxError {
+fn unexpected_end(place: ConditionText<'_>, before: &str) -> SyntaxError {
     let end = before.len();
     if let Some((at, open)) = last_open(before)
         && !operand_expected(before)
@@ -204,7 +204,7 @@ fn token(rest: &str) -> &str {
     rest.find(|c| !same(c)).and_then(|end| rest.get(..end)).unwrap_or(rest)
 }
 
-fn hint(before: &str, rest: &str, token: &str) -> Option<&'static str> {
+fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str> {
     if rest.starts_with("${") {
         return Some("conditions name facts without `${…}`");
     }

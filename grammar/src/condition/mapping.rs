@@ -16,7 +16,7 @@ pub const OPS: [&str; 11] = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contai
 /// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). The tree is `None` for
 /// `null`, `{}` (always true) and an invalid condition, which has errors.
 pub fn from_data(node: &Node) -> Parsed<Option<Expr>> {
-    let mut reader = Reader { errors: Vec::new() };
+    let mut reader = ConditionReader { errors: Vec::new() };
     let tree = match &node.kind {
         Kind::Null => None,
         Kind::Map(entries) if entries.is_empty() => None,
@@ -26,11 +26,11 @@ pub fn from_data(node: &Node) -> Parsed<Option<Expr>> {
     Parsed { tree, errors: reader.errors }
 }
 
-struct Reader {
+struct ConditionReader {
     errors: Vec<SyntaxError>,
 }
 
-impl Reader {
+impl ConditionReader {
     fn complain(&mut self, span: Span, message: impl Into<String>, label: &str, help: Option<&str>) {
         self.errors.push(complaint::condition(span, message.into(), label, help));
     }

@@ -26,7 +26,7 @@ const MAX_PARSER_CALLS: usize = 20_000_000;
 #[grammar = "../condition.pest"]
 struct ConditionParser;
 
-static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
+static PRATT_PARSER: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
     pest::set_call_limit(NonZeroUsize::new(MAX_PARSER_CALLS));
     let left = |rule| Op::infix(rule, Assoc::Left);
     let comparisons = [Rule::ne, Rule::lt, Rule::lte, Rule::gt, Rule::gte, Rule::within, Rule::contains, Rule::matches];
@@ -42,13 +42,13 @@ static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
 
 /// A text with its place in its source.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'t> {
+pub(super) struct ConditionText<'t> {
     pub source: SourceId,
     pub text: &'t str,
     pub base: usize,
 }
 
-impl Place<'_> {
+impl ConditionText<'_> {
     pub(super) fn span(self, start: usize, end: usize) -> Span {
         Span::new(self.source, self.base + start, self.base + end)
     }
@@ -63,7 +63,7 @@ impl Place<'_> {
 /// # Errors
 /// Returns the first [`crate::SyntaxKind::Condition`].
 pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
-    let place = Place { source, text, base };
+    let place = ConditionText { source, text, base };
     if text.trim().is_empty() {
         return Err(complaint::empty(place));
     }
@@ -76,7 +76,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
     if let Some(at) = find_too_deep(text) {
         return Err(complaint::too_deep(place.span(at, at + 1)));
     }
-    let table = &*PRATT;
+    let table = &*PRATT_PARSER;
     let mut pairs = ConditionParser::parse(Rule::condition, text).map_err(|error| {
         let at = match error.location {
             InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
@@ -84,7 +84,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
         complaint::unexpected(place, at)
     })?;
     let Some(expression) = pairs.next() else { return Err(complaint::empty(place)) };
-    Builder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
+    ExprBuilder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
 }
 
 /// Returns the offset of the first bracket nested deeper than [`MAX_DEPTH`].
@@ -104,14 +104,14 @@ fn find_too_deep(text: &str) -> Option<usize> {
 }
 
 /// An expression under construction, with its role for the operators around it.
-struct Built {
+struct BuiltExpr {
     expr: Expr,
     depth: usize,
-    shape: Shape,
+    shape: ExprRole,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum ExprRole {
     /// A possible operand: literals, paths, calls, parentheses, arithmetic.
     Value,
     Not,
@@ -120,13 +120,13 @@ enum Shape {
     Or,
 }
 
-struct Builder<'t> {
-    place: Place<'t>,
+struct ExprBuilder<'t> {
+    place: ConditionText<'t>,
     table: &'t PrattParser<Rule>,
 }
 
-impl Builder<'_> {
-    fn expression(&self, pairs: Pairs<'_, Rule>) -> Result<Built, SyntaxError> {
+impl ExprBuilder<'_> {
+    fn expression(&self, pairs: Pairs<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
         // The Pratt parser recurses once per prefix operator, so their runs are limited before.
         let mut run = 0;
         for pair in pairs.clone() {
@@ -142,11 +142,11 @@ impl Builder<'_> {
             .parse(pairs)
     }
 
-    fn leaf(&self, pair: &Pair<'_, Rule>, kind: ExprKind) -> Built {
-        Built { expr: Expr { kind, span: self.place.of(pair) }, depth: 1, shape: Shape::Value }
+    fn leaf(&self, pair: &Pair<'_, Rule>, kind: ExprKind) -> BuiltExpr {
+        BuiltExpr { expr: Expr { kind, span: self.place.of(pair) }, depth: 1, shape: ExprRole::Value }
     }
 
-    fn operand(&self, pair: Pair<'_, Rule>) -> Result<Built, SyntaxError> {
+    fn operand(&self, pair: Pair<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
         let text = pair.as_str();
         let span = self.place.of(&pair);
         #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operand")]
@@ -177,11 +177,11 @@ impl Builder<'_> {
             }
             Rule::length => {
                 let inner = self.inner(pair)?;
-                built(inner.depth + 1, Shape::Value, ExprKind::Length(Box::new(inner.expr)), span)
+                built(inner.depth + 1, ExprRole::Value, ExprKind::Length(Box::new(inner.expr)), span)
             }
             Rule::group => {
                 let inner = self.inner(pair)?;
-                Ok(Built { shape: Shape::Value, ..inner })
+                Ok(BuiltExpr { shape: ExprRole::Value, ..inner })
             }
             Rule::list => {
                 let mut items = Vec::new();
@@ -191,14 +191,14 @@ impl Builder<'_> {
                     depth = depth.max(item.depth);
                     items.push(item.expr);
                 }
-                built(depth + 1, Shape::Value, ExprKind::List(items), span)
+                built(depth + 1, ExprRole::Value, ExprKind::List(items), span)
             }
             _ => Err(complaint::unexpected(self.place, pair.as_span().start())),
         }
     }
 
     /// Builds the expression inside of a group or a call.
-    fn inner(&self, pair: Pair<'_, Rule>) -> Result<Built, SyntaxError> {
+    fn inner(&self, pair: Pair<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
         match pair.into_inner().next() {
             Some(expression) => self.expression(expression.into_inner()),
             None => Err(complaint::empty(self.place)),
@@ -221,28 +221,28 @@ impl Builder<'_> {
         Ok(Path { segments })
     }
 
-    fn prefix(&self, op: &Pair<'_, Rule>, right: Built) -> Result<Built, SyntaxError> {
+    fn prefix(&self, op: &Pair<'_, Rule>, right: BuiltExpr) -> Result<BuiltExpr, SyntaxError> {
         let span = self.place.of(op).join(right.expr.span);
         if op.as_rule() == Rule::not {
-            return built(right.depth + 1, Shape::Not, ExprKind::Not(Box::new(right.expr)), span);
+            return built(right.depth + 1, ExprRole::Not, ExprKind::Not(Box::new(right.expr)), span);
         }
         reject_not_operand(&right)?;
         if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
             return match negated(number) {
-                Some(value) => Ok(Built { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
+                Some(value) => Ok(BuiltExpr { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
                 None => Err(complaint::number_out_of_range(span, &format!("-{number}"))),
             };
         }
-        built(right.depth + 1, Shape::Value, ExprKind::Negate(Box::new(right.expr)), span)
+        built(right.depth + 1, ExprRole::Value, ExprKind::Negate(Box::new(right.expr)), span)
     }
 
-    fn infix(&self, left: Built, op: &Pair<'_, Rule>, right: Built) -> Result<Built, SyntaxError> {
+    fn infix(&self, left: BuiltExpr, op: &Pair<'_, Rule>, right: BuiltExpr) -> Result<BuiltExpr, SyntaxError> {
         let span = left.expr.span.join(right.expr.span);
         let depth = left.depth.max(right.depth) + 1;
         #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operator")]
         let compare = match op.as_rule() {
-            Rule::or => return join(left, right, Shape::Or, span),
-            Rule::and => return join(left, right, Shape::And, span),
+            Rule::or => return join(left, right, ExprRole::Or, span),
+            Rule::and => return join(left, right, ExprRole::And, span),
             Rule::eq => CompareOp::Eq,
             Rule::ne => CompareOp::Ne,
             Rule::lt => CompareOp::Lt,
@@ -262,23 +262,23 @@ impl Builder<'_> {
                     _ => ArithmeticOp::Remainder,
                 };
                 let kind = ExprKind::Arithmetic { op, left: Box::new(left.expr), right: Box::new(right.expr) };
-                return built(depth, Shape::Value, kind, span);
+                return built(depth, ExprRole::Value, kind, span);
             }
         };
         reject_not_operand(&right)?;
-        if left.shape == Shape::Comparison || right.shape == Shape::Comparison {
+        if left.shape == ExprRole::Comparison || right.shape == ExprRole::Comparison {
             return Err(complaint::chained(self.place.of(op), op.as_str()));
         }
         if compare == CompareOp::Matches && !matches!(right.expr.kind, ExprKind::Literal(Value::String(_))) {
             return Err(complaint::pattern_not_literal(right.expr.span));
         }
         let kind = ExprKind::Compare { op: compare, left: Box::new(left.expr), right: Box::new(right.expr) };
-        built(depth, Shape::Comparison, kind, span)
+        built(depth, ExprRole::Comparison, kind, span)
     }
 }
 
 /// Flattens a chain: `a || b || c` is one list of three.
-fn join(left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, SyntaxError> {
+fn join(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Result<BuiltExpr, SyntaxError> {
     let joins = left.shape == shape;
     let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
     let mut items = match left.expr {
@@ -286,20 +286,20 @@ fn join(left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, Sy
         other => vec![other],
     };
     items.push(right.expr);
-    let kind = if shape == Shape::And { ExprKind::All(items) } else { ExprKind::Any(items) };
+    let kind = if shape == ExprRole::And { ExprKind::All(items) } else { ExprKind::Any(items) };
     built(depth, shape, kind, span)
 }
 
 /// Rejects `a == !b`: `!` binds looser than `==`, so it cannot be its operand.
-fn reject_not_operand(right: &Built) -> Result<(), SyntaxError> {
-    if right.shape == Shape::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
+fn reject_not_operand(right: &BuiltExpr) -> Result<(), SyntaxError> {
+    if right.shape == ExprRole::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
 }
 
-fn built(depth: usize, shape: Shape, kind: ExprKind, span: Span) -> Result<Built, SyntaxError> {
+fn built(depth: usize, shape: ExprRole, kind: ExprKind, span: Span) -> Result<BuiltExpr, SyntaxError> {
     if depth > MAX_DEPTH {
         return Err(complaint::too_deep(span));
     }
-    Ok(Built { expr: Expr { kind, span }, depth, shape })
+    Ok(BuiltExpr { expr: Expr { kind, span }, depth, shape })
 }
 
 /// Parses a number literal; `None` if an integer is not exact or a float not finite.

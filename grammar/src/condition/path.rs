@@ -35,7 +35,7 @@ pub(crate) fn segments(text: &str) -> Result<Path, InvalidPath> {
     let mut start = 0;
     for part in text.split('.') {
         let end = start + part.len();
-        segments.push(segment(part).map_err(|(at, len, label)| InvalidPath {
+        segments.push(parse_segment(part).map_err(|(at, len, label)| InvalidPath {
             start: start + at,
             end: start + at + len,
             label,
@@ -45,7 +45,7 @@ pub(crate) fn segments(text: &str) -> Result<Path, InvalidPath> {
     Ok(Path { segments })
 }
 
-fn segment(part: &str) -> Result<Segment, (usize, usize, String)> {
+fn parse_segment(part: &str) -> Result<Segment, (usize, usize, String)> {
     let Some(first) = part.chars().next() else { return Err((0, 0, "a segment is missing here".into())) };
     if first.is_ascii_digit() {
         if part.len() > 1 && first == '0' {

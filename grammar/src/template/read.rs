@@ -5,7 +5,7 @@ use pest::Parser;
 use pest::error::InputLocation;
 use pest::iterators::Pair;
 
-use super::{Hole, InputHole, InputsPart, InputsText, Template, TemplatePart, WhenMissing};
+use super::{InputPlaceholder, InputsPart, InputsText, Placeholder, Template, TemplatePart, WhenMissing};
 use crate::Parsed;
 use crate::condition::segments;
 use crate::error::{SyntaxError, SyntaxKind};
@@ -13,7 +13,7 @@ use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
 /// Maximum number of malformed placeholders reported per text; the rest of the text is not scanned.
-const MOST_ERRORS: usize = 32;
+const MAX_ERRORS: usize = 32;
 /// Maximum length of a placeholder in bytes.
 const MAX_PLACEHOLDER_BYTES: usize = 16 * 1024;
 
@@ -40,7 +40,7 @@ fn first_error<T>(read: Parsed<T>) -> Result<T, SyntaxError> {
 /// Parses like [`parse`], but reports every malformed placeholder and keeps it as text.
 pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
     let mut errors = Vec::new();
-    let mut parts = Parts::default();
+    let mut parts = PartsBuilder::default();
     let mut at = 0;
     while let Some(next) = next_dollar(text, at) {
         parts.text(slice(text, at, next.start));
@@ -49,13 +49,13 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
             at = next.start + 3;
             continue;
         }
-        let Some(hole) = well_formed(source, text, base, next.start) else {
+        let Some(hole) = parse_placeholder(source, text, base, next.start) else {
             let stopped = TemplateParser::parse(Rule::hole, placeholder_window(text, next.start)).err();
             let stopped = stopped.map_or(2, |error| error_at(&error.location));
             errors.push(placeholder_error(source, base, text, next.start, stopped));
             parts.text("${");
             at = next.start + 2;
-            if errors.len() == MOST_ERRORS {
+            if errors.len() == MAX_ERRORS {
                 break;
             }
             continue;
@@ -71,12 +71,12 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
 /// before a well-formed placeholder is a literal `${`. The caller decides if its root is a fact; if not, it inserts
 /// [`Hole::raw`].
 pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
-    let mut parts = Parts::default();
+    let mut parts = PartsBuilder::default();
     let mut from = 0;
     let mut at = 0;
     while let Some(next) = next_dollar(text, at) {
         let open = next.start + usize::from(next.escaped);
-        let Some(hole) = well_formed(source, text, base, open) else {
+        let Some(hole) = parse_placeholder(source, text, base, open) else {
             at = open + 2;
             continue;
         };
@@ -135,7 +135,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
             errors.push(input_error(source, base, text, open, stopped));
             pending.push_str(OPEN);
             at = open + OPEN.len();
-            if errors.len() == MOST_ERRORS {
+            if errors.len() == MAX_ERRORS {
                 break;
             }
             continue;
@@ -154,7 +154,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
 }
 
 /// Parses a plain `{input:name}` without the parser.
-fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputHole> {
+fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputPlaceholder> {
     let inside = text.get(open + "{input:".len()..)?;
     let len = inside.bytes().position(|b| !(b.is_ascii_alphanumeric() || b == b'_'))?;
     let (name, rest) = inside.split_at_checked(len)?;
@@ -163,16 +163,16 @@ fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) ->
     }
     let start = base + open;
     let span = Span::new(source, start, start + "{input:".len() + len + 1);
-    Some(InputHole { name: name.to_owned(), when_missing: WhenMissing::Refuse, span })
+    Some(InputPlaceholder { name: name.to_owned(), when_missing: WhenMissing::Refuse, span })
 }
 
 /// Parts of a template, with adjacent texts merged.
 #[derive(Default)]
-struct Parts {
+struct PartsBuilder {
     done: Vec<TemplatePart>,
 }
 
-impl Parts {
+impl PartsBuilder {
     fn text(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -185,16 +185,16 @@ impl Parts {
     }
 }
 
-struct Dollar {
+struct DollarOpening {
     start: usize,
     escaped: bool,
 }
 
 /// Finds the next `${` or `$${` at or after `from`.
-fn next_dollar(text: &str, from: usize) -> Option<Dollar> {
+fn next_dollar(text: &str, from: usize) -> Option<DollarOpening> {
     let open = from + text.get(from..)?.find("${")?;
     let escaped = open > from && slice(text, from, open).ends_with('$');
-    Some(Dollar { start: open - usize::from(escaped), escaped })
+    Some(DollarOpening { start: open - usize::from(escaped), escaped })
 }
 
 fn slice(text: &str, start: usize, end: usize) -> &str {
@@ -206,17 +206,17 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
 fn placeholder_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();
-    bounded(line)
+    truncate_to_max(line)
 }
 
 /// Returns the text that an `{input:…}` placeholder may cover: a default may span lines, so up to the first `}`.
 fn input_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let end = rest.find('}').map_or(rest.len(), |at| at + 1);
-    bounded(rest.get(..end).unwrap_or_default())
+    truncate_to_max(rest.get(..end).unwrap_or_default())
 }
 
-fn bounded(text: &str) -> &str {
+fn truncate_to_max(text: &str) -> &str {
     let mut end = text.len().min(MAX_PLACEHOLDER_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -230,7 +230,7 @@ fn error_at(location: &InputLocation) -> usize {
     }
 }
 
-fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
+fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Placeholder> {
     let raw = pair.as_str();
     let mut path = None;
     let mut fallback = None;
@@ -243,12 +243,12 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
         }
     }
     let span = Span::new(source, start, start + raw.len());
-    Some(Hole { path: path?, fallback, raw: raw.to_owned(), span })
+    Some(Placeholder { path: path?, fallback, raw: raw.to_owned(), span })
 }
 
 /// Returns the placeholder at `open`, if it is well-formed. The byte scan stops at the first invalid character, so a
 /// text full of openings takes linear time.
-fn well_formed(source: SourceId, text: &str, base: usize, open: usize) -> Option<Hole> {
+fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> Option<Placeholder> {
     let end = placeholder_end(text.as_bytes(), open)?;
     let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
     let hole = hole(source, base + open, &pair)?;
@@ -282,7 +282,7 @@ fn placeholder_end(bytes: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputHole> {
+fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputPlaceholder> {
     let mut name = None;
     let mut when_missing = WhenMissing::Refuse;
     for part in pair.clone().into_inner() {
@@ -294,7 +294,7 @@ fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputH
             when_missing = WhenMissing::Default(part.into_inner().next()?.as_str().to_owned());
         }
     }
-    Some(InputHole { name: name?, when_missing, span: Span::new(source, start, start + pair.as_str().len()) })
+    Some(InputPlaceholder { name: name?, when_missing, span: Span::new(source, start, start + pair.as_str().len()) })
 }
 
 /// Returns the error for a malformed placeholder at `open`; `at` is the parser's stop, relative to `open`.

@@ -32,9 +32,9 @@ pub struct Constant {
 
 /// A reader without languages: every script is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unread;
+pub struct NoScriptReader;
 
-impl ScriptReader for Unread {
+impl ScriptReader for NoScriptReader {
     fn read(&self, source: SourceId, _: &str, language: ToolLanguage) -> Parsed<Script> {
         let error = SyntaxKind::Script.error(
             Span::new(source, 0, 0),
@@ -46,7 +46,7 @@ impl ScriptReader for Unread {
 }
 
 /// The declaring constants, with their keys in YAML tools.
-const NAMES: [(&str, &str); 15] = [
+const DECLARING_CONSTANTS: [(&str, &str); 15] = [
     ("__tool_description__", "description"),
     ("__version__", "version"),
     ("__category__", "category"),
@@ -66,7 +66,7 @@ const NAMES: [(&str, &str); 15] = [
 
 /// Returns the names of the constants that declare a tool.
 pub fn declaring() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().map(|(name, _)| *name)
+    DECLARING_CONSTANTS.iter().map(|(name, _)| *name)
 }
 
 /// Returns names that look like declaring constants but are not.
@@ -82,7 +82,7 @@ pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<Syn
     let mut errors = Vec::new();
     for constant in constants {
         let name = constant.name;
-        let Some((_, key)) = NAMES.iter().find(|(known, _)| *known == name.node) else { continue };
+        let Some((_, key)) = DECLARING_CONSTANTS.iter().find(|(known, _)| *known == name.node) else { continue };
         match constant.value {
             _ if entries.iter().any(|e| e.key.node == *key) => errors.push(
                 SyntaxKind::Constant

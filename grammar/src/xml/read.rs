@@ -8,7 +8,7 @@ use quick_xml::events::Event;
 
 use super::chars::{is_name_start, is_space, name_len, push_text, resolve};
 use super::tag::{self, ESCAPE_LT, bad_char, reference_error};
-use super::{Element, Node};
+use super::{Element, XmlNode};
 use crate::Parsed;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
@@ -27,7 +27,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// if there is one, as far as it could be parsed.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
-    let mut tree = Builder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };
+    let mut tree = TreeBuilder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };
     if let Some((at, c)) = text.get(range.start..end).and_then(bad_char) {
         let at = range.start + at;
         tree.complain(at, at + c.len_utf8(), format!("{} cannot stand in XML", name_char(c)), "remove it", None);
@@ -46,7 +46,7 @@ pub(super) fn xml_error(span: Span, message: String, label: &str, help: Option<&
     SyntaxKind::Xml.error(span, message, label).with_help_if(help)
 }
 
-struct Builder<'t> {
+struct TreeBuilder<'t> {
     source: SourceId,
     text: &'t str,
     end: usize,
@@ -57,7 +57,7 @@ struct Builder<'t> {
     errors: Vec<SyntaxError>,
 }
 
-impl<'t> Builder<'t> {
+impl<'t> TreeBuilder<'t> {
     fn span(&self, start: usize, end: usize) -> Span {
         Span::new(self.source, start, end)
     }
@@ -189,7 +189,7 @@ impl<'t> Builder<'t> {
         }
         self.check_prefixes(&element);
         if empty {
-            self.attach(element);
+            self.attach_element(element);
         } else if self.open.len() == MAX_DEPTH {
             let message = format!("elements nest at most {MAX_DEPTH} deep");
             self.errors.push(xml_error(element.name.span, message, "one level too many", None));
@@ -238,7 +238,7 @@ impl<'t> Builder<'t> {
                 self.never_closed(&element, &help);
             }
             element.span = element.span.join(self.span(start, if inner { start } else { end }));
-            self.attach(element);
+            self.attach_element(element);
         }
     }
 
@@ -247,9 +247,9 @@ impl<'t> Builder<'t> {
         self.errors.push(xml_error(element.name.span, message, "opened here", Some(help)));
     }
 
-    fn attach(&mut self, element: Element) {
+    fn attach_element(&mut self, element: Element) {
         if let Some(parent) = self.open.last_mut() {
-            parent.children.push(Node::Element(element));
+            parent.children.push(XmlNode::Element(element));
         } else if self.root.is_none() {
             self.root = Some(element);
         }
@@ -308,13 +308,13 @@ impl<'t> Builder<'t> {
             }
             return;
         };
-        if let Some(Node::Text(last)) = parent.children.last_mut() {
+        if let Some(XmlNode::Text(last)) = parent.children.last_mut() {
             last.span = last.span.join(span);
             write(&mut last.node, raw);
         } else {
             let mut text = String::with_capacity(raw.len());
             write(&mut text, raw);
-            parent.children.push(Node::Text(Spanned::new(text, span)));
+            parent.children.push(XmlNode::Text(Spanned::new(text, span)));
         }
     }
 
@@ -339,7 +339,7 @@ impl<'t> Builder<'t> {
         if self.skipped == 0
             && let Some(parent) = self.open.last_mut()
         {
-            parent.children.push(Node::Comment(Spanned::new(inside.to_owned(), span)));
+            parent.children.push(XmlNode::Comment(Spanned::new(inside.to_owned(), span)));
         }
     }
 
@@ -375,7 +375,7 @@ impl<'t> Builder<'t> {
                 self.never_closed(&element, &help);
             }
             element.span = element.span.join(self.span(self.end, self.end));
-            self.attach(element);
+            self.attach_element(element);
         }
         if self.root.is_none() && self.errors.is_empty() {
             self.complain(start, self.end, "there is no element here".into(), "expected XML", None);

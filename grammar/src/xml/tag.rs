@@ -22,7 +22,7 @@ pub(super) struct Tag {
 /// Parses a tag from `<` to `>`, which is `text` from `start` to `end`.
 pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Tag {
     let inside_end = end - usize::from(text.get(start..end).is_some_and(|t| t.ends_with("/>"))) - 1;
-    let mut scan = Scan { source, text, at: start + 1, end: inside_end, errors: Vec::new() };
+    let mut scan = TagScanner { source, text, at: start + 1, end: inside_end, errors: Vec::new() };
     let name = scan.name();
     let mut attributes: Vec<Attribute> = Vec::new();
     let mut resume = None;
@@ -89,7 +89,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
     Tag { name, attributes, errors: scan.errors, resume }
 }
 
-struct Scan<'t> {
+struct TagScanner<'t> {
     source: SourceId,
     text: &'t str,
     at: usize,
@@ -97,7 +97,7 @@ struct Scan<'t> {
     errors: Vec<SyntaxError>,
 }
 
-impl<'t> Scan<'t> {
+impl<'t> TagScanner<'t> {
     fn rest(&self) -> &'t str {
         self.text.get(self.at..self.end).unwrap_or_default()
     }

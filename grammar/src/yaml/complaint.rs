@@ -3,7 +3,7 @@
 use serde_saphyr::Error;
 use serde_saphyr::budget::BudgetBreach;
 
-use super::node::Spans;
+use super::node::SpanConverter;
 use super::{MAX_ALIASES, MAX_DEPTH, MAX_NODES};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
@@ -21,17 +21,17 @@ pub(super) fn twice(span: Span, key: &str) -> SyntaxError {
     yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two"))
 }
 
-pub(super) fn describe(spans: &Spans<'_>, error: &Error) -> SyntaxError {
+pub(super) fn describe(spans: &SpanConverter<'_>, error: &Error) -> SyntaxError {
     let error = error.without_snippet();
     let (start, end) = error.location().map_or((0, 0), |place| spans.range(place));
-    let (message, label, help) = words(error);
+    let (message, label, help) = error_text(error);
     let span = spans.span(start, end);
     let span = if span.is_empty() { span_at(spans, start) } else { span };
     yaml_error(span, message, label, help)
 }
 
 /// Returns a span of the character at an offset, or of the last position before the end.
-fn span_at(spans: &Spans<'_>, at: usize) -> Span {
+fn span_at(spans: &SpanConverter<'_>, at: usize) -> Span {
     let at = if at >= spans.text.trim_end().len() { spans.text.trim_end().len() } else { at };
     match spans.text.get(at..).and_then(|rest| rest.chars().next()) {
         Some(c) if !c.is_whitespace() => spans.span(at, at + c.len_utf8()),
@@ -39,7 +39,7 @@ fn span_at(spans: &Spans<'_>, at: usize) -> Span {
     }
 }
 
-fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
+fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
     let plain = |text: &str, label, help| (text.to_owned(), label, help);
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -61,7 +61,7 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             plain("this alias stands inside what it names", "endless", Some("write the value out"))
         }
-        Error::Budget { breach, .. } => budget(breach),
+        Error::Budget { breach, .. } => budget_error_text(breach),
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasExpansionLimitExceeded { .. }
@@ -82,9 +82,9 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
         Error::NonFiniteFloat { value, .. } => {
             (format!("`{}` is no number that can be held", shorten(value)), "not finite", Some("put it in quotes"))
         }
-        Error::AliasError { error, .. } => words(error),
+        Error::AliasError { error, .. } => error_text(error),
         other => {
-            let said = cleaned(&other.to_string());
+            let said = clean_message(&other.to_string());
             if said.starts_with("values nest") {
                 return (said, "one level too many", Some("flatten the value"));
             }
@@ -102,7 +102,7 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
     }
 }
 
-fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>) {
+fn budget_error_text(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>) {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the remaining budgets are the library's own, far above ours")]
     match breach {
         BudgetBreach::Depth { .. } => {
@@ -116,7 +116,7 @@ fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>)
 }
 
 /// Returns the library's message without its position, and with our quotes.
-fn cleaned(text: &str) -> String {
+fn clean_message(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let text = text.trim_end_matches('.');
     if matches!(text, TOO_DEEP_MESSAGE | "recursion limit exceeded") {

@@ -15,17 +15,17 @@ use crate::error::SyntaxError;
 use crate::span::{SourceId, Span, Spanned as At};
 
 /// A value as the library reads it, before its span is computed.
-pub(super) enum Raw {
+pub(super) enum RawValue {
     Null,
     Bool(bool),
     Integer(Number),
     Decimal(f64),
     String(String),
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+    List(Vec<Spanned<RawValue>>),
+    Map(Vec<(Spanned<String>, Spanned<RawValue>)>),
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RawVisitor)
     }
@@ -34,64 +34,64 @@ impl<'de> Deserialize<'de> for Raw {
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+    type Value = RawValue;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_none<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawValue, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-        Ok(Raw::Integer(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Integer(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
-        Ok(Raw::Integer(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
+        Ok(RawValue::Integer(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
-        Ok(Raw::Decimal(value))
+    fn visit_f64<E>(self, value: f64) -> Result<RawValue, E> {
+        Ok(RawValue::Decimal(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
-        Ok(Raw::String(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<RawValue, E> {
+        Ok(RawValue::String(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
-        Ok(Raw::String(value))
+    fn visit_string<E>(self, value: String) -> Result<RawValue, E> {
+        Ok(RawValue::String(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
-        let _level = Level::enter()?;
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<RawValue, A::Error> {
+        let _level = DepthGuard::enter()?;
         let mut items = Vec::new();
         while let Some(item) = access.next_element()? {
             items.push(item);
         }
-        Ok(Raw::List(items))
+        Ok(RawValue::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
-        let _level = Level::enter()?;
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<RawValue, A::Error> {
+        let _level = DepthGuard::enter()?;
         let mut entries = Vec::new();
         while let Some(entry) = access.next_entry()? {
             entries.push(entry);
         }
-        Ok(Raw::Map(entries))
+        Ok(RawValue::Map(entries))
     }
 }
 
@@ -100,9 +100,9 @@ thread_local! {
 }
 
 /// A level of nesting. The library counts only written levels; this also counts those that aliases expand to.
-struct Level;
+struct DepthGuard;
 
-impl Level {
+impl DepthGuard {
     fn enter<E: Error>() -> Result<Self, E> {
         let depth = DEPTH.get() + 1;
         if depth > MAX_DEPTH {
@@ -113,7 +113,7 @@ impl Level {
     }
 }
 
-impl Drop for Level {
+impl Drop for DepthGuard {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
@@ -124,7 +124,7 @@ const MAX_ERRORS: usize = 20;
 
 /// Removes duplicate keys and reports them; the first one counts. Keys are compared by text, so `1` and `"1"`, which
 /// YAML distinguishes, are duplicates.
-fn unique(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
+fn remove_duplicate_keys(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
     let mut seen = BTreeSet::new();
     let repeated: Vec<bool> = entries.iter().map(|entry| !seen.insert(entry.key.node.as_str())).collect();
     if !repeated.contains(&true) {
@@ -142,14 +142,14 @@ fn unique(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
 }
 
 /// Converts the library's locations to spans of the source.
-pub(super) struct Spans<'t> {
+pub(super) struct SpanConverter<'t> {
     pub source: SourceId,
     pub text: &'t str,
     pub base: usize,
 }
 
-impl Spans<'_> {
-    pub(super) fn node(&self, raw: Spanned<Raw>) -> Parsed<Node> {
+impl SpanConverter<'_> {
+    pub(super) fn node(&self, raw: Spanned<RawValue>) -> Parsed<Node> {
         let mut errors = Vec::new();
         let tree = self.convert(raw, &mut errors);
         errors.truncate(MAX_ERRORS);
@@ -186,23 +186,23 @@ impl Spans<'_> {
         start + rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(at, _)| at)
     }
 
-    fn convert(&self, raw: Spanned<Raw>, errors: &mut Vec<SyntaxError>) -> Node {
+    fn convert(&self, raw: Spanned<RawValue>, errors: &mut Vec<SyntaxError>) -> Node {
         let (start, end) = self.range(raw.referenced);
         let (kind, end) = match raw.value {
-            Raw::Null => (Kind::Null, end),
-            Raw::Bool(value) => (Kind::Bool(value), end),
-            Raw::Integer(value) => (Kind::Number(value), end),
-            Raw::Decimal(value) => (self.decimal(value, raw.defined, errors), end),
-            Raw::String(value) => {
+            RawValue::Null => (Kind::Null, end),
+            RawValue::Bool(value) => (Kind::Bool(value), end),
+            RawValue::Integer(value) => (Kind::Number(value), end),
+            RawValue::Decimal(value) => (self.decimal(value, raw.defined, errors), end),
+            RawValue::String(value) => {
                 let (start, end) = self.between_quotes(start, end, &value);
                 return Node::new(Kind::String(value), self.span(start, end));
             }
-            Raw::List(items) => {
+            RawValue::List(items) => {
                 let items: Vec<Node> = items.into_iter().map(|item| self.convert(item, errors)).collect();
                 let last = items.last().map(|item| item.span);
                 (Kind::List(items), self.container_end(start, end, last, b']'))
             }
-            Raw::Map(entries) => {
+            RawValue::Map(entries) => {
                 let entries: Vec<Entry> = entries
                     .into_iter()
                     .map(|(key, value)| {
@@ -210,7 +210,7 @@ impl Spans<'_> {
                         Entry { key: At::new(key.value, self.span(from, to)), value: self.convert(value, errors) }
                     })
                     .collect();
-                let entries = unique(entries, errors);
+                let entries = remove_duplicate_keys(entries, errors);
                 let last = entries.iter().map(|entry| entry.value.span.join(entry.key.span)).max_by_key(|s| s.end);
                 (Kind::Map(entries), self.container_end(start, end, last, b'}'))
             }

@@ -18,7 +18,7 @@ use crate::harness::space::standard_library;
 
 const SOURCE: SourceId = SourceId(0);
 /// Largest project in bytes; the other targets cover larger single files.
-const MOST: usize = 20_000;
+const MAX_PROJECT_BYTES: usize = 20_000;
 
 pub fn config(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
@@ -42,7 +42,7 @@ pub fn knowledge(bytes: &[u8]) {
 pub fn tool(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     for language in [ToolLanguage::Yaml, ToolLanguage::Shell] {
-        shown(text, &tool_header::parse(SOURCE, text, language, &tool_header::Unread).errors);
+        shown(text, &tool_header::parse(SOURCE, text, language, &tool_header::NoScriptReader).errors);
     }
 }
 
@@ -86,7 +86,7 @@ pub fn html(bytes: &[u8]) {
 
 /// Renders the page of `rye plan --format html`: a directive's text never becomes markup.
 pub fn page(bytes: &[u8]) {
-    let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
+    let Some(text) = text(bytes).filter(|text| text.len() < MAX_PROJECT_BYTES) else { return };
     let made = |body: &str| {
         let mut world = standard_library();
         let file = format!(
@@ -106,16 +106,16 @@ pub fn page(bytes: &[u8]) {
 
 /// Checks a hook file together with the standard library.
 pub fn hooks_yaml(bytes: &[u8]) {
-    let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
-    whole(&[(".ai/config/agent/hooks.yaml", text)]);
+    let Some(text) = text(bytes).filter(|text| text.len() < MAX_PROJECT_BYTES) else { return };
+    check_project(&[(".ai/config/agent/hooks.yaml", text)]);
 }
 
-type Layout = fn(&str) -> Result<Formatted, Refused>;
+type FormatFn = fn(&str) -> Result<Formatted, Refused>;
 
 /// Formatting a formatted file changes nothing.
 pub fn format(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    let layouts: [Layout; 3] =
+    let layouts: [FormatFn; 3] =
         [format_directive, format_data, |text| format_knowledge(text, KnowledgeFormat::Markdown)];
     for layout in layouts {
         let Ok(once) = layout(text) else { continue };
@@ -126,7 +126,7 @@ pub fn format(bytes: &[u8]) {
 
 /// Checks a project of several files, each after a line `@@ path`, and plans its first directive.
 pub fn project(bytes: &[u8]) {
-    let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
+    let Some(text) = text(bytes).filter(|text| text.len() < MAX_PROJECT_BYTES) else { return };
     let mut files: Vec<(&str, &str)> = Vec::new();
     for part in text.split("@@ ").skip(1) {
         let Some((path, content)) = part.split_once('\n') else { continue };
@@ -134,10 +134,10 @@ pub fn project(bytes: &[u8]) {
             files.push((path, content));
         }
     }
-    whole(&files);
+    check_project(&files);
 }
 
-fn whole(files: &[(&str, &str)]) {
+fn check_project(files: &[(&str, &str)]) {
     let mut world = standard_library();
     for (path, content) in files {
         world.insert(Space::Project, path, content);

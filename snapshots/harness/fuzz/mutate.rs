@@ -26,10 +26,10 @@ impl Dice {
 }
 
 /// Largest generated input in bytes.
-const MOST: usize = 64 * 1024;
+const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 /// Keywords of the languages, and inputs that broke parsers before.
-const WORDS: [&str; 48] = [
+const KEYWORDS: [&str; 48] = [
     "```xml\n",
     "```\n",
     "<directive name=\"a\">",
@@ -94,7 +94,7 @@ pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
             }
             1 => drop(bytes.drain(at..to)),
             2 => {
-                let word = WORDS.get(dice.below(WORDS.len())).copied().unwrap_or_default();
+                let word = KEYWORDS.get(dice.below(KEYWORDS.len())).copied().unwrap_or_default();
                 bytes.splice(at..at, word.bytes());
             }
             3 => {
@@ -114,7 +114,7 @@ pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
                 }
             }
         }
-        bytes.truncate(MOST);
+        bytes.truncate(MAX_INPUT_BYTES);
     }
     bytes
 }

@@ -14,7 +14,7 @@ use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
 
 /// Approximate size of the lines of a tool turn, in bytes.
-const LINES: usize = 1_000;
+const LINE_BYTES: usize = 1_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -33,7 +33,7 @@ fn durable(folder: &Path, turns: u32) -> Result<(), Box<dyn Error>> {
     let thread = ThreadId::parse("floor-1").map_err(|invalid| invalid.reason)?;
     for turn in 0..turns {
         for _ in 0..2 {
-            log.write_all(&[b'x'; LINES])?;
+            log.write_all(&[b'x'; LINE_BYTES])?;
             log.sync_data()?;
         }
         let row = ThreadRow::new(thread.clone(), "floor", i64::from(turn));

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let named: Vec<String> = args.collect();
     let mut broken = Vec::new();
     for target in TARGETS.iter().filter(|t| named.is_empty() || named.iter().any(|n| n == t.name)) {
-        let (inputs, bytes, found) = stir(target, Duration::from_secs(seconds))?;
+        let (inputs, bytes, found) = fuzz_target(target, Duration::from_secs(seconds))?;
         println!("{:18} {inputs:>9} inputs {:>7} KiB", target.name, bytes / 1024);
         if let Some(input) = found {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/found");
@@ -31,9 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if broken.is_empty() { Ok(()) } else { Err(format!("these panicked: {}", broken.join(", ")).into()) }
 }
 
-type Stirred = (u64, usize, Option<Vec<u8>>);
+type Mutated = (u64, usize, Option<Vec<u8>>);
 
-fn stir(target: &Target, time: Duration) -> Result<Stirred, Box<dyn Error>> {
+fn fuzz_target(target: &Target, time: Duration) -> Result<Mutated, Box<dyn Error>> {
     let mut pool: Vec<Vec<u8>> = seeds(target.name)?.into_iter().map(|(_, bytes)| bytes).collect();
     let began = Instant::now();
     let mut dice = Dice::new(u64::from(std::process::id()));

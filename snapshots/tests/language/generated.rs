@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Descriptions of when each event happens, in the order of the table; later events happen when a transcript event of
 /// the same name is written.
-const WHEN: [&str; 18] = [
+const EVENT_DESCRIPTIONS: [&str; 18] = [
     "the directive is read, its chain not yet walked",
     "before the first turn",
     "first prompt of a fresh thread",
@@ -36,7 +36,7 @@ const WHEN: [&str; 18] = [
 pub fn events() -> String {
     let mut out = String::from("| event | when | mode | facts | actions |\n|---|---|---|---|---|\n");
     for (i, point) in POINTS.iter().enumerate() {
-        let when = WHEN.get(i).unwrap_or(&"the event is written");
+        let when = EVENT_DESCRIPTIONS.get(i).unwrap_or(&"the event is written");
         let mode = match point.mode {
             Mode::FirstMatch => "first match",
             Mode::Collect => "collect",

@@ -78,7 +78,7 @@ impl Page {
 }
 
 /// A fenced block with the info string `markdown file=PATH n=1..64`: its file, once for each `n`.
-struct Block {
+struct ExampleBlock {
     file: String,
     hex: bool,
     from: u32,
@@ -86,7 +86,7 @@ struct Block {
     content: String,
 }
 
-impl Block {
+impl ExampleBlock {
     fn bytes(&self, n: u32) -> Vec<u8> {
         if self.hex {
             self.content.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
@@ -100,8 +100,8 @@ fn fill(text: &str, n: u32) -> String {
     text.replace("{n}", &n.to_string()).replace("{n+1}", &(n + 1).to_string())
 }
 
-fn blocks(text: &str) -> Vec<Block> {
-    let mut found: Vec<Block> = Vec::new();
+fn blocks(text: &str) -> Vec<ExampleBlock> {
+    let mut found: Vec<ExampleBlock> = Vec::new();
     let mut fence: Option<&str> = None;
     for line in text.lines() {
         let ticks = line.len() - line.trim_start_matches('`').len();
@@ -118,7 +118,7 @@ fn blocks(text: &str) -> Vec<Block> {
                 let value = |key: &str| words.iter().find_map(|w| w.strip_prefix(key));
                 let file = value("file=").unwrap_or_else(|| panic!("`{line}` names no file")).to_owned();
                 let (from, to) = value("n=").and_then(|n| n.split_once("..")).unwrap_or(("1", "1"));
-                found.push(Block {
+                found.push(ExampleBlock {
                     file,
                     hex: words.first() == Some(&"hex"),
                     from: from.parse().unwrap(),

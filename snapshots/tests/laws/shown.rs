@@ -5,11 +5,11 @@ use std::fs;
 use super::house::{root, sources};
 
 /// The sources that rows may refer to.
-struct There {
+struct Evidence {
     sources: Vec<String>,
 }
 
-impl There {
+impl Evidence {
     fn look() -> Self {
         let folders = ["grammar", "compiler", "engine", "cli", "snapshots"];
         let files = folders.iter().flat_map(|folder| sources(&root().join(folder), ".rs"));
@@ -40,7 +40,7 @@ fn missing(page: &str, from: &str, least: usize) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let rows = rows(&text, from);
     assert!(rows.len() > least, "the law must see the rows it judges: {}", rows.len());
-    let there = There::look();
+    let there = Evidence::look();
     let mut missing = Vec::new();
     for row in rows {
         let shown_by = row.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default();

@@ -42,9 +42,9 @@ impl Dice {
     }
 }
 
-const NOTES: usize = 6;
+const NOTE_COUNT: usize = 6;
 
-const WORDS: [&str; 16] = [
+const FILLER_WORDS: [&str; 16] = [
     "amber",
     "birch",
     "`code`",
@@ -82,11 +82,11 @@ const CONDITIONS: [&str; 14] = [
 ];
 
 /// Number of leading conditions whose facts exist at every event.
-const ANYWHERE: usize = 8;
+const UNIVERSAL_CONDITIONS: usize = 8;
 
 pub fn project(seed: u64) -> Project {
     let dice = &mut Dice::new(seed);
-    let mut files: Vec<(String, String)> = (0..NOTES).map(|n| note(dice, n)).collect();
+    let mut files: Vec<(String, String)> = (0..NOTE_COUNT).map(|n| note(dice, n)).collect();
     let has_child = dice.once_in(2);
     let has_outputs = dice.once_in(3);
     let links = 1 + dice.below(4);
@@ -135,7 +135,7 @@ pub fn project(seed: u64) -> Project {
 }
 
 fn sentence(dice: &mut Dice) -> String {
-    let words: Vec<&str> = (0..2 + dice.below(6)).map(|_| dice.one_of(&WORDS)).collect();
+    let words: Vec<&str> = (0..2 + dice.below(6)).map(|_| dice.one_of(&FILLER_WORDS)).collect();
     // A fallback that looks like a placeholder must stay text.
     words.join(" ")
 }
@@ -163,7 +163,7 @@ fn directive(dice: &mut Dice, id: &str, parent: &str, interface: &str, body: &st
         metadata.push_str("    <context>");
         for place in ["system", "before", "after"] {
             for _ in 0..dice.below(3) {
-                let _ = write!(metadata, "<{place}>notes/n{}</{place}>", dice.below(NOTES));
+                let _ = write!(metadata, "<{place}>notes/n{}</{place}>", dice.below(NOTE_COUNT));
             }
         }
         if dice.once_in(3) {
@@ -194,7 +194,7 @@ fn directive(dice: &mut Dice, id: &str, parent: &str, interface: &str, body: &st
             dice.one_of(&["before", "after"]),
             dice.one_of(&["true", "false"]),
             dice.one_of(&["true", "directive contains \"a\"", "depth == 0", "limits.turns &lt; 9"]),
-            dice.below(NOTES),
+            dice.below(NOTE_COUNT),
         );
     }
     let text = format!(
@@ -223,7 +223,7 @@ fn hooks(dice: &mut Dice) -> String {
             text.push_str("    wrap: false\n");
         }
         if !dice.once_in(3) {
-            let known = if event == "thread_started" { CONDITIONS.len() } else { ANYWHERE };
+            let known = if event == "thread_started" { CONDITIONS.len() } else { UNIVERSAL_CONDITIONS };
             let _ = writeln!(text, "    condition: {}", CONDITIONS[dice.below(known)]);
         }
         if event == "thread_started" && dice.once_in(4) {
@@ -232,7 +232,7 @@ fn hooks(dice: &mut Dice) -> String {
             let _ = writeln!(
                 text,
                 "    action: {{ primary: fetch, item_type: knowledge, item_id: notes/n{} }}",
-                dice.below(NOTES)
+                dice.below(NOTE_COUNT)
             );
         }
     }

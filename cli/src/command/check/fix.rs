@@ -8,14 +8,14 @@ use rye_compiler::validate::check;
 use rye_grammar::signature;
 
 use super::{CheckArgs, look};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::rewrite::Rewrite;
 use crate::space::Spaces;
 
 /// Fixes the project's files; the check that follows reports the rest.
-pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let rewrites = rewrites(args, spaces, report)?;
     if rewrites.is_empty() {
         report.note("nothing can be repaired safely");
@@ -29,7 +29,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Fai
             Format::Human | Format::Plain => report.line(diff.trim_end())?,
         }
     }
-    if !args.yes && !agreed()? {
+    if !args.yes && !confirm_fixes()? {
         report.note("nothing was changed");
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Fai
     Ok(())
 }
 
-fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Rewrite>, Failure> {
+fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<Rewrite>, CommandError> {
     let found = look(args, spaces, &spaces.open()?, check)?;
     let sources = &found.report.sources;
     let mut edits: BTreeMap<_, Vec<Edit>> = BTreeMap::new();
@@ -76,7 +76,7 @@ fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Re
 }
 
 /// Asks for confirmation; without a terminal, `--fix` itself is the confirmation.
-fn agreed() -> Result<bool, Failure> {
+fn confirm_fixes() -> Result<bool, CommandError> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(true);
     }

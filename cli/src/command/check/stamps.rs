@@ -11,24 +11,24 @@ use rye_engine::disk_world::Changed;
 use crate::space::Spaces;
 
 /// Maximum number of fingerprinted files.
-const MOST_FILES: usize = 50_000;
+const MAX_FILES: usize = 50_000;
 /// Maximum depth of fingerprinted folders.
 const MAX_DEPTH: usize = 40;
 
 /// Fingerprints by path. A folder of which only the existence counts has `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
+pub struct Stamps(BTreeMap<PathBuf, Option<Fingerprint>>);
 
 /// Modification and status change times in seconds and nanoseconds, length in bytes, and device with inode.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+struct Fingerprint {
     modified: (i64, i64),
     changed: (i64, i64),
     length: u64,
     file: (u64, u64),
 }
 
-impl From<&Metadata> for Stamp {
+impl From<&Metadata> for Fingerprint {
     fn from(of: &Metadata) -> Self {
         Self {
             modified: (of.mtime(), of.mtime_nsec()),
@@ -62,7 +62,7 @@ impl Stamps {
             // Only the inode matters: detects replacement of `.ai`; its contents are watched separately.
             if let Ok(metadata) = std::fs::metadata(&folder) {
                 let file = (metadata.dev(), metadata.ino());
-                stamps.0.insert(folder, Some(Stamp { modified: (0, 0), changed: (0, 0), length: 0, file }));
+                stamps.0.insert(folder, Some(Fingerprint { modified: (0, 0), changed: (0, 0), length: 0, file }));
             }
         }
         stamps
@@ -135,9 +135,9 @@ impl Stamps {
     fn file(&mut self, path: PathBuf) {
         let metadata = std::fs::metadata(&path).or_else(|_| std::fs::symlink_metadata(&path));
         if let Ok(metadata) = metadata
-            && self.0.len() < MOST_FILES
+            && self.0.len() < MAX_FILES
         {
-            self.0.insert(path, Some(Stamp::from(&metadata)));
+            self.0.insert(path, Some(Fingerprint::from(&metadata)));
         }
     }
 }

@@ -9,28 +9,28 @@ use rye_engine::disk_world::{CachedWorld, Changed, Watcher};
 
 use super::stamps::{Stamps, roots};
 use super::{CheckArgs, look, show};
-use crate::Failure;
-use crate::args::Asked;
+use crate::CommandError;
+use crate::args::OutputFormat;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 /// Polling interval.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Debounce time after a change: an editor writes a file in several steps.
-const SETTLED: Duration = Duration::from_millis(30);
+const DEBOUNCE: Duration = Duration::from_millis(30);
 /// Minimum interval between scans if inotify works (not every file system supports it), and the interval as a multiple
 /// of a scan's duration.
-const LOOK: Duration = Duration::from_secs(5);
-const TIMES: u32 = 200;
+const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(5);
+const SCAN_INTERVAL_FACTOR: u32 = 200;
 /// The multiple without inotify.
 const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;
 
 /// Runs until the process is interrupted or the output is closed.
-pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &CheckArgs, spaces: &Spaces, asked: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let mut spaces = spaces.clone();
     // Start watching before the first check, so that no change is missed.
-    let mut watch = Watch::begin(&spaces);
+    let mut watch = ChangeDetector::begin(&spaces);
     let mut world = CachedWorld::new(spaces.open()?);
     let mut memory = Memory::new();
     loop {
@@ -45,14 +45,14 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> 
         if !world.invalidate(&watch.wait(&spaces)) {
             // A user space may exist now; a removed project folder may come back.
             spaces = Spaces::find(Some(&spaces.project)).unwrap_or(spaces);
-            watch.renew(&spaces);
+            watch.restart(&spaces);
             world = CachedWorld::new(spaces.open()?);
         }
     }
 }
 
 /// Detection of changes.
-struct Watch {
+struct ChangeDetector {
     /// `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
     /// Fingerprints of all files before they were read, so that unreported changes are found too.
@@ -63,11 +63,11 @@ struct Watch {
     pause: Duration,
 }
 
-impl Watch {
+impl ChangeDetector {
     fn begin(spaces: &Spaces) -> Self {
         let watcher = Watcher::new(roots(spaces).collect()).ok();
         let (seen, beside) = (Stamps::default(), Stamps::default());
-        let mut watch = Self { watcher, seen, beside, next: Instant::now(), pause: LOOK };
+        let mut watch = Self { watcher, seen, beside, next: Instant::now(), pause: MIN_SCAN_INTERVAL };
         watch.beside = Stamps::beside(spaces);
         watch.look(spaces);
         watch
@@ -81,7 +81,7 @@ impl Watch {
     }
 
     /// Starts over, before everything is read again.
-    fn renew(&mut self, spaces: &Spaces) {
+    fn restart(&mut self, spaces: &Spaces) {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(roots(spaces).collect()).ok();
         }
@@ -95,9 +95,9 @@ impl Watch {
         let now = Stamps::of_items(spaces);
         let took = begin.elapsed();
         self.pause = if self.watcher.is_some() {
-            LOOK.max(took * TIMES)
+            MIN_SCAN_INTERVAL.max(took * SCAN_INTERVAL_FACTOR)
         } else {
-            PAUSE.max(took * SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY)
+            POLL_INTERVAL.max(took * SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY)
         };
         self.next = Instant::now() + self.pause;
         let is_new = self.seen != now;
@@ -108,11 +108,11 @@ impl Watch {
     /// Waits for changes and returns them.
     fn wait(&mut self, spaces: &Spaces) -> Vec<Changed> {
         loop {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
             let mut changed = self.told();
             if !changed.is_empty() {
                 for _ in 0..10 {
-                    std::thread::sleep(SETTLED);
+                    std::thread::sleep(DEBOUNCE);
                     let more = self.told();
                     if more.is_empty() {
                         break;
@@ -132,7 +132,7 @@ impl Watch {
             if self.look(spaces) {
                 // Wait until two scans agree.
                 for _ in 0..10 {
-                    std::thread::sleep(SETTLED);
+                    std::thread::sleep(DEBOUNCE);
                     if !self.look(spaces) {
                         break;
                     }

@@ -12,20 +12,20 @@ use rye_engine::event::{EventBody, Letter};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::tool::mcp::serve::{Below, SESSION_END_TIMEOUT, session};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::call::RunRequestArgs;
 use crate::command::run::ask;
 use crate::command::run::compiled;
 use crate::command::run::sandbox;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 use crate::view::event::shown;
 use crate::view::short;
 
 /// Maximum length of a progress message, in characters.
-const LINE: usize = 200;
+const MAX_PROGRESS_CHARS: usize = 200;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -39,9 +39,9 @@ pub struct ServeArgs {
     call: RunRequestArgs,
 }
 
-pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(address) = args.http.filter(|address| !address.ip().is_loopback()) {
-        return Err(Failure::usage(format!("`{address}` is no address of this machine alone"))
+        return Err(CommandError::usage(format!("`{address}` is no address of this machine alone"))
             .help("write `127.0.0.1:PORT`; whoever reaches the port has the directive's permissions"));
     }
     let compilation = match compiled(&args.directive, &args.call, None, false, spaces, report)? {
@@ -77,7 +77,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         let spoken = tokio::select! {
             spoken = speak => spoken,
             stopped = tokio::signal::ctrl_c() => stopped.map_err(|e| e.to_string()),
-            () = watch(&engine, &mut handle, &mut below) => Err("the session's thread is over".to_owned()),
+            () = forward_progress(&engine, &mut handle, &mut below) => Err("the session's thread is over".to_owned()),
         };
         // Dropping the server has notified the thread that its client is gone.
         tokio::time::timeout(SESSION_END_TIMEOUT, handle.join()).await.ok();
@@ -85,13 +85,13 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     });
     // The client may keep stdin open.
     runtime.shutdown_background();
-    ended?.map_err(Failure::failed)?;
+    ended?.map_err(CommandError::failed)?;
     Ok(Exit::Fine)
 }
 
 /// Sends the client the progress of the threads below its session, and forwards cancelled calls. Ends when the thread
 /// has ended.
-async fn watch(engine: &Engine, handle: &mut Handle, below: &mut Below) {
+async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut Below) {
     let session = handle.thread_id.clone();
     let mut running = BTreeSet::new();
     loop {
@@ -116,7 +116,7 @@ async fn watch(engine: &Engine, handle: &mut Handle, below: &mut Below) {
                 continue;
             }
         }
-        let what = short(&printable(&shown(&event).line), LINE);
+        let what = short(&printable(&shown(&event).line), MAX_PROGRESS_CHARS);
         below.tell(format!("{thread}: {} {what}", event.body.reader_name()));
     }
 }

@@ -31,14 +31,14 @@ pub fn knowledge(id: &ItemId) -> String {
 pub fn tool(id: &ItemId, language: Language) -> (&'static str, String) {
     let category = id.category();
     match language {
-        Language::Command => ("yaml", yaml(category, COMMAND)),
-        Language::Http => ("yaml", yaml(category, HTTP)),
-        Language::Python => ("py", PYTHON.replace("{category}", category)),
+        Language::Command => ("yaml", yaml(category, COMMAND_TEMPLATE)),
+        Language::Http => ("yaml", yaml(category, HTTP_TEMPLATE)),
+        Language::Python => ("py", PYTHON_TEMPLATE.replace("{category}", category)),
         Language::Javascript => ("mjs", javascript(category, "params", "projectPath", "")),
         Language::Typescript => {
             ("ts", javascript(category, "params: { text: string }", "projectPath: string", ": { words: number }"))
         }
-        Language::Shell => ("sh", SHELL.to_owned()),
+        Language::Shell => ("sh", SHELL_TEMPLATE.to_owned()),
     }
 }
 
@@ -53,7 +53,7 @@ fn title(name: &str) -> String {
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-const COMMAND: &str = r#"description: Count the lines of files.
+const COMMAND_TEMPLATE: &str = r#"description: Count the lines of files.
 kind: command
 command: [wc, -l, --, "{files}"]
 parameters:
@@ -67,7 +67,7 @@ parallel: true
 idempotent: true
 "#;
 
-const HTTP: &str = r"description: Look something up.
+const HTTP_TEMPLATE: &str = r"description: Look something up.
 kind: http
 method: GET
 url: https://api.example.com/items/{id}
@@ -82,7 +82,7 @@ timeout_seconds: 30
 idempotent: true
 ";
 
-const PYTHON: &str = r#"__tool_description__ = "Count the words of a text."
+const PYTHON_TEMPLATE: &str = r#"__tool_description__ = "Count the words of a text."
 __version__ = "0.1.0"
 __category__ = "{category}"
 CONFIG_SCHEMA = {
@@ -97,7 +97,7 @@ def execute(params, project_path):
     return {"words": len(params["text"].split())}
 "#;
 
-const SHELL: &str = r#"#!/usr/bin/env bash
+const SHELL_TEMPLATE: &str = r#"#!/usr/bin/env bash
 # rye: {description: Count the words of a text.,
 #   parameters: {type: object, additionalProperties: false, required: [text],
 #     properties: {text: {type: string, description: The text}}}}

@@ -15,16 +15,16 @@ use rye_engine::disk_world::DiskWorld;
 use rye_grammar::{ItemId, Sources};
 
 use super::PlanArgs;
-use crate::Failure;
-use crate::args::{Asked, Format, Global};
+use crate::CommandError;
+use crate::args::{Format, Global, OutputFormat};
 use crate::command::plan::refuse;
 use crate::exit::Exit;
 use crate::git::Revision;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 /// A side of a comparison.
-enum Side {
+enum ComparedSide {
     Files,
     Revision(String),
     Plan(String),
@@ -34,14 +34,14 @@ enum Side {
 type SideWorld<'w> = Option<Box<dyn World + 'w>>;
 
 /// The plan of a side: `Nothing` if the directive does not exist there, `Refused` if it has errors.
-enum Found {
+enum SidePlan {
     Printed(Box<PlanReport>),
     Compiled(Box<Compilation>),
     Nothing,
     Refused(Exit),
 }
 
-impl Found {
+impl SidePlan {
     /// Returns the plan in its printed form.
     fn report(&self) -> Option<PlanReport> {
         match self {
@@ -60,18 +60,18 @@ impl Found {
     }
 }
 
-pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
-    let (before, after) = sides(asked)?;
+pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
+    let (before, after) = parse_sides(asked)?;
     let id = args.directive.as_deref().map(crate::call::directive).transpose()?;
-    let is_printed = |side: &Side| matches!(side, Side::Plan(_));
+    let is_printed = |side: &ComparedSide| matches!(side, ComparedSide::Plan(_));
     let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
     let spaces = spaces.transpose()?;
     let others = spaces.as_ref().map(Spaces::open_without_project).transpose()?;
     let (mut found, mut worlds) = (Vec::new(), Vec::new());
     for side in [&before, &after] {
         let world = open(side, spaces.as_ref(), others.as_ref(), report)?;
-        let one = look(side, world.as_deref(), id.as_ref(), args, spaces.as_ref(), report)?;
-        if let Found::Refused(exit) = one {
+        let one = compile_side(side, world.as_deref(), id.as_ref(), args, spaces.as_ref(), report)?;
+        if let SidePlan::Refused(exit) = one {
             return Ok(exit);
         }
         found.push(one);
@@ -81,24 +81,24 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Report) -> Re
     let (was, is) = (before.report(), after.report());
     if was.is_none() && is.is_none() {
         let id = id.map(|id| id.to_string()).unwrap_or_default();
-        return Err(Failure::failed(format!("neither side has a directive `{id}`")));
+        return Err(CommandError::failed(format!("neither side has a directive `{id}`")));
     }
     if let (Some(was), Some(is)) = (&was, &is)
         && was.directive != is.directive
     {
         let message = format!("these are plans of two directives: `{}` and `{}`", was.directive, is.directive);
-        return Err(Failure::usage(message));
+        return Err(CommandError::usage(message));
     }
-    let is_from_files = !matches!(before, Found::Printed(_)) && !matches!(after, Found::Printed(_));
+    let is_from_files = !matches!(before, SidePlan::Printed(_)) && !matches!(after, SidePlan::Printed(_));
     let found =
         if is_from_files { diff_trees(before.tree(old), after.tree(new))? } else { diff(was.as_ref(), is.as_ref()) };
     print(&found, global.format, report)?;
     Ok(if found.widened { Exit::Widened } else { Exit::Fine })
 }
 
-fn print(diff: &PlanDiff, asked: Asked, report: &Report) -> Result<(), Failure> {
+fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), CommandError> {
     match (asked, asked.format()) {
-        (Asked::Markdown, _) => report.line(printable(&markdown(diff)).trim_end()),
+        (OutputFormat::Markdown, _) => report.line(printable(&markdown(diff)).trim_end()),
         (_, Format::Json) => report.json(diff),
         (_, Format::Human | Format::Plain) => {
             for Line { tone, text } in lines(diff) {
@@ -117,73 +117,74 @@ fn print(diff: &PlanDiff, asked: Asked, report: &Report) -> Result<(), Failure> 
 
 /// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. The path of an existing file selects
 /// that file.
-fn sides(asked: &str) -> Result<(Side, Side), Failure> {
+fn parse_sides(asked: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
     let side = |text: &str| {
         if text.is_empty() {
-            Side::Files
+            ComparedSide::Files
         } else if Path::new(text).extension().is_some_and(|e| e == "json") || Path::new(text).is_file() {
-            Side::Plan(text.to_owned())
+            ComparedSide::Plan(text.to_owned())
         } else {
-            Side::Revision(text.to_owned())
+            ComparedSide::Revision(text.to_owned())
         }
     };
     if Path::new(asked).is_file() {
-        return Ok((side(asked), Side::Files));
+        return Ok((side(asked), ComparedSide::Files));
     }
     if asked.contains("...") {
-        return Err(Failure::usage(format!("`{asked}` has three dots: write `BEFORE..AFTER`")));
+        return Err(CommandError::usage(format!("`{asked}` has three dots: write `BEFORE..AFTER`")));
     }
     match asked.split_once("..") {
-        Some(("", after)) => Ok((Side::Revision("HEAD".to_owned()), side(after))),
+        Some(("", after)) => Ok((ComparedSide::Revision("HEAD".to_owned()), side(after))),
         Some((before, after)) => Ok((side(before), side(after))),
-        None => Ok((side(asked), Side::Files)),
+        None => Ok((side(asked), ComparedSide::Files)),
     }
 }
 
 /// Opens the world of a side.
 fn open<'w>(
-    side: &Side,
+    side: &ComparedSide,
     spaces: Option<&Spaces>,
     others: Option<&'w DiskWorld>,
-    report: &Report,
-) -> Result<SideWorld<'w>, Failure> {
+    report: &Printer,
+) -> Result<SideWorld<'w>, CommandError> {
     let (Some(spaces), Some(others)) = (spaces, others) else { return Ok(None) };
     Ok(match side {
-        Side::Revision(revision) => {
+        ComparedSide::Revision(revision) => {
             let revision = Revision::read(&spaces.project, revision)?;
             report.detail(&format!("revision: {}", revision.commit));
             Some(Box::new(revision.over(others)))
         }
-        Side::Files => Some(Box::new(spaces.open()?)),
-        Side::Plan(_) => None,
+        ComparedSide::Files => Some(Box::new(spaces.open()?)),
+        ComparedSide::Plan(_) => None,
     })
 }
 
-fn look(
-    side: &Side,
+fn compile_side(
+    side: &ComparedSide,
     world: Option<&dyn World>,
     id: Option<&ItemId>,
     args: &PlanArgs,
     spaces: Option<&Spaces>,
-    report: &Report,
-) -> Result<Found, Failure> {
-    if let Side::Plan(path) = side {
-        return super::file::read(path).map(|plan| Found::Printed(Box::new(plan)));
+    report: &Printer,
+) -> Result<SidePlan, CommandError> {
+    if let ComparedSide::Plan(path) = side {
+        return super::file::read(path).map(|plan| SidePlan::Printed(Box::new(plan)));
     }
-    let id =
-        id.ok_or_else(|| Failure::usage("name the directive: only two plan files say by themselves what they are of"))?;
-    let Some(world) = world else { return Ok(Found::Nothing) };
+    let id = id.ok_or_else(|| {
+        CommandError::usage("name the directive: only two plan files say by themselves what they are of")
+    })?;
+    let Some(world) = world else { return Ok(SidePlan::Nothing) };
     if world.candidates(ItemKind::Directive, id)?.is_empty() {
-        return Ok(Found::Nothing);
+        return Ok(SidePlan::Nothing);
     }
     let request = args.call.request(id.clone(), world)?;
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {
         refuse(id.as_str(), &compiled.diagnostics, &sources, report)?;
-        return Ok(Found::Refused(Exit::Failed));
+        return Ok(SidePlan::Refused(Exit::Failed));
     };
     compilation.bubblewrap = requires_bubblewrap(world);
     compilation.unattended = Unattended::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
-    Ok(Found::Compiled(Box::new(compilation)))
+    Ok(SidePlan::Compiled(Box::new(compilation)))
 }

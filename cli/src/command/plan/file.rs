@@ -5,20 +5,20 @@ use std::io::Read;
 use rye_compiler::plan::render::json::PlanReport;
 use rye_compiler::semantics::value::parse_json;
 
-use crate::Failure;
+use crate::CommandError;
 
 /// Maximum size of a plan file in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_PLAN_BYTES: u64 = 64 << 20;
 
 /// Reads a plan file.
-pub fn read(path: &str) -> Result<PlanReport, Failure> {
+pub fn read(path: &str) -> Result<PlanReport, CommandError> {
     let shown = path.escape_debug();
     let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text));
-    read.map_err(|error| Failure::usage(format!("the plan `{shown}` cannot be read: {error}")))?;
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES).read_to_string(&mut text));
+    read.map_err(|error| CommandError::usage(format!("the plan `{shown}` cannot be read: {error}")))?;
     let value = parse_json(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| Failure::usage(format!("`{shown}` is no JSON: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("`{shown}` is no JSON: {error}")))?;
     serde_json::from_value(value).map_err(|error| {
-        Failure::usage(format!("`{shown}` is no plan: {error}")).help("`rye plan ID --format json` prints one")
+        CommandError::usage(format!("`{shown}` is no plan: {error}")).help("`rye plan ID --format json` prints one")
     })
 }

@@ -6,14 +6,14 @@ use rye_compiler::plan::render::table::grouped;
 use rye_compiler::world::World;
 use serde_json::{Map, Value};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::view::table::Table;
 
-pub fn run(world: &dyn World, request: &Request, report: &Report) -> Result<Exit, Failure> {
-    let found = matrix(world, request).map_err(|error| Failure::failed(error.to_string()))?;
+pub fn run(world: &dyn World, request: &Request, report: &Printer) -> Result<Exit, CommandError> {
+    let found = matrix(world, request).map_err(|error| CommandError::failed(error.to_string()))?;
     let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Fine };
     match report.format() {
         Format::Json => report.json(&found)?,
@@ -22,7 +22,7 @@ pub fn run(world: &dyn World, request: &Request, report: &Report) -> Result<Exit
     Ok(exit)
 }
 
-fn print(found: &Matrix, report: &Report) -> Result<(), Failure> {
+fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     let mut table = Table::new(&["WHEN", "TOKENS", "FIRST", "TYPICAL", "WORST", "BESIDE WHAT ALL HAVE"], &[1, 2, 3, 4]);
     let common: Vec<&String> = match found.contexts.split_first() {
         Some((first, rest)) => first.parts.iter().filter(|p| rest.iter().all(|c| c.parts.contains(p))).collect(),

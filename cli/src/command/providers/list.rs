@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{FOLDER, default_provider, ids, tell};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 use crate::view::{BOLD, DIM};
 
@@ -63,7 +63,7 @@ pub struct ModelOutput {
     pub source: Option<String>,
 }
 
-pub fn run(spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);
     let environment = Environment::read(spaces.user.as_deref())?;

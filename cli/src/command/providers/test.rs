@@ -17,15 +17,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{default_provider, ids, tell, unknown};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 use crate::view::{money, short};
 
 /// Output token limit; leaves room for a model that thinks before it answers.
-const OUTPUT: u64 = 1_024;
+const MAX_OUTPUT_TOKENS: u64 = 1_024;
 
 #[derive(Debug, Args)]
 pub struct TestArgs {
@@ -55,7 +55,7 @@ pub struct ProviderTestOutput {
     pub error: Option<String>,
 }
 
-pub fn run(args: &TestArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     spaces.announce(report);
     let world = spaces.open()?;
     let items = Items::new(&world);
@@ -75,7 +75,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Fa
         Ok(model) => model,
         Err(_) if failed => return Ok(Exit::Failed),
         Err(error) => {
-            let failure = Failure { code: Some("model::unknown"), ..Failure::failed(error.to_string()) };
+            let failure = CommandError { code: Some("model::unknown"), ..CommandError::failed(error.to_string()) };
             return Err(match error.help() {
                 Some(help) => failure.help(help),
                 None => failure,
@@ -105,7 +105,7 @@ fn request(model: &PlannedModel) -> Request {
         system: "You are being tested for reachability.".into(),
         turns: vec![Turn::User { content: vec![Block::Text { text: "Answer with the one word: ready".to_owned() }] }],
         tools: Vec::new(),
-        max_output: model.output(OUTPUT),
+        max_output: model.output(MAX_OUTPUT_TOKENS),
         first_turn_constant: false,
         sampling: Sampling::default(),
         text_tools: false,
@@ -116,7 +116,7 @@ fn request(model: &PlannedModel) -> Request {
 fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
     let (usage, answered_by, text, error) = match reply {
         Ok(reply) => (reply.usage, reply.model, Some(text_of(&reply.content)), None),
-        Err(error) => (error.usage.unwrap_or_default(), None, None, Some(told(model, &error))),
+        Err(error) => (error.usage.unwrap_or_default(), None, None, Some(describe_error(model, &error))),
     };
     ProviderTestOutput {
         ok: error.is_none(),
@@ -133,7 +133,7 @@ fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u
 }
 
 /// Formats the error, with a hint at its cause.
-fn told(model: &PlannedModel, error: &CallError) -> String {
+fn describe_error(model: &PlannedModel, error: &CallError) -> String {
     let file = format!(".ai/config/agent/providers/{}.yaml", model.provider);
     let hint = match (error.stage, error.status) {
         (FailedStage::Setup, _) => String::new(),

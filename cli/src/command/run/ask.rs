@@ -25,7 +25,7 @@ use crate::space::Spaces;
 
 /// Policy for calls that need approval when there is no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Way {
+pub enum HeadlessPolicyArg {
     /// Allow the call
     Allow,
     /// Suspend the thread before the call until `rye threads approve`
@@ -34,12 +34,12 @@ pub enum Way {
     Deny,
 }
 
-impl From<Way> for Unattended {
-    fn from(way: Way) -> Self {
+impl From<HeadlessPolicyArg> for Unattended {
+    fn from(way: HeadlessPolicyArg) -> Self {
         match way {
-            Way::Allow => Self::Allow,
-            Way::Queue => Self::Queue,
-            Way::Deny => Self::Deny,
+            HeadlessPolicyArg::Allow => Self::Allow,
+            HeadlessPolicyArg::Queue => Self::Queue,
+            HeadlessPolicyArg::Deny => Self::Deny,
         }
     }
 }
@@ -73,31 +73,31 @@ pub fn asker(
     format: Format,
     spaces: &Spaces,
     unattended: Unattended,
-    given: impl IntoIterator<Item = Grant>,
+    given: impl IntoIterator<Item = ThreadGrant>,
 ) -> Option<Arc<dyn Asker>> {
-    let given: BTreeSet<Grant> = given.into_iter().collect();
+    let given: BTreeSet<ThreadGrant> = given.into_iter().collect();
     if has_terminal(format) {
-        let desk = Mutex::new(Desk { given, lines: Lines::new(Arc::new(typed)) });
-        return Some(Arc::new(Terminal { desk, trust: spaces.trust() }));
+        let desk = Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line)) });
+        return Some(Arc::new(TerminalApprover { desk, trust: spaces.trust() }));
     }
     let otherwise = match unattended {
         Unattended::Queue => Approval::Suspended,
         Unattended::Deny => Approval::Refused,
         Unattended::Allow => return None,
     };
-    Some(Arc::new(Nobody { given, spaces: spaces.clone(), otherwise }))
+    Some(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
 }
 
 /// Approvals without a terminal: grants earlier approvals, and gives every other request the same answer.
-struct Nobody {
-    given: BTreeSet<Grant>,
+struct HeadlessApprover {
+    given: BTreeSet<ThreadGrant>,
     spaces: Spaces,
     otherwise: Approval,
 }
 
-impl Asker for Nobody {
+impl Asker for HeadlessApprover {
     fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval> {
-        let answer = match (asked, Grant::asked(thread, what)) {
+        let answer = match (asked, ThreadGrant::asked(thread, what)) {
             // A limit needs a higher value, which only a user can give.
             (Asked::Limit, _) => Approval::Suspended,
             (Asked::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
@@ -107,39 +107,39 @@ impl Asker for Nobody {
     }
 }
 
-impl Nobody {
-    fn allows(&self, grant: &Grant) -> bool {
+impl HeadlessApprover {
+    fn allows(&self, grant: &ThreadGrant) -> bool {
         let vouched = |world: DiskWorld| is_preapproved(&Items::new(&world), &grant.capability);
         is_approved(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(vouched)
     }
 }
 
-fn is_approved(given: &BTreeSet<Grant>, trust: &Trust, grant: &Grant) -> bool {
+fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant) -> bool {
     given.contains(grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability))
 }
 
 /// Approvals at the terminal, one question at a time. A question that was answered elsewhere is dropped with a note;
 /// the next typed line answers the next question.
-struct Terminal {
-    desk: Mutex<Desk>,
+struct TerminalApprover {
+    desk: Mutex<TerminalState>,
     /// Stores approvals for the project.
     trust: Trust,
 }
 
-struct Desk {
+struct TerminalState {
     /// Approvals for the rest of a thread.
-    given: BTreeSet<Grant>,
-    lines: Lines,
+    given: BTreeSet<ThreadGrant>,
+    lines: TerminalLines,
 }
 
 /// A capability that a user approved for the rest of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grant {
+pub struct ThreadGrant {
     pub thread: String,
     pub capability: String,
 }
 
-impl Grant {
+impl ThreadGrant {
     /// Parses the requested capability of `rye.execute.tool.rye.bash.bash with {…}`; `None` for any other text.
     pub fn asked(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
@@ -147,13 +147,13 @@ impl Grant {
     }
 }
 
-impl Asker for Terminal {
+impl Asker for TerminalApprover {
     fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval> {
         let question = match asked {
             Asked::Call => format!("{thread} asks to use {what}. Allow it?"),
             Asked::Limit => format!("{thread} is at a limit: {what}. Go on?"),
         };
-        let grant = Grant::asked(thread, what).filter(|_| asked == Asked::Call);
+        let grant = ThreadGrant::asked(thread, what).filter(|_| asked == Asked::Call);
         Box::pin(async move {
             let mut desk = self.desk.lock().await;
             if let Some(grant) = &grant
@@ -165,20 +165,27 @@ impl Asker for Terminal {
             let put = || {
                 write!(anstream::stderr().lock(), "{} {answers} ", printable(&question)).ok();
             };
-            let open = Open(true);
+            let open = OpenQuestion(true);
             let line = desk.lines.next(put).await;
             open.close();
-            let answer = line.map_or(Answer::Nobody, |line| Answer::of(&line));
+            let answer = line.map_or(TypedAnswer::Nobody, |line| TypedAnswer::of(&line));
             match (answer, grant) {
-                (Answer::Thread, Some(grant)) => {
+                (TypedAnswer::Thread, Some(grant)) => {
                     desk.given.insert(grant);
                 }
-                (Answer::Project, Some(grant)) => {
+                (TypedAnswer::Project, Some(grant)) => {
                     if let Err(error) = self.trust.remember(&grant.capability) {
                         writeln!(anstream::stderr().lock(), "not remembered: {error}").ok();
                     }
                 }
-                (Answer::Once | Answer::Thread | Answer::Project | Answer::No | Answer::Nobody, _) => {}
+                (
+                    TypedAnswer::Once
+                    | TypedAnswer::Thread
+                    | TypedAnswer::Project
+                    | TypedAnswer::No
+                    | TypedAnswer::Nobody,
+                    _,
+                ) => {}
             }
             answer.approval()
         })
@@ -186,15 +193,15 @@ impl Asker for Terminal {
 }
 
 /// Guard of an open question; prints a note if it is dropped without an answer.
-struct Open(bool);
+struct OpenQuestion(bool);
 
-impl Open {
+impl OpenQuestion {
     fn close(mut self) {
         self.0 = false;
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         if self.0 {
             writeln!(anstream::stderr().lock(), "\nno answer is needed here any more: the thread heard from elsewhere")
@@ -204,19 +211,19 @@ impl Drop for Open {
 }
 
 /// Reads the next line; `None` at the end of the input.
-type Read = dyn Fn() -> Option<String> + Send + Sync;
+type ReadLine = dyn Fn() -> Option<String> + Send + Sync;
 
 /// Lines of the terminal, read only on demand.
-struct Lines {
-    read: Arc<Read>,
+struct TerminalLines {
+    read: Arc<ReadLine>,
     sender: UnboundedSender<Option<String>>,
     receiver: UnboundedReceiver<Option<String>>,
     /// True while a read is pending; a dropped question leaves its read pending.
     reading: bool,
 }
 
-impl Lines {
-    fn new(read: Arc<Read>) -> Self {
+impl TerminalLines {
+    fn new(read: Arc<ReadLine>) -> Self {
         let (sender, receiver) = unbounded_channel();
         Self { read, sender, receiver, reading: false }
     }
@@ -242,7 +249,7 @@ impl Lines {
 }
 
 /// Reads the next line of stdin.
-fn typed() -> Option<String> {
+fn read_stdin_line() -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
         Ok(0) | Err(_) => None,
@@ -252,7 +259,7 @@ fn typed() -> Option<String> {
 
 /// An answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum TypedAnswer {
     Once,
     Thread,
     Project,
@@ -261,7 +268,7 @@ enum Answer {
     Nobody,
 }
 
-impl Answer {
+impl TypedAnswer {
     /// Parses an answer; any text other than an explicit yes means no.
     fn of(line: &str) -> Self {
         match line.trim().to_lowercase().as_str() {
@@ -297,7 +304,7 @@ mod tests {
     fn headless_approver_allows_only_earlier_approvals() {
         let (thread, other) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("a-2").unwrap());
         let bash = "rye.execute.tool.rye.bash.bash with {\"command\":\"ls\"}";
-        let given = Grant::asked(&thread, bash).unwrap();
+        let given = ThreadGrant::asked(&thread, bash).unwrap();
         assert_eq!(given.capability, "rye.execute.tool.rye.bash.bash");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (unattended, otherwise) in [(Unattended::Queue, Approval::Suspended), (Unattended::Deny, Approval::Refused)]
@@ -324,7 +331,7 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             line.lock().unwrap().recv().ok()
         };
-        let mut lines = Lines::new(Arc::new(read));
+        let mut lines = TerminalLines::new(Arc::new(read));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             // The first question is dropped before any line is typed.
@@ -354,15 +361,15 @@ mod tests {
     #[test]
     fn only_an_explicit_yes_approves() {
         for (line, answer) in [
-            ("y\n", Answer::Once),
-            (" YES \n", Answer::Once),
-            ("t\n", Answer::Thread),
-            ("p\n", Answer::Project),
-            ("\n", Answer::No),
-            ("always\n", Answer::No),
-            ("yy\n", Answer::No),
+            ("y\n", TypedAnswer::Once),
+            (" YES \n", TypedAnswer::Once),
+            ("t\n", TypedAnswer::Thread),
+            ("p\n", TypedAnswer::Project),
+            ("\n", TypedAnswer::No),
+            ("always\n", TypedAnswer::No),
+            ("yy\n", TypedAnswer::No),
         ] {
-            assert_eq!(Answer::of(line), answer, "{line:?}");
+            assert_eq!(TypedAnswer::of(line), answer, "{line:?}");
         }
     }
 }

@@ -9,13 +9,13 @@ use rye_engine::thread_id::ThreadId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 
 /// Hidden flag of the background process.
-pub const STAYS: &str = "--detached";
+pub const DETACHED_FLAG: &str = "--detached";
 
 /// Output of `rye run --detach --format json`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -35,13 +35,14 @@ pub fn announcement(thread: &ThreadId) -> String {
 
 /// Starts the same command in a background process and waits until its thread runs. With `reads_stdin`, the process
 /// inherits stdin.
-pub fn leave(reads_stdin: bool, report: &Report) -> Result<Exit, Failure> {
-    let arguments = std::env::args_os().skip(1).map(|arg| if arg == "--detach" { OsString::from(STAYS) } else { arg });
+pub fn leave(reads_stdin: bool, report: &Printer) -> Result<Exit, CommandError> {
+    let arguments =
+        std::env::args_os().skip(1).map(|arg| if arg == "--detach" { OsString::from(DETACHED_FLAG) } else { arg });
     let stdin = if reads_stdin { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new(std::env::current_exe()?);
     let mut child = command.args(arguments).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(Failure::failed("the process that runs on cannot be listened to"));
+        return Err(CommandError::failed("the process that runs on cannot be listened to"));
     };
     // Forwards errors that occur before the thread runs.
     let relay = std::thread::spawn(move || relay(err));

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::command::threads::{CostOutput, ErrorOutput};
+use crate::command::threads::{CostOutput, ThreadErrorOutput};
 use crate::exit::Exit;
 
 /// Error codes of a thread that a limit stopped. A provider's `quota_exceeded` is not one of them.
-const LIMITS: [&str; 6] = [
+const LIMIT_CODES: [&str; 6] = [
     "turns_exceeded",
     "tokens_exceeded",
     "spend_exceeded",
@@ -33,7 +33,7 @@ pub struct RunOutput {
     /// Last text of the model, or the result of the tool.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
-    pub error: Option<ErrorOutput>,
+    pub error: Option<ThreadErrorOutput>,
     pub cost: CostOutput,
     /// SHA-256 of the stored plan.
     pub plan_id: String,
@@ -42,7 +42,7 @@ pub struct RunOutput {
 impl From<RunResult> for RunOutput {
     fn from(result: RunResult) -> Self {
         let RunResult { success, thread_id, status, directive, tool, result, outputs, error, cost, plan_id } = result;
-        let error = error.map(|e| ErrorOutput { code: e.code, message: e.message });
+        let error = error.map(|e| ThreadErrorOutput { code: e.code, message: e.message });
         let (status, cost) = (status.word().to_owned(), cost.into());
         Self { success, thread_id, status, directive, tool, result, outputs, error, cost, plan_id }
     }
@@ -51,7 +51,7 @@ impl From<RunResult> for RunOutput {
 /// Returns the limit that stopped a thread, such as `turns`.
 pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     let code = result.error.as_ref().map(|error| error.code.as_str())?;
-    code.strip_suffix("_exceeded").filter(|_| LIMITS.contains(&code))
+    code.strip_suffix("_exceeded").filter(|_| LIMIT_CODES.contains(&code))
 }
 
 /// Returns the exit code of a run. `asked` is the last approval request of the thread, which a suspended thread waits

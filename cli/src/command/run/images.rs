@@ -6,25 +6,26 @@ use std::path::{Path, PathBuf};
 
 use rye_engine::image::{ImageError, MAX_BYTES, Picture};
 
-use crate::Failure;
+use crate::CommandError;
 
 /// Reads the images. The contents of a file determine its format, not its name.
-pub fn read(files: &[PathBuf]) -> Result<Vec<Picture>, Failure> {
+pub fn read(files: &[PathBuf]) -> Result<Vec<Picture>, CommandError> {
     files.iter().map(|file| picture(file)).collect()
 }
 
-fn picture(file: &Path) -> Result<Picture, Failure> {
+fn picture(file: &Path) -> Result<Picture, CommandError> {
     let shown = file.display();
-    let unreadable = |error: std::io::Error| Failure::usage(format!("the image `{shown}` cannot be read: {error}"));
+    let unreadable =
+        |error: std::io::Error| CommandError::usage(format!("the image `{shown}` cannot be read: {error}"));
     // Reading a pipe could block, and a device has no end.
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(Failure::usage(format!("the image `{shown}` is no regular file")));
+        return Err(CommandError::usage(format!("the image `{shown}` is no regular file")));
     }
     let mut contents = Vec::new();
     let opened = File::open(file).map_err(unreadable)?;
     opened.take(MAX_BYTES + 1).read_to_end(&mut contents).map_err(unreadable)?;
     Picture::read(contents).map_err(|fault| {
-        let failure = Failure::usage(format!("the image `{shown}` cannot be sent: {fault}"));
+        let failure = CommandError::usage(format!("the image `{shown}` cannot be sent: {fault}"));
         match fault {
             ImageError::DrawingTooLarge | ImageError::Side { .. } => failure.help("make it smaller"),
             ImageError::Unknown | ImageError::Broken { .. } => failure.help("PNG, JPEG, GIF and WebP are taken"),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ending::RunOutput;
-use super::screen::Show;
+use super::screen::Render;
 
 /// A line of `rye run --format json --events`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -49,13 +49,13 @@ pub struct DeltaEvent {
     pub piece: Piece,
 }
 
-pub struct Json {
+pub struct JsonRenderer {
     events: bool,
     /// First write error; no more output is written after it.
     gone: Option<io::Error>,
 }
 
-impl Json {
+impl JsonRenderer {
     pub fn new(events: bool) -> Self {
         Self { events, gone: None }
     }
@@ -70,7 +70,7 @@ impl Json {
     }
 }
 
-impl Show for Json {
+impl Render for JsonRenderer {
     fn live(&mut self, live: &Live) {
         match live {
             Live::Event { thread, event } if self.events => {

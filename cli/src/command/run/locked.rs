@@ -5,28 +5,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_compiler::plan::lock::Lock;
 use rye_engine::engine::EngineOptions;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::lockfile;
 
 /// The first refusal of a run, which determines the exit code.
 #[derive(Debug, Clone, Default)]
-pub struct Refusals(Arc<Mutex<Option<Failure>>>);
+pub struct FirstRefusal(Arc<Mutex<Option<CommandError>>>);
 
-impl Refusals {
+impl FirstRefusal {
     /// Returns the first refusal, once.
-    pub fn take(&self) -> Option<Failure> {
+    pub fn take(&self) -> Option<CommandError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn add(&self, failure: Failure) {
+    fn add(&self, failure: CommandError) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
     }
 }
 
 /// Makes an engine verify every thread against a lock that was read before the run: the root, children, children of
 /// hooks, continuations and resumed threads. A thread that starts a refused one receives the reason.
-pub fn hold(options: &mut EngineOptions, lock: &Lock) -> Refusals {
-    let refusals = Refusals::default();
+pub fn hold(options: &mut EngineOptions, lock: &Lock) -> FirstRefusal {
+    let refusals = FirstRefusal::default();
     let (open, lock, found) = (Arc::clone(&options.world), lock.clone(), refusals.clone());
     options.plan_check = Some(Arc::new(move |plan| {
         let world = open()?;

@@ -20,19 +20,19 @@ use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
 use super::ask::has_terminal;
-use super::screen::Show;
+use super::screen::Render;
 use super::stdout::Stdout;
 use crate::args::Format;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::view::event::{call, limit, shown, why};
 use crate::view::{BOLD, DIM, coloured, count, money, short, status_style};
 
 /// Maximum length of call arguments and error reasons, in characters.
-const SHORT: usize = 100;
+const MAX_DETAIL_CHARS: usize = 100;
 /// A call that takes longer is printed before it ends.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SLOW_CALL: Duration = Duration::from_secs(2);
 
-pub struct People {
+pub struct HumanRenderer {
     format: Format,
     /// True to print only results and errors.
     quiet: bool,
@@ -47,7 +47,7 @@ pub struct People {
     out: Stdout,
     /// Buffered lines for stderr.
     lines: String,
-    calls: BTreeMap<(ThreadId, String), Call>,
+    calls: BTreeMap<(ThreadId, String), PendingCall>,
     missing: Vec<String>,
     /// Last limit that the thread reached.
     limit: Option<String>,
@@ -55,14 +55,14 @@ pub struct People {
 }
 
 /// A tool call without a result yet.
-struct Call {
+struct PendingCall {
     shown: String,
     started: Option<Instant>,
     named: bool,
 }
 
-impl People {
-    pub fn new(report: &Report, events: bool) -> Self {
+impl HumanRenderer {
+    pub fn new(report: &Printer, events: bool) -> Self {
         Self {
             format: report.format(),
             quiet: report.is_quiet(),
@@ -180,8 +180,9 @@ impl People {
     fn replied(&mut self, thread: &ThreadId, reply: &CognitionOut) {
         for block in &reply.content {
             if let Block::ToolCall(called) = block {
-                let shown = call(called, SHORT);
-                self.calls.insert((thread.clone(), called.id.clone()), Call { shown, started: None, named: false });
+                let shown = call(called, MAX_DETAIL_CHARS);
+                self.calls
+                    .insert((thread.clone(), called.id.clone()), PendingCall { shown, started: None, named: false });
             }
         }
         if self.main.as_ref() != Some(thread) || !self.streams() {
@@ -211,7 +212,7 @@ impl People {
         if self.main.as_ref() == Some(thread) {
             self.streamed.clear();
         }
-        let reason = format!("{}: {}", failed.classification.name, short(&failed.error.message, SHORT));
+        let reason = format!("{}: {}", failed.classification.name, short(&failed.error.message, MAX_DETAIL_CHARS));
         let again = format!("attempt {} failed, {reason}; {then}", failed.attempt + 1);
         self.say(thread, coloured(AnsiColor::Yellow), &again);
     }
@@ -232,7 +233,7 @@ impl People {
         match problem {
             None => self.say(thread, Style::new(), &format!("ok    {what}{time}")),
             Some(problem) => {
-                let problem = short(&problem, SHORT);
+                let problem = short(&problem, MAX_DETAIL_CHARS);
                 self.say(thread, coloured(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
             }
         }
@@ -241,7 +242,11 @@ impl People {
     fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
         for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
             let because = hook.because.as_deref().unwrap_or("it failed");
-            self.say(thread, coloured(AnsiColor::Yellow), &format!("hook {}: {}", hook.hook, short(because, SHORT)));
+            self.say(
+                thread,
+                coloured(AnsiColor::Yellow),
+                &format!("hook {}: {}", hook.hook, short(because, MAX_DETAIL_CHARS)),
+            );
         }
     }
 
@@ -283,7 +288,7 @@ impl People {
     }
 }
 
-impl Show for People {
+impl Render for HumanRenderer {
     fn live(&mut self, live: &Live) {
         match live {
             Live::Event { thread, event } => self.event(thread, event),
@@ -314,7 +319,7 @@ impl Show for People {
     }
 
     fn idle(&mut self) {
-        let late = |call: &&mut Call| !call.named && call.started.is_some_and(|at| at.elapsed() > PATIENCE);
+        let late = |call: &&mut PendingCall| !call.named && call.started.is_some_and(|at| at.elapsed() > SLOW_CALL);
         let mut waiting = Vec::new();
         for ((thread, _), call) in &mut self.calls {
             if let Some(call) = Some(call).filter(late) {
@@ -340,7 +345,7 @@ impl Show for People {
     }
 }
 
-impl People {
+impl HumanRenderer {
     fn human(&mut self, result: &RunResult) {
         self.outputs(result);
         let mut err = io_err();

@@ -7,12 +7,12 @@ use rye_compiler::plan::render::json::{PlanReport, ReadReport, render};
 use rye_grammar::Sources;
 
 use super::refused;
-use crate::Failure;
+use crate::CommandError;
 use crate::call::directive;
 use crate::command::plan::file;
 use crate::command::trust;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 /// Compiles the call of a plan file; fails if the plan has changed.
@@ -21,11 +21,11 @@ pub fn compiled(
     asked: Option<&str>,
     is_scripted: bool,
     spaces: &Spaces,
-    report: &Report,
-) -> Result<Result<Box<Compilation>, Exit>, Failure> {
+    report: &Printer,
+) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
     let planned = file::read(path)?;
     if let Some(asked) = asked.filter(|asked| *asked != planned.directive) {
-        return Err(Failure::usage(format!("`{path}` is a plan of `{}`, not of `{asked}`", planned.directive)));
+        return Err(CommandError::usage(format!("`{path}` is a plan of `{}`, not of `{asked}`", planned.directive)));
     }
     let world = spaces.open()?;
     let mut request = planned.call.request(directive(&planned.directive)?);
@@ -38,8 +38,10 @@ pub fn compiled(
         return refused(&checked.diagnostics, &sources, report).map(Err);
     };
     if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
-        return Err(Failure::usage(format!("`{path}` was planned without inputs: what a run would send is not known"))
-            .help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
+        return Err(CommandError::usage(format!(
+            "`{path}` was planned without inputs: what a run would send is not known"
+        ))
+        .help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
     }
     if compilation.plan_id != planned.plan_id {
         return Err(drift(path, &planned, &render(&compilation, Vec::new())));
@@ -50,7 +52,7 @@ pub fn compiled(
 }
 
 /// Returns the refusal that lists the changed files and their effects.
-fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> Failure {
+fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandError {
     let name = |read: &ReadReport| format!("{} {}", read.kind, read.id);
     let mut files: Vec<String> = Vec::new();
     for read in planned.manifest.iter().filter(|read| !now.manifest.contains(read)) {
@@ -63,6 +65,6 @@ fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> Failure {
     files.dedup();
     let files = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
     let told: Vec<String> = lines(&diff(Some(planned), Some(now))).into_iter().map(|line| line.text).collect();
-    let failure = Failure::failed(format!("`{path}` is not what a run would be now: changed {files}"));
-    Failure { exit: Exit::Refused, ..failure }.help(told.join("\n        "))
+    let failure = CommandError::failed(format!("`{path}` is not what a run would be now: changed {files}"));
+    CommandError { exit: Exit::Refused, ..failure }.help(told.join("\n        "))
 }

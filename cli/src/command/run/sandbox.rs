@@ -6,7 +6,7 @@ use rye_compiler::wall::requires_bubblewrap;
 use rye_compiler::world::World;
 use rye_engine::tool::process::use_bubblewrap;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::space::Spaces;
 
 /// Name of the bubblewrap program.
@@ -14,36 +14,36 @@ const PROGRAM: &str = "bwrap";
 
 /// State of bubblewrap on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Bubblewrap {
+pub enum BubblewrapState {
     Unasked,
     At(PathBuf),
     Missing,
 }
 
-pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> Bubblewrap {
+pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     if !requires_bubblewrap(world) {
-        return Bubblewrap::Unasked;
+        return BubblewrapState::Unasked;
     }
-    found(spaces).map_or(Bubblewrap::Missing, Bubblewrap::At)
+    find_program(spaces).map_or(BubblewrapState::Missing, BubblewrapState::At)
 }
 
 /// Enables bubblewrap for tool programs if the settings request it; fails if it is missing.
-pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), Failure> {
+pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
     match bubblewrap(world, spaces) {
-        Bubblewrap::Unasked => Ok(()),
-        Bubblewrap::At(program) => {
+        BubblewrapState::Unasked => Ok(()),
+        BubblewrapState::At(program) => {
             use_bubblewrap(&program);
             Ok(())
         }
-        Bubblewrap::Missing => {
-            let failure = Failure::failed("`sandbox: bubblewrap` is set, and there is no `bwrap` on the path");
+        BubblewrapState::Missing => {
+            let failure = CommandError::failed("`sandbox: bubblewrap` is set, and there is no `bwrap` on the path");
             Err(failure.help("install bubblewrap, or take the setting out of `agent/agent.yaml`"))
         }
     }
 }
 
 /// Returns the first program in `PATH` that is not part of the project.
-fn found(spaces: &Spaces) -> Option<PathBuf> {
+fn find_program(spaces: &Spaces) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
     let programs = folders.filter_map(|folder| folder.join(PROGRAM).canonicalize().ok());

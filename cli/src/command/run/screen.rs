@@ -11,64 +11,64 @@ use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::json::Json;
-use super::people::People;
+use super::json::JsonRenderer;
+use super::people::HumanRenderer;
 use crate::args::Format;
-use crate::report::Report;
+use crate::report::Printer;
 
 /// A renderer of a run.
-pub trait Show: Send {
+pub trait Render: Send {
     fn live(&mut self, live: &Live);
     /// Renders a message that is not an event.
     fn note(&mut self, text: &str);
     /// Writes out all buffered output.
     fn flush(&mut self) {}
-    /// Called if no event occurred for [`MOMENT`].
+    /// Called if no event occurred for [`IDLE_INTERVAL`].
     fn idle(&mut self) {}
     /// Renders the result; returns the first write error, if there was one.
     fn end(&mut self, result: RunResult) -> Option<io::Error>;
 }
 
-enum Message {
+enum RendererMessage {
     Note(String),
     End(Box<RunResult>),
 }
 
-pub struct Screen {
-    sender: mpsc::UnboundedSender<Message>,
-    shown: oneshot::Receiver<Shown>,
+pub struct Renderer {
+    sender: mpsc::UnboundedSender<RendererMessage>,
+    shown: oneshot::Receiver<RenderOutcome>,
     thread: Thread,
 }
 
 /// State after all output has been rendered.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct RenderOutcome {
     /// First write error.
     pub trouble: Option<io::Error>,
     /// Last approval request of the thread.
     pub asked: Option<Asked>,
 }
 
-const MOMENT: Duration = Duration::from_millis(500);
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Batching interval of events: waking a thread for each event costs more than rendering it.
-const TOGETHER: Duration = Duration::from_millis(16);
+const BATCH_INTERVAL: Duration = Duration::from_millis(16);
 
-impl Screen {
+impl Renderer {
     /// Starts the rendering thread. `runtime` is the runtime that executes the run.
-    pub fn start(report: &Report, events: bool, live: EventStream, runtime: &Handle) -> io::Result<Self> {
-        let show: Box<dyn Show> = match report.format() {
-            Format::Json => Box::new(Json::new(events)),
-            Format::Human | Format::Plain => Box::new(People::new(report, events)),
+    pub fn start(report: &Printer, events: bool, live: EventStream, runtime: &Handle) -> io::Result<Self> {
+        let show: Box<dyn Render> = match report.format() {
+            Format::Json => Box::new(JsonRenderer::new(events)),
+            Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events)),
         };
         Self::with(show, live, runtime)
     }
 
     /// Starts a renderer without output.
     pub fn dark(live: EventStream, runtime: &Handle) -> io::Result<Self> {
-        Self::with(Box::new(Dark), live, runtime)
+        Self::with(Box::new(NullRenderer), live, runtime)
     }
 
-    fn with(mut show: Box<dyn Show>, live: EventStream, runtime: &Handle) -> io::Result<Self> {
+    fn with(mut show: Box<dyn Render>, live: EventStream, runtime: &Handle) -> io::Result<Self> {
         let (sender, messages) = mpsc::unbounded_channel();
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
@@ -82,29 +82,33 @@ impl Screen {
     }
 
     pub fn note(&self, text: &str) {
-        self.sender.send(Message::Note(text.to_owned())).ok();
+        self.sender.send(RendererMessage::Note(text.to_owned())).ok();
         self.thread.unpark();
     }
 
     /// Renders the result and waits until all output is written.
-    pub async fn end(self, result: RunResult) -> Shown {
-        self.sender.send(Message::End(Box::new(result))).ok();
+    pub async fn end(self, result: RunResult) -> RenderOutcome {
+        self.sender.send(RendererMessage::End(Box::new(result))).ok();
         drop(self.sender);
         self.thread.unpark();
         self.shown.await.unwrap_or_default()
     }
 }
 
-async fn print(mut live: EventStream, mut messages: mpsc::UnboundedReceiver<Message>, show: &mut dyn Show) -> Shown {
-    let mut shown = Shown::default();
+async fn print(
+    mut live: EventStream,
+    mut messages: mpsc::UnboundedReceiver<RendererMessage>,
+    show: &mut dyn Render,
+) -> RenderOutcome {
+    let mut shown = RenderOutcome::default();
     let (mut end, mut is_open, mut is_quiet) = (None, true, true);
-    let mut moments = tokio::time::interval(MOMENT);
+    let mut moments = tokio::time::interval(IDLE_INTERVAL);
     while is_open || end.is_none() {
         if is_open && live.is_idle() {
             show.flush();
             if !is_quiet {
                 // Blocking is fine on this thread. A message ends the wait.
-                std::thread::park_timeout(TOGETHER);
+                std::thread::park_timeout(BATCH_INTERVAL);
             }
         }
         tokio::select! {
@@ -118,8 +122,8 @@ async fn print(mut live: EventStream, mut messages: mpsc::UnboundedReceiver<Mess
                 None => is_open = false,
             },
             message = messages.recv(), if end.is_none() => match message {
-                Some(Message::Note(text)) => show.note(&text),
-                Some(Message::End(result)) => end = Some(result),
+                Some(RendererMessage::Note(text)) => show.note(&text),
+                Some(RendererMessage::End(result)) => end = Some(result),
                 // The renderer handle was dropped: the result is not rendered.
                 None => return shown,
             },
@@ -140,9 +144,9 @@ fn asked(live: &Live) -> Option<Asked> {
 }
 
 /// A renderer without output; the transcript holds all events.
-struct Dark;
+struct NullRenderer;
 
-impl Show for Dark {
+impl Render for NullRenderer {
     fn live(&mut self, _: &Live) {}
     fn note(&mut self, _: &str) {}
     fn end(&mut self, _: RunResult) -> Option<io::Error> {

@@ -8,20 +8,20 @@ use rye_engine::engine::Providers;
 use rye_engine::provider::scripted::{Scripted, read};
 use rye_engine::provider::{CallError, Provider};
 
-use crate::Failure;
+use crate::CommandError;
 
 /// A parsed script, used for every model.
-pub struct Played(Arc<Scripted>);
+pub struct ScriptedProviders(Arc<Scripted>);
 
-impl Played {
-    pub fn read(path: &Path) -> Result<Self, Failure> {
+impl ScriptedProviders {
+    pub fn read(path: &Path) -> Result<Self, CommandError> {
         let shown = path.display();
-        let script = read(path).map_err(|error| Failure::usage(format!("the script `{shown}`: {error}")))?;
+        let script = read(path).map_err(|error| CommandError::usage(format!("the script `{shown}`: {error}")))?;
         Ok(Self(Arc::new(Scripted::new(script))))
     }
 }
 
-impl Providers for Played {
+impl Providers for ScriptedProviders {
     fn connect(&self, _model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
     }

@@ -14,18 +14,18 @@ use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::forewarning;
-use crate::Failure;
+use crate::CommandError;
 use crate::report::printable;
 use crate::view::short;
 
 /// Maximum number of grants, and of tool sandboxes, to print.
-const MOST: usize = 12;
+const MAX_LISTED: usize = 12;
 /// Maximum length in characters of a grant or sandbox line; a transcript may come from an untrusted source.
-const LONGEST: usize = 300;
+const MAX_LINE_CHARS: usize = 300;
 
 /// Verifies the transcript of a thread before it is resumed. If no key of the user signed the transcript, asks at the
 /// terminal (`can_ask`). Returns `None` if nothing was recorded.
-pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Result<Option<ParentThread>, Failure> {
+pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Result<Option<ParentThread>, CommandError> {
     match engine.inspect(thread).await {
         Err(EngineError::Drive(error @ DriveError::Unverified { .. })) if can_ask => {
             let question = printable(&format!("{error}\nResume it all the same? [y/N] "));
@@ -48,17 +48,17 @@ pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<Unatt
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(granted).collect::<Vec<_>>());
     let sets: Vec<String> =
-        sets.map(|set| if set.is_empty() { "nothing".to_owned() } else { listed(&set, ", ") }).collect();
+        sets.map(|set| if set.is_empty() { "nothing".to_owned() } else { join_limited(&set, ", ") }).collect();
     let may = if sets.is_empty() { "nothing".to_owned() } else { sets.join("; only within: ") };
     let mut lines = vec![format!("`{thread}` goes on with what it was granted: {may}")];
     let items = Items::new(world);
     let walls: Vec<String> = of_plan(&items, plan)
         .iter()
         .filter(|wall| matches!(wall.kind, SandboxKind::Process | SandboxKind::Requests | SandboxKind::None))
-        .map(|wall| format!("  {}", short(&format!("{}: {wall}", wall.name), LONGEST)))
+        .map(|wall| format!("  {}", short(&format!("{}: {wall}", wall.name), MAX_LINE_CHARS)))
         .collect();
     if !walls.is_empty() {
-        lines.push(listed(&walls, "\n"));
+        lines.push(join_limited(&walls, "\n"));
     }
     lines.extend(unattended.and_then(|unattended| forewarning(&asked(&items, plan), unattended)));
     lines.join("\n")
@@ -67,12 +67,12 @@ pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<Unatt
 fn granted(grant: &Grant) -> String {
     let needs = grant.needs();
     let text = if needs.is_empty() { format!("`{}`", grant.pattern) } else { format!("`{}` ({needs})", grant.pattern) };
-    short(&text, LONGEST)
+    short(&text, MAX_LINE_CHARS)
 }
 
-fn listed(all: &[String], between: &str) -> String {
-    let shown = all.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(between);
-    match all.len().saturating_sub(MOST) {
+fn join_limited(all: &[String], between: &str) -> String {
+    let shown = all.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(between);
+    match all.len().saturating_sub(MAX_LISTED) {
         0 => shown,
         more => format!("{shown}{between}and {more} more"),
     }

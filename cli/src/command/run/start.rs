@@ -15,18 +15,18 @@ use rye_engine::process::start_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
-use super::ask::{self, Grant};
-use super::screen::Screen;
+use super::ask::{self, ThreadGrant};
+use super::screen::Renderer;
 use super::{detach, lifted, locked, sandbox, script, standing, watch};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::runtime;
 use crate::space::Spaces;
 
 /// The thread to start.
-pub enum Start {
+pub enum ThreadStart {
     Fresh {
         compilation: Box<Compilation>,
         parent: Option<Box<ParentThread>>,
@@ -53,7 +53,7 @@ pub enum Start {
     },
 }
 
-impl Start {
+impl ThreadStart {
     /// Returns the existing thread whose transcript determines the permissions.
     fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
@@ -81,7 +81,7 @@ impl Start {
 /// Options of a run.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub struct How<'a> {
+pub struct RunOptions<'a> {
     /// True to print every event.
     pub events: bool,
     pub script: Option<&'a Path>,
@@ -92,7 +92,7 @@ pub struct How<'a> {
     /// Policy for calls that need approval when there is no terminal; `None` for that of the settings.
     pub unattended: Option<Unattended>,
     /// A capability that is approved for the rest of the thread.
-    pub given: Option<&'a Grant>,
+    pub given: Option<&'a ThreadGrant>,
     /// True to accept transcripts that no key of the user signed.
     pub trust_record: bool,
     /// Images of the first message.
@@ -102,13 +102,13 @@ pub struct How<'a> {
 }
 
 /// Runs a thread to its end, with all threads that it starts.
-pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn drive(start: ThreadStart, how: RunOptions<'_>, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     // Read the settings once, for all of their uses.
     let world = spaces.open()?;
     sandbox::prepare(&world, spaces)?;
     let mut options = spaces.engine_options()?;
     if let Some(file) = how.script {
-        options.providers = Arc::new(script::Played::read(file)?);
+        options.providers = Arc::new(script::ScriptedProviders::read(file)?);
     }
     // A background process cannot ask at the terminal.
     let format = if how.detached { Format::Json } else { report.format() };
@@ -119,7 +119,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         Some(unattended) => unattended,
         None => Unattended::from_settings(&world, spaces.own),
     };
-    if let Start::Fresh { compilation, .. } = &start
+    if let ThreadStart::Fresh { compilation, .. } = &start
         && !ask::has_terminal(format)
         && !how.silent
         && let Some(text) = ask::forewarning(&compilation.asked, unattended)
@@ -127,8 +127,11 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         report.note(&printable(&text));
     }
     let limits = match &start {
-        Start::Fresh { compilation, .. } => lifted::places(compilation),
-        Start::TakeUp { .. } | Start::GoOn { .. } | Start::Fork { .. } | Start::HandOver { .. } => Vec::new(),
+        ThreadStart::Fresh { compilation, .. } => lifted::places(compilation),
+        ThreadStart::TakeUp { .. }
+        | ThreadStart::GoOn { .. }
+        | ThreadStart::Fork { .. }
+        | ThreadStart::HandOver { .. } => Vec::new(),
     };
     let refused = how.lock.map(|lock| locked::hold(&mut options, lock));
     options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
@@ -150,12 +153,12 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
                 "{why}: the thread is signed with one that ends with this process; `rye keys generate` makes one that lasts"
             ));
         }
-        let mut handle = begin(&engine, start, how.images.to_vec()).await?;
+        let mut handle = start_thread(&engine, start, how.images.to_vec()).await?;
         let live = handle.live.take();
         let screen = if how.detached || how.silent {
-            Screen::dark(live, runtime.handle())
+            Renderer::dark(live, runtime.handle())
         } else {
-            Screen::start(report, how.events, live, runtime.handle())
+            Renderer::start(report, how.events, live, runtime.handle())
         };
         if how.detached {
             let announcement = detach::announcement(&handle.thread_id);
@@ -166,7 +169,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&lifted::told(&text, &limits)));
         }
-        Ok::<Exit, Failure>(ended.exit)
+        Ok::<Exit, CommandError>(ended.exit)
     });
     // Do not wait for a reader that may never take the rest of the output.
     runtime.shutdown_background();
@@ -176,18 +179,18 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     }
 }
 
-async fn begin(engine: &Engine, start: Start, images: Vec<Picture>) -> Result<Handle, EngineError> {
+async fn start_thread(engine: &Engine, start: ThreadStart, images: Vec<Picture>) -> Result<Handle, EngineError> {
     match start {
-        Start::Fresh { compilation, parent } => {
+        ThreadStart::Fresh { compilation, parent } => {
             let launch = Launch { parent: parent.map(|parent| *parent), images, ..Launch::default() };
             engine.start(&compilation, launch).await
         }
-        Start::TakeUp { thread, .. } | Start::HandOver { thread } if !images.is_empty() => {
+        ThreadStart::TakeUp { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
-        Start::TakeUp { thread, letters } => engine.recover_with(&thread, letters).await,
-        Start::GoOn { thread, message } => engine.resume(&thread, Said { text: message, images }).await,
-        Start::Fork { thread, turn, message } => engine.fork(&thread, turn, Said { text: message, images }).await,
-        Start::HandOver { thread } => engine.hand_over(&thread).await,
+        ThreadStart::TakeUp { thread, letters } => engine.recover_with(&thread, letters).await,
+        ThreadStart::GoOn { thread, message } => engine.resume(&thread, Said { text: message, images }).await,
+        ThreadStart::Fork { thread, turn, message } => engine.fork(&thread, turn, Said { text: message, images }).await,
+        ThreadStart::HandOver { thread } => engine.hand_over(&thread).await,
     }
 }

@@ -5,42 +5,42 @@ use rye_engine::event::Letter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{exit, stopping_limit};
-use super::screen::Screen;
+use super::screen::Renderer;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 
 /// Result of waiting for a run.
-pub struct Ended {
+pub struct WatchOutcome {
     pub exit: Exit,
     /// Id of the thread with the limit that stopped it.
     pub limit: Option<(String, String)>,
 }
 
-impl From<Exit> for Ended {
+impl From<Exit> for WatchOutcome {
     fn from(exit: Exit) -> Self {
         Self { exit, limit: None }
     }
 }
 
-pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report: &Report) -> Ended {
-    let mut stops = match Stops::new(engine) {
+pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Renderer, report: &Printer) -> WatchOutcome {
+    let mut stops = match SignalForwarder::new(engine) {
         Ok(stops) => stops,
         Err(error) => {
             report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"));
-            Stops { signals: None, engine, asked: 0 }
+            SignalForwarder { signals: None, engine, asked: 0 }
         }
     };
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
-            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled.into() },
+            stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
         }
     };
     // Wait for the threads that this one started.
     loop {
         tokio::select! {
             () = engine.idle() => break,
-            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled.into() },
+            stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
         }
     }
     let (ended, so_far) = (result.clone(), exit(&result, None));
@@ -60,17 +60,17 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
         // The thread has ended; only its output is incomplete.
         () = stops.next() => so_far,
     };
-    Ended { exit, limit }
+    WatchOutcome { exit, limit }
 }
 
 /// SIGINT and SIGTERM of this process.
-struct Stops<'a> {
+struct SignalForwarder<'a> {
     signals: Option<(Signal, Signal)>,
     engine: &'a Engine,
     asked: u32,
 }
 
-impl<'a> Stops<'a> {
+impl<'a> SignalForwarder<'a> {
     fn new(engine: &'a Engine) -> std::io::Result<Self> {
         let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Self { signals: Some(signals), engine, asked: 0 })
@@ -90,7 +90,7 @@ impl<'a> Stops<'a> {
 
     /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
     /// one, which ends the process without waiting.
-    fn pass_on(&mut self, (): (), screen: &Screen) -> bool {
+    fn forward(&mut self, (): (), screen: &Renderer) -> bool {
         self.asked += 1;
         match self.asked {
             1 => {

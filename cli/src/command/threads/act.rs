@@ -12,13 +12,13 @@ use rye_engine::store::{ThreadRow, mailbox, owner};
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
-use super::book::{Book, Entry};
+use super::book::{ThreadEntry, ThreadReader};
 use super::list::{ListOutput, ThreadOutput, standing};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
-use crate::command::run::start::{How, Start, drive};
+use crate::command::run::start::{RunOptions, ThreadStart, drive};
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 use crate::view::now;
 
@@ -46,10 +46,10 @@ pub struct SteerArgs {
 }
 
 /// Grace period for a thread to stop before its process is ended.
-const GRACE: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(50);
+const KILL_GRACE: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-pub fn cancel(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     for thread in &args.threads {
         let entry = book.last(thread)?;
         match book.liveness(&entry.row)? {
@@ -58,13 +58,13 @@ pub fn cancel(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) ->
                 book.send(&entry.row.id, &Letter::Cancel)?;
                 report.note(&format!("`{}` stops after the step under way", entry.row.id));
             }
-            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Cancel, book, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, Letter::Cancel, book, spaces, report)?,
         }
     }
-    tell(&args.threads, book, report)
+    print_status(&args.threads, book, report)
 }
 
-pub fn kill(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let mut exit = Exit::Fine;
     for thread in &args.threads {
         let entry = book.last(thread)?;
@@ -75,24 +75,24 @@ pub fn kill(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
                     exit = Exit::Failed;
                 }
             }
-            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Kill, book, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, Letter::Kill, book, spaces, report)?,
         }
     }
-    let told = tell(&args.threads, book, report)?;
+    let told = print_status(&args.threads, book, report)?;
     Ok(if exit == Exit::Fine { told } else { exit })
 }
 
-pub fn steer(args: &SteerArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn steer(args: &SteerArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entry = book.last(&args.thread)?;
     let id = &entry.row.id;
     if !args.image.is_empty() {
-        return Err(Failure::usage("an image cannot be sent to a thread that runs: letters are text").help(format!(
-            "once it is over, `rye run --resume {id} --message TEXT --image FILE` goes on from it with one"
-        )));
+        return Err(CommandError::usage("an image cannot be sent to a thread that runs: letters are text").help(
+            format!("once it is over, `rye run --resume {id} --message TEXT --image FILE` goes on from it with one"),
+        ));
     }
     if book.liveness(&entry.row)? == Liveness::Over {
         let over = format!("the thread `{id}` is over: {}", entry.row.status.word());
-        return Err(Failure::usage(over).help(format!("`rye threads resume {id} --message TEXT` goes on from it")));
+        return Err(CommandError::usage(over).help(format!("`rye threads resume {id} --message TEXT` goes on from it")));
     }
     speaks(&entry.row)?;
     let text = args.text.clone();
@@ -104,10 +104,10 @@ pub fn steer(args: &SteerArgs, book: &Book, report: &Report) -> Result<Exit, Fai
 }
 
 /// Returns an error if the thread runs a single tool, which accepts no messages.
-pub fn speaks(row: &ThreadRow) -> Result<(), Failure> {
+pub fn speaks(row: &ThreadRow) -> Result<(), CommandError> {
     let Some(tool) = &row.tool else { return Ok(()) };
     let told = format!("`{}` is a run of the tool `{tool}`, with which nobody can speak", row.id);
-    Err(Failure::usage(told).help(match &row.parent {
+    Err(CommandError::usage(told).help(match &row.parent {
         Some(parent) => format!("speak to `{parent}`, which called it; `rye threads cancel {}` stops it", row.id),
         None => format!("`rye threads cancel {}` stops it", row.id),
     }))
@@ -115,10 +115,15 @@ pub fn speaks(row: &ThreadRow) -> Result<(), Failure> {
 
 /// Kills a thread that a live process runs: with a control message, then by ending the process if it runs no other
 /// trees. Returns false if the thread still runs.
-fn kill_running(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> Result<bool, Failure> {
+fn kill_running(
+    entry: &ThreadEntry,
+    book: &ThreadReader,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<bool, CommandError> {
     let id = &entry.row.id;
     book.send(id, &Letter::Kill)?;
-    if ended(id, book)? {
+    if wait_for_end(id, book)? {
         return Ok(true);
     }
     let Some(owner) = &entry.row.owner else { return Ok(false) };
@@ -139,34 +144,42 @@ fn kill_running(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) ->
             report.note(&format!("`{id}` does not stop: ending its process {}", info.pid));
             end(info.pid, how)?;
         }
-        if ended(id, book)? {
+        if wait_for_end(id, book)? {
             return Ok(true);
         }
     }
     if book.liveness(&book.last(id.as_str())?.row)? == Liveness::Orphaned {
-        bury(&book.last(id.as_str())?, Letter::Kill, book, spaces, report)?;
+        end_orphan(&book.last(id.as_str())?, Letter::Kill, book, spaces, report)?;
         return Ok(true);
     }
     Ok(false)
 }
 
-/// Waits up to [`GRACE`] for a thread to end. Returns false if it still runs or is orphaned.
-fn ended(id: &ThreadId, book: &Book) -> Result<bool, Failure> {
-    let until = Instant::now() + GRACE;
+/// Waits up to [`KILL_GRACE`] for a thread to end. Returns false if it still runs or is orphaned.
+fn wait_for_end(id: &ThreadId, book: &ThreadReader) -> Result<bool, CommandError> {
+    let until = Instant::now() + KILL_GRACE;
     loop {
         match book.liveness(&book.last(id.as_str())?.row)? {
             Liveness::Over => return Ok(true),
             Liveness::Orphaned => return Ok(false),
             Liveness::Alive if Instant::now() >= until => return Ok(false),
-            Liveness::Alive => std::thread::sleep(LOOK),
+            Liveness::Alive => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
 /// Recovers an orphaned or suspended thread with the control message that ends it.
-fn bury(entry: &Entry, letter: Letter, book: &Book, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
-    let start = Start::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
-    let Err(failure) = drive(start, How { silent: true, ..How::default() }, spaces, report) else { return Ok(()) };
+fn end_orphan(
+    entry: &ThreadEntry,
+    letter: Letter,
+    book: &ThreadReader,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<(), CommandError> {
+    let start = ThreadStart::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
+    let Err(failure) = drive(start, RunOptions { silent: true, ..RunOptions::default() }, spaces, report) else {
+        return Ok(());
+    };
     let row = book.find(entry.row.id.as_str())?.row;
     if row.status == Status::Suspended || !row.status.is_over() {
         return Err(failure);
@@ -177,13 +190,13 @@ fn bury(entry: &Entry, letter: Letter, book: &Book, spaces: &Spaces, report: &Re
 }
 
 /// Prints the current status of the threads.
-fn tell(threads: &[String], book: &Book, report: &Report) -> Result<Exit, Failure> {
-    let entries: Result<Vec<Entry>, Failure> = threads.iter().map(|thread| book.last(thread)).collect();
+fn print_status(threads: &[String], book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let entries: Result<Vec<ThreadEntry>, CommandError> = threads.iter().map(|thread| book.last(thread)).collect();
     show(&entries?, report)
 }
 
 /// Prints a line per thread, or the JSON objects of `rye threads list`.
-pub fn show(entries: &[Entry], report: &Report) -> Result<Exit, Failure> {
+pub fn show(entries: &[ThreadEntry], report: &Printer) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
         return Ok(Exit::Fine);
@@ -194,9 +207,9 @@ pub fn show(entries: &[Entry], report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-impl Book {
+impl ThreadReader {
     /// Sends a control message to a thread, whichever process runs it. Returns the id of the message.
-    pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<String, Failure> {
+    pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<String, CommandError> {
         let body = serde_json::to_value(letter).map_err(std::io::Error::other)?;
         Ok(mailbox::send(self.disk(), thread, &body, now())?)
     }

@@ -8,16 +8,16 @@ use rye_engine::threads::pending_approval;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::Book;
-use crate::Failure;
+use super::book::ThreadReader;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::view::table::Table;
 use crate::view::{ago, date, now, short};
 
 /// Maximum length of a request on one line, in characters.
-const SHORT: usize = 160;
+const MAX_REQUEST_CHARS: usize = 160;
 
 #[derive(Debug, Args)]
 pub struct ApprovalsArgs {}
@@ -46,7 +46,7 @@ pub struct ApprovalOutput {
     pub approve: String,
 }
 
-pub fn run(_: &ApprovalsArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let (mut entries, unreadable) = book.threads()?;
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
@@ -93,7 +93,7 @@ pub fn run(_: &ApprovalsArgs, book: &Book, report: &Report) -> Result<Exit, Fail
             let now = now();
             for (one, at) in approvals.iter().zip(since) {
                 let since = if format == Format::Human { ago(at, now) } else { one.since.clone() };
-                let what = if format == Format::Human { short(&one.what, SHORT) } else { one.what.clone() };
+                let what = if format == Format::Human { short(&one.what, MAX_REQUEST_CHARS) } else { one.what.clone() };
                 table.row(vec![one.thread_id.as_str().into(), since.into(), printable(&what).into()]);
             }
             table.lines(format).iter().try_for_each(|line| report.line(line))?;

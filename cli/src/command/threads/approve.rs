@@ -15,13 +15,13 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{limit_headroom, pending_approval};
 
 use super::act::speaks;
-use super::book::Book;
-use crate::Failure;
-use crate::command::run::ask::Grant;
+use super::book::ThreadReader;
+use crate::CommandError;
+use crate::command::run::ask::ThreadGrant;
 use crate::command::run::detach;
-use crate::command::run::start::{How, Start, drive};
+use crate::command::run::start::{RunOptions, ThreadStart, drive};
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub struct ApproveArgs {
     deny: bool,
     /// Scope of the approval
     #[arg(long, value_enum, value_name = "SCOPE", default_value_t, conflicts_with = "deny")]
-    scope: Scope,
+    scope: ApprovalScope,
     /// Accept a transcript that none of your keys signed; a damaged one is still refused
     #[arg(long)]
     trust_record: bool,
@@ -49,12 +49,12 @@ pub struct ApproveArgs {
 }
 
 /// Timeout for the thread to read its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(50);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Scope of an approval; never global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Scope {
+enum ApprovalScope {
     /// Only this call
     #[default]
     Once,
@@ -64,8 +64,8 @@ enum Scope {
     Project,
 }
 
-pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
-    let raises: Result<Vec<Letter>, Failure> = args.raise.iter().map(|text| raise(text)).collect();
+pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+    let raises: Result<Vec<Letter>, CommandError> = args.raise.iter().map(|text| raise(text)).collect();
     let mut letters = raises?;
     let record = book.record(&args.thread)?;
     let row = &record.entry.row;
@@ -73,31 +73,34 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
     speaks(row)?;
     let suspended = row.status == Status::Suspended;
     if row.status.is_over() && !suspended {
-        return Err(Failure::usage(format!("the thread `{id}` is over: {}", row.status.word())));
+        return Err(CommandError::usage(format!("the thread `{id}` is over: {}", row.status.word())));
     }
     let open = pending_approval(&record.events);
     let asked = open.as_ref().map(|open| open.asked);
-    let grant = open.as_ref().filter(|open| open.asked == Asked::Call).and_then(|open| Grant::asked(id, &open.what));
+    let grant =
+        open.as_ref().filter(|open| open.asked == Asked::Call).and_then(|open| ThreadGrant::asked(id, &open.what));
     let alive = book.liveness(row)? == Liveness::Alive;
     if open.is_none() && letters.is_empty() {
-        return Err(Failure::usage(format!("the thread `{id}` asks nothing now"))
+        return Err(CommandError::usage(format!("the thread `{id}` asks nothing now"))
             .help("`rye threads approvals` lists those that do"));
     }
-    if let (Scope::Project, Some(grant)) = (args.scope, &grant) {
+    if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
         spaces.trust().remember(&grant.capability)?;
         report
             .note(&format!("threads of this project may use {}; `rye trust --revoke` takes it back", grant.capability));
     }
     if asked == Some(Asked::Limit) && args.raise.is_empty() && !args.deny {
-        return Err(Failure::usage(format!("the thread `{id}` is at a limit, which approval alone does not move"))
-            .help("say how far it may go with `--raise turns=20`, or `--deny`"));
+        return Err(CommandError::usage(format!(
+            "the thread `{id}` is at a limit, which approval alone does not move"
+        ))
+        .help("say how far it may go with `--raise turns=20`, or `--deny`"));
     }
     if !args.deny {
-        moves(id, &letters, open.as_ref(), &record.events)?;
+        check_raises(id, &letters, open.as_ref(), &record.events)?;
     }
     let answer = open.as_ref().map(|open| Letter::Approve { yes: !args.deny, question: Some(open.seq) });
     if alive {
-        if args.scope == Scope::Thread {
+        if args.scope == ApprovalScope::Thread {
             report.note(&format!("another process runs `{id}`: the word counts for this call, not for the rest of it"));
         }
         for letter in &letters {
@@ -108,22 +111,34 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
             return Ok(Exit::Fine);
         };
         let letter = book.send(id, &answer)?;
-        return told(id, open, &letter, book, report);
+        return wait_until_consumed(id, open, &letter, book, report);
     }
     letters.extend(answer);
     if args.detach {
         return detach::leave(false, report);
     }
-    let given = grant.as_ref().filter(|_| args.scope == Scope::Thread);
+    let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
     // The policy for later calls of the thread is to wait in the queue as well.
     let unattended = asked.filter(|asked| *asked == Asked::Call).map(|_| Unattended::Queue);
-    let how = How { detached: args.detached, trust_record: args.trust_record, given, unattended, ..How::default() };
-    drive(Start::TakeUp { thread: id.clone(), letters }, how, spaces, report)
+    let how = RunOptions {
+        detached: args.detached,
+        trust_record: args.trust_record,
+        given,
+        unattended,
+        ..RunOptions::default()
+    };
+    drive(ThreadStart::TakeUp { thread: id.clone(), letters }, how, spaces, report)
 }
 
 /// Waits until the thread has consumed the answer, and reports if another answer came first.
-fn told(id: &ThreadId, open: &Question, letter: &str, book: &Book, report: &Report) -> Result<Exit, Failure> {
-    let until = Instant::now() + PATIENCE;
+fn wait_until_consumed(
+    id: &ThreadId,
+    open: &Question,
+    letter: &str,
+    book: &ThreadReader,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    let until = Instant::now() + ANSWER_TIMEOUT;
     loop {
         let record = book.record(id.as_str())?;
         let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == letter);
@@ -143,12 +158,12 @@ fn told(id: &ThreadId, open: &Question, letter: &str, book: &Book, report: &Repo
             report.note(&format!("`{id}` has not looked at the answer yet; it lies in its inbox"));
             return Ok(Exit::Fine);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Returns the failure of an answer that came too late.
-fn late(id: &ThreadId, open: &Question, events: &[Event]) -> Failure {
+fn late(id: &ThreadId, open: &Question, events: &[Event]) -> CommandError {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };
     let given = events.iter().filter(|event| event.seq > open.seq).find_map(answer);
@@ -157,12 +172,17 @@ fn late(id: &ThreadId, open: &Question, events: &[Event]) -> Failure {
         Some(Approval::Refused) => "it was refused already",
         Some(Approval::Suspended) | None => "it is not asked any more",
     };
-    Failure::failed(format!("the answer to `{id}` came too late: {how}"))
+    CommandError::failed(format!("the answer to `{id}` came too late: {how}"))
 }
 
 /// Checks that each raised limit is above its current value and at most the parent's ceiling, and that the limit the
 /// thread waits at is among them.
-fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[Event]) -> Result<(), Failure> {
+fn check_raises(
+    id: &ThreadId,
+    letters: &[Letter],
+    open: Option<&Question>,
+    events: &[Event],
+) -> Result<(), CommandError> {
     let mut raised = Vec::new();
     for letter in letters {
         let Letter::Raise { limit, value } = letter else { continue };
@@ -173,10 +193,10 @@ fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[E
         if let Some(above) = above.filter(|above| value > above) {
             let most =
                 format!("the thread above `{id}` has {limit} {}, and no thread below it gets more", words(above));
-            return Err(Failure::usage(most));
+            return Err(CommandError::usage(most));
         }
         if *value <= now {
-            return Err(Failure::usage(format!("{limit} of `{id}` is {} already", words(now)))
+            return Err(CommandError::usage(format!("{limit} of `{id}` is {} already", words(now)))
                 .help("name what it may have in all, not how much more"));
         }
     }
@@ -186,23 +206,23 @@ fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[E
         before.rsplit(' ').next()
     });
     match stands {
-        Some(limit) if !raised.contains(&limit) => {
-            Err(Failure::usage(format!("the thread `{id}` stands at its limit of {limit}, which this does not raise"))
-                .help(format!("say how far it may go with `--raise {limit}=N`")))
-        }
+        Some(limit) if !raised.contains(&limit) => Err(CommandError::usage(format!(
+            "the thread `{id}` stands at its limit of {limit}, which this does not raise"
+        ))
+        .help(format!("say how far it may go with `--raise {limit}=N`"))),
         Some(_) | None => Ok(()),
     }
 }
 
-fn raise(text: &str) -> Result<Letter, Failure> {
+fn raise(text: &str) -> Result<Letter, CommandError> {
     let (name, value) = text
         .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("`--raise {text}` has no value: write `turns=20`")))?;
+        .ok_or_else(|| CommandError::usage(format!("`--raise {text}` has no value: write `turns=20`")))?;
     let movable = ["turns", "tokens", "spend", "spawns", "duration_seconds"];
     let limit = LimitName::parse(name.trim()).filter(|_| movable.contains(&name.trim()));
     let limit =
-        limit.ok_or_else(|| Failure::usage(format!("no limit `{name}` can be raised: {}", movable.join(", "))))?;
+        limit.ok_or_else(|| CommandError::usage(format!("no limit `{name}` can be raised: {}", movable.join(", "))))?;
     let value = amount(limit, &Written::Text(value.to_owned()))
-        .map_err(|wrong| Failure::usage(format!("`--raise {text}`: {wrong}")))?;
+        .map_err(|wrong| CommandError::usage(format!("`--raise {text}`: {wrong}")))?;
     Ok(Letter::Raise { limit: name.trim().to_owned(), value })
 }

@@ -16,9 +16,9 @@ use rye_engine::store::{
 };
 use rye_engine::thread_id::ThreadId;
 
-use crate::Failure;
+use crate::CommandError;
 
-pub struct Book {
+pub struct ThreadReader {
     disk: Arc<dyn Disk>,
     objects: Objects,
     registry: Option<Registry>,
@@ -27,21 +27,21 @@ pub struct Book {
 
 /// A thread with its current state.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct ThreadEntry {
     pub row: ThreadRow,
     /// True if the thread has not ended and no live process owns it.
     pub orphaned: bool,
 }
 
 /// A thread with all of its events.
-pub struct Record {
-    pub entry: Entry,
+pub struct LoadedThread {
+    pub entry: ThreadEntry,
     pub reading: Reading,
     pub events: Vec<Event>,
 }
 
-impl Book {
-    pub fn open(project: &Path) -> Result<Self, Failure> {
+impl ThreadReader {
+    pub fn open(project: &Path) -> Result<Self, CommandError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project)?);
         let (registry, trouble) = match Registry::open_read_only(Arc::clone(&disk)) {
             Ok(registry) => (registry, None),
@@ -69,7 +69,7 @@ impl Book {
     }
 
     /// Returns the liveness of a thread. Without the registry, any live owner counts as the owner of the thread.
-    pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, Failure> {
+    pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, CommandError> {
         if let Some(registry) = &self.registry {
             return Ok(registry.liveness(row)?);
         }
@@ -82,7 +82,7 @@ impl Book {
     }
 
     /// Returns the last thread of the continuation chain of a thread, with its current state.
-    pub fn last(&self, id: &str) -> Result<Entry, Failure> {
+    pub fn last(&self, id: &str) -> Result<ThreadEntry, CommandError> {
         let mut entry = self.find(id)?;
         let mut seen = BTreeSet::from([entry.row.id.clone()]);
         while let Some(next) = entry.row.continued_by.clone().filter(|next| seen.insert(next.clone())) {
@@ -92,12 +92,12 @@ impl Book {
     }
 
     /// Returns the streamed pieces of the current attempt of a thread.
-    pub fn streamed(&self, thread: &ThreadId) -> Result<Vec<Streamed>, Failure> {
+    pub fn streamed(&self, thread: &ThreadId) -> Result<Vec<Streamed>, CommandError> {
         Ok(live::read(&*self.disk, thread)?)
     }
 
     /// Returns all threads by id, and the errors of those that cannot be read.
-    pub fn threads(&self) -> Result<(Vec<Entry>, Vec<StoreError>), Failure> {
+    pub fn threads(&self) -> Result<(Vec<ThreadEntry>, Vec<StoreError>), CommandError> {
         if let Some(registry) = &self.registry {
             let entries: Result<_, StoreError> =
                 registry.threads()?.into_iter().map(|row| entry(registry, row)).collect();
@@ -107,7 +107,7 @@ impl Book {
         let anybody = !owner::living(&*self.disk)?.is_empty();
         for thread in self.ids()? {
             match self.events(&thread, 0).map(|(_, events)| row_of(&thread, &events)) {
-                Ok(Some(row)) => entries.push(Entry { orphaned: !row.status.is_over() && !anybody, row }),
+                Ok(Some(row)) => entries.push(ThreadEntry { orphaned: !row.status.is_over() && !anybody, row }),
                 Ok(None) => {}
                 Err(error) => unreadable.push(error),
             }
@@ -116,9 +116,9 @@ impl Book {
     }
 
     /// Returns a thread by the id that the user typed.
-    pub fn find(&self, id: &str) -> Result<Entry, Failure> {
+    pub fn find(&self, id: &str) -> Result<ThreadEntry, CommandError> {
         let thread = ThreadId::parse(id).map_err(|invalid| {
-            Failure::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
+            CommandError::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
         })?;
         if let Some(registry) = &self.registry {
             if let Some(row) = registry.thread(&thread)? {
@@ -128,15 +128,15 @@ impl Book {
             && let Some(row) = row_of(&thread, &events)
         {
             let anybody = !owner::living(&*self.disk)?.is_empty();
-            return Ok(Entry { orphaned: !row.status.is_over() && !anybody, row });
+            return Ok(ThreadEntry { orphaned: !row.status.is_over() && !anybody, row });
         }
         Err(self.unknown(id)?)
     }
 
     /// Returns the id of a thread that has a registry row or a transcript, whatever its state.
-    pub fn known(&self, id: &str) -> Result<ThreadId, Failure> {
+    pub fn known(&self, id: &str) -> Result<ThreadId, CommandError> {
         let thread = ThreadId::parse(id).map_err(|invalid| {
-            Failure::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
+            CommandError::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
         })?;
         if self.disk.exists(&layout::transcript(&thread)).unwrap_or(false) {
             return Ok(thread);
@@ -146,7 +146,7 @@ impl Book {
 
     /// Returns a thread with its transcript. Status and cost come from the transcript, which is newer than the registry
     /// row.
-    pub fn record(&self, id: &str) -> Result<Record, Failure> {
+    pub fn record(&self, id: &str) -> Result<LoadedThread, CommandError> {
         let mut entry = self.find(id)?;
         let (reading, events) = self.events(&entry.row.id, entry.row.synced)?;
         if let Some(told) = row_of(&entry.row.id, &events) {
@@ -157,16 +157,16 @@ impl Book {
                 entry.orphaned = false;
             }
         }
-        Ok(Record { entry, reading, events })
+        Ok(LoadedThread { entry, reading, events })
     }
 
     /// Returns an object, verified against its id.
-    pub fn object(&self, id: &str) -> Result<Vec<u8>, Failure> {
+    pub fn object(&self, id: &str) -> Result<Vec<u8>, CommandError> {
         Ok(self.objects.get(&ObjectId::parse(id)?)?)
     }
 
     /// Returns the first `length` bytes of a transcript.
-    pub fn lines(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, Failure> {
+    pub fn lines(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, CommandError> {
         let path = layout::transcript(thread);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         Ok(self.disk.read_range(&path, 0, length)?)
@@ -187,21 +187,22 @@ impl Book {
     }
 
     /// Returns the number of threads with a transcript but without a registry row.
-    pub fn unregistered(&self) -> Result<usize, Failure> {
+    pub fn unregistered(&self) -> Result<usize, CommandError> {
         let Some(registry) = &self.registry else { return Ok(0) };
         let known: BTreeSet<ThreadId> = registry.threads()?.into_iter().map(|row| row.id).collect();
         Ok(layout::find_threads(&*self.disk)?.iter().filter(|id| !known.contains(*id)).count())
     }
 
-    fn unknown(&self, id: &str) -> Result<Failure, Failure> {
+    fn unknown(&self, id: &str) -> Result<CommandError, CommandError> {
         let ids = self.ids()?;
         let recorded =
             ThreadId::parse(id).is_ok_and(|thread| self.disk.exists(&layout::transcript(&thread)).unwrap_or(false));
         if recorded {
-            let failure = Failure::failed(format!("the thread `{id}` has a record, and the registry does not know it"));
+            let failure =
+                CommandError::failed(format!("the thread `{id}` has a record, and the registry does not know it"));
             return Ok(failure.help("`rye threads repair` rebuilds the registry from the transcripts"));
         }
-        let failure = Failure::usage(format!("there is no thread `{id}`"));
+        let failure = CommandError::usage(format!("there is no thread `{id}`"));
         // A directive's name selects its latest thread: thread ids of a directive sort by time.
         let of_directive = |thread: &&ThreadId| {
             thread
@@ -220,6 +221,6 @@ impl Book {
     }
 }
 
-fn entry(registry: &Registry, row: ThreadRow) -> Result<Entry, StoreError> {
-    Ok(Entry { orphaned: registry.liveness(&row)? == Liveness::Orphaned, row })
+fn entry(registry: &Registry, row: ThreadRow) -> Result<ThreadEntry, StoreError> {
+    Ok(ThreadEntry { orphaned: registry.liveness(&row)? == Liveness::Orphaned, row })
 }

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::act::show;
-use super::book::{Book, Entry};
-use crate::Failure;
+use super::book::{ThreadEntry, ThreadReader};
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -55,16 +55,16 @@ pub struct MatchOutput {
     pub text: String,
 }
 
-pub fn chain(args: &ChainArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn chain(args: &ChainArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let thread = book.find(&args.thread)?.row.id;
     let chain = Threads::open(&spaces.project)?.chain(&thread)?;
-    let entries: Result<Vec<Entry>, Failure> = chain.iter().map(|id| book.find(id.as_str())).collect();
+    let entries: Result<Vec<ThreadEntry>, CommandError> = chain.iter().map(|id| book.find(id.as_str())).collect();
     show(&entries?, report)
 }
 
-pub fn search(args: &SearchArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let pattern = Regex::new(&args.pattern)
-        .map_err(|error| Failure::usage(format!("the pattern is no regular expression: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("the pattern is no regular expression: {error}")))?;
     let thread = book.find(&args.thread)?.row.id;
     let found = Threads::open(&spaces.project)?.search(&thread, &pattern, args.limit)?;
     let more = found.len() >= args.limit;

@@ -13,10 +13,10 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 use rye_engine::tool::secrets::mask_value;
 
-use super::book::Book;
-use crate::Failure;
+use super::book::ThreadReader;
+use crate::CommandError;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 use crate::view::count;
 
@@ -39,7 +39,7 @@ pub struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let record = book.record(&args.thread)?;
     let threads = Threads::open(&spaces.project)?;
     let mut script = Script::default();
@@ -49,13 +49,13 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
         if exported > MAX_THREADS {
-            return Err(Failure::failed(format!("the thread has more than {MAX_THREADS} threads below it")));
+            return Err(CommandError::failed(format!("the thread has more than {MAX_THREADS} threads below it")));
         }
-        let Told { directive, said, children } = thread(&threads, &id, !args.loose)?;
+        let ExportedThread { directive, said, children } = thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
         match spawn {
             None => script.steps = said,
-            Some(spawn) => branch(&mut script, &directive, spawn, said, report),
+            Some(spawn) => add_child_steps(&mut script, &directive, spawn, said, report),
         }
     }
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
@@ -68,7 +68,7 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
         None => report.line(&text)?,
         Some(file) => {
             std::fs::write(file, format!("{text}\n"))
-                .map_err(|error| Failure::failed(format!("`{}` cannot be written: {error}", file.display())))?;
+                .map_err(|error| CommandError::failed(format!("`{}` cannot be written: {error}", file.display())))?;
             report.note(&format!("{} in `{}`", count(exported as u64, "thread"), file.display()));
         }
     }
@@ -76,17 +76,18 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
 }
 
 /// Steps of a thread, read from its transcript.
-struct Told {
+struct ExportedThread {
     directive: String,
     said: Vec<Step>,
     /// Children by spawn number.
     children: BTreeMap<u64, ThreadId>,
 }
 
-fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Told, Failure> {
+fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<ExportedThread, CommandError> {
     let events = threads.transcript(id)?;
     let found = threads.parent(id)?;
-    let found = found.ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))?;
+    let found =
+        found.ok_or_else(|| CommandError::failed(format!("the thread `{id}` never began: it has no record")))?;
     let directive = Head::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
     // A thread that runs a tool calls no model.
     let is_tool = |spawn: u64| events.iter().any(|event| event.body.intended(spawn).is_some_and(|child| child.tool));
@@ -97,10 +98,10 @@ fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Told, Failure
         }
         Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
     });
-    Ok(Told { directive, said: steps(found.plan(), &events, exact), children: spawned.collect() })
+    Ok(ExportedThread { directive, said: steps(found.plan(), &events, exact), children: spawned.collect() })
 }
 
-fn branch(script: &mut Script, directive: &str, spawn: u64, said: Vec<Step>, report: &Report) {
+fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, said: Vec<Step>, report: &Printer) {
     match script.threads.get(directive) {
         None => {
             script.threads.insert(directive.to_owned(), said);

@@ -6,12 +6,12 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
 use super::act::speaks;
-use super::book::Book;
-use crate::Failure;
-use crate::command::run::start::{How, Start, drive};
+use super::book::ThreadReader;
+use crate::CommandError;
+use crate::command::run::start::{RunOptions, ThreadStart, drive};
 use crate::command::run::{detach, resumed};
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ pub struct HandoffArgs {
     detached: bool,
 }
 
-pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     if !args.detached {
         spaces.announce(report);
     }
@@ -58,11 +58,16 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Report) -> Result<Exi
         return detach::leave(false, report);
     }
     let start = resumed(&args.thread, args.message.clone(), args.fork_at, spaces)?;
-    let how = How { detached: args.detached, trust_record: args.trust_record, ..How::default() };
+    let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
     drive(start, how, spaces, report)
 }
 
-pub fn handoff(args: &HandoffArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn handoff(
+    args: &HandoffArgs,
+    book: &ThreadReader,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
     if !args.detached {
         spaces.announce(report);
     }
@@ -72,16 +77,18 @@ pub fn handoff(args: &HandoffArgs, book: &Book, spaces: &Spaces, report: &Report
     let row = book.last(&args.thread)?.row;
     speaks(&row)?;
     let id = row.id.clone();
-    let how = How { detached: args.detached, trust_record: args.trust_record, ..How::default() };
+    let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
     match book.liveness(&row)? {
         Liveness::Alive => {
             book.send(&id, &Letter::Handoff)?;
             report.note(&format!("`{id}` goes on in another thread after the turn under way"));
             Ok(Exit::Fine)
         }
-        Liveness::Over if row.status != Status::Suspended => drive(Start::HandOver { thread: id }, how, spaces, report),
+        Liveness::Over if row.status != Status::Suspended => {
+            drive(ThreadStart::HandOver { thread: id }, how, spaces, report)
+        }
         Liveness::Over | Liveness::Orphaned => {
-            drive(Start::TakeUp { thread: id, letters: vec![Letter::Handoff] }, how, spaces, report)
+            drive(ThreadStart::TakeUp { thread: id, letters: vec![Letter::Handoff] }, how, spaces, report)
         }
     }
 }

@@ -9,11 +9,11 @@ use rye_engine::thread::PrintedCost;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::{Book, Entry};
-use crate::Failure;
+use super::book::{ThreadEntry, ThreadReader};
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::view::table::{Cell, Table};
 use crate::view::{ago, coloured, count, date, money, now, status_style};
 
@@ -80,7 +80,7 @@ impl From<PrintedCost> for CostOutput {
 }
 
 impl ThreadOutput {
-    pub fn new(entry: &Entry) -> Self {
+    pub fn new(entry: &ThreadEntry) -> Self {
         let row = &entry.row;
         Self {
             thread_id: row.id.to_string(),
@@ -100,7 +100,7 @@ impl ThreadOutput {
     }
 }
 
-pub fn run(args: &ListArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ListArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let (mut entries, unreadable) = book.threads()?;
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
@@ -126,7 +126,7 @@ pub fn run(args: &ListArgs, book: &Book, report: &Report) -> Result<Exit, Failur
     Ok(Exit::Fine)
 }
 
-fn table(entries: &[Entry], format: Format) -> Table {
+fn table(entries: &[ThreadEntry], format: Format) -> Table {
     let mut table = Table::new(&["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"], &[3, 4, 5]);
     let now = now();
     for entry in entries {
@@ -152,10 +152,10 @@ fn runs(row: &ThreadRow) -> String {
 }
 
 /// Returns the status, or `orphaned`.
-pub fn standing(entry: &Entry) -> &'static str {
+pub fn standing(entry: &ThreadEntry) -> &'static str {
     if entry.orphaned { "orphaned" } else { entry.row.status.word() }
 }
 
-fn standing_style(entry: &Entry) -> Style {
+fn standing_style(entry: &ThreadEntry) -> Style {
     if entry.orphaned { coloured(AnsiColor::Yellow) } else { status_style(entry.row.status) }
 }

@@ -17,12 +17,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::book::Book;
-use crate::Failure;
+use super::book::ThreadReader;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::git::Revision;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -54,26 +54,26 @@ pub struct ProveOutput {
     pub sources: String,
 }
 
-pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let record = book.record(&args.thread)?;
     let Head { opened: Some(opened), plan_id: Some(plan_id), .. } = Head::of(&record.events) else {
-        return Err(Failure::failed(format!("the thread `{}` never began: it has no record", args.thread)));
+        return Err(CommandError::failed(format!("the thread `{}` never began: it has no record", args.thread)));
     };
     if let Some(tool) = opened.tool() {
         let told = format!("`{}` is a run of the tool `{tool}`, which sends no request", args.thread);
         let above = opened.parent.as_ref().map(|link| format!("prove the thread that called it: `{}`", link.thread_id));
-        return Err(Failure::usage(told).help(above.unwrap_or_default()));
+        return Err(CommandError::usage(told).help(above.unwrap_or_default()));
     }
     // Reading the object fails unless its bytes match the recorded hash.
     let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
-        .map_err(|error| Failure::failed(format!("the plan of the thread cannot be read: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))?;
     let (first_request, differs) = match beginning(&plan, &record.events) {
         Beginning::AsPlanned { bytes } => (Some(bytes), None),
         Beginning::Differs { what, at } => (None, Some(format!("the {what} differs from byte {at} on"))),
         Beginning::NotYet => (None, Some("it has sent nothing yet".to_owned())),
     };
     let parent = opened.parent.as_ref().map(|link| bounds(&link.thread_id, spaces)).transpose()?;
-    let call = Call { plan: &plan, plan_id, opened, parent };
+    let call = RecordedCall { plan: &plan, plan_id, opened, parent };
     let (changed, recompiled, sources) = if let Some(revision) = &args.at {
         let revision = Revision::read(&spaces.project, revision)?;
         let (changed, recompiled) = call.again(&revision.over(&spaces.open_without_project()?))?;
@@ -99,25 +99,25 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
 }
 
 /// Returns the bounds that a parent sets for its children, from the parent's transcript.
-fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, Failure> {
-    let id = ThreadId::parse(parent).map_err(|invalid| Failure::failed(invalid.reason))?;
+fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, CommandError> {
+    let id = ThreadId::parse(parent).map_err(|invalid| CommandError::failed(invalid.reason))?;
     let found = Threads::open(&spaces.project)?.parent(&id)?;
-    let parent = found.ok_or_else(|| Failure::failed(format!("the parent thread `{parent}` has no record")))?;
+    let parent = found.ok_or_else(|| CommandError::failed(format!("the parent thread `{parent}` has no record")))?;
     Ok(parent.bounds())
 }
 
 /// The call of a thread, with its recorded plan.
-struct Call<'c> {
+struct RecordedCall<'c> {
     plan: &'c Plan,
     plan_id: &'c str,
     opened: &'c Opened,
     parent: Option<Parent>,
 }
 
-impl Call<'_> {
+impl RecordedCall<'_> {
     /// Recompiles the stored copies of the sources and returns true if the plan is the same; `None` if copies are
     /// missing.
-    fn recompile_copies(&self, book: &Book, spaces: &Spaces) -> Result<Option<bool>, Failure> {
+    fn recompile_copies(&self, book: &ThreadReader, spaces: &Spaces) -> Result<Option<bool>, CommandError> {
         let others = spaces.open_without_project()?;
         let mut world = MapWorld::over(&others);
         for file in kept(book.disk(), self.plan) {
@@ -128,7 +128,7 @@ impl Call<'_> {
     }
 
     /// Returns the changed sources. If there are none, recompiles them and returns true if the plan is the same.
-    fn again(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), Failure> {
+    fn again(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), CommandError> {
         let Self { plan, plan_id, opened, parent } = self;
         let changed = changed(world, plan)?;
         if !changed.is_empty() {
@@ -154,11 +154,11 @@ impl Call<'_> {
 }
 
 /// Returns the manifest entries, missing files included, that differ in this world.
-fn changed(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Failure> {
+fn changed(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
     let mut changed = Vec::new();
     for read in &plan.manifest {
         let Ok(id) = ItemId::parse(&read.id) else { continue };
-        let found = world.candidates(read.kind, &id).map_err(|error| Failure::failed(error.to_string()))?;
+        let found = world.candidates(read.kind, &id).map_err(|error| CommandError::failed(error.to_string()))?;
         let now = match read.space {
             None => found.is_empty(),
             Some(space) => found.iter().any(|located| {

@@ -9,10 +9,10 @@ use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
 use super::act::show;
-use super::book::{Book, Entry};
-use crate::Failure;
+use super::book::{ThreadEntry, ThreadReader};
+use crate::CommandError;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::view::{count, now};
 
 #[derive(Debug, Args)]
@@ -28,14 +28,14 @@ pub struct PruneArgs {
     dry_run: bool,
 }
 
-pub fn run(args: &PruneArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &PruneArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     if !args.older_than.is_finite() || args.older_than < 0.0 {
-        return Err(Failure::usage(format!("`--older-than {}` is no number of days", args.older_than)));
+        return Err(CommandError::usage(format!("`--older-than {}` is no number of days", args.older_than)));
     }
     #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
     let before = now().saturating_sub((args.older_than * 86_400_000.0) as i64);
     let (entries, _) = book.threads()?;
-    let mut going: Vec<Entry> = Vec::new();
+    let mut going: Vec<ThreadEntry> = Vec::new();
     for family in families(entries) {
         let wanted = args.directive.as_ref().is_none_or(|id| family.iter().any(|entry| entry.row.directive == *id));
         let mut over = wanted;
@@ -64,7 +64,7 @@ pub fn run(args: &PruneArgs, book: &Book, report: &Report) -> Result<Exit, Failu
 }
 
 /// Groups threads by tree and continuation chain.
-fn families(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+fn families(entries: Vec<ThreadEntry>) -> Vec<Vec<ThreadEntry>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {
         let row = &entry.row;
@@ -74,7 +74,8 @@ fn families(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
             of.entry(other.clone()).or_default().insert(row.id.clone());
         }
     }
-    let mut left: BTreeMap<ThreadId, Entry> = entries.into_iter().map(|entry| (entry.row.id.clone(), entry)).collect();
+    let mut left: BTreeMap<ThreadId, ThreadEntry> =
+        entries.into_iter().map(|entry| (entry.row.id.clone(), entry)).collect();
     let mut families = Vec::new();
     while let Some((id, first)) = left.pop_first() {
         let (mut family, mut next) = (vec![first], vec![id]);

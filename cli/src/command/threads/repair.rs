@@ -6,10 +6,10 @@ use rye_engine::threads::Threads;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::view::count;
 
 /// Output of `rye threads repair --format json`.
@@ -29,7 +29,7 @@ pub struct ThreadProblemOutput {
     pub reason: String,
 }
 
-pub fn run(project: &Path, report: &Report) -> Result<Exit, Failure> {
+pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
     let repaired = Threads::repair(project)?;
     let trouble = |thread_id: String, reason: String| ThreadProblemOutput { thread_id, reason };
     let output = RepairOutput {

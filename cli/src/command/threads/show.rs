@@ -13,12 +13,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::book::{Book, Record};
+use super::book::{LoadedThread, ThreadReader};
 use super::list::{ThreadOutput, standing};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::view::{DIM, count, date, event, money, short, signed_money};
 
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub struct ShowOutput {
     pub cache: CacheOutput,
     pub outputs: Option<Map<String, Value>>,
     pub result: Option<String>,
-    pub error: Option<ErrorOutput>,
+    pub error: Option<ThreadErrorOutput>,
     /// All ledger accounts of the thread's tree, the root first, each before its children.
     pub ledger: Vec<AccountOutput>,
     /// The continuation chain of the thread, first thread first.
@@ -69,7 +69,7 @@ pub struct CacheOutput {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct ErrorOutput {
+pub struct ThreadErrorOutput {
     pub code: String,
     pub message: String,
 }
@@ -92,13 +92,13 @@ pub struct AccountOutput {
 }
 
 /// An account with its depth in the tree.
-struct Held {
+struct AccountInTree {
     thread: ThreadId,
     level: usize,
     account: Account,
 }
 
-pub fn run(args: &ShowArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &ShowArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let record = book.record(&args.thread)?;
     let ledger = ledger(book, &record.entry.row.root)?;
     let chain = chain(book, &record)?;
@@ -124,7 +124,12 @@ pub fn run(args: &ShowArgs, book: &Book, report: &Report) -> Result<Exit, Failur
     Ok(Exit::Fine)
 }
 
-fn output(book: &Book, record: &Record, ledger: &[Held], chain: &[ThreadId]) -> Result<ShowOutput, Failure> {
+fn output(
+    book: &ThreadReader,
+    record: &LoadedThread,
+    ledger: &[AccountInTree],
+    chain: &[ThreadId],
+) -> Result<ShowOutput, CommandError> {
     let (opened, ended) = (opened(&record.events), ended(&record.events));
     let grants = opened.map(|opened| &opened.grants).into_iter().flatten();
     Ok(ShowOutput {
@@ -135,7 +140,9 @@ fn output(book: &Book, record: &Record, ledger: &[Held], chain: &[ThreadId]) -> 
         cache: CacheOutput::of(&record.events),
         outputs: ended.and_then(|ended| ended.outputs.clone()),
         result: ended.and_then(|ended| ended.result.clone()),
-        error: ended.and_then(|ended| ended.error.clone()).map(|e| ErrorOutput { code: e.code, message: e.message }),
+        error: ended
+            .and_then(|ended| ended.error.clone())
+            .map(|e| ThreadErrorOutput { code: e.code, message: e.message }),
         ledger: ledger.iter().map(AccountOutput::new).collect(),
         chain: chain.iter().map(ToString::to_string).collect(),
         pid: pid(book, record)?,
@@ -171,7 +178,7 @@ impl CacheOutput {
 }
 
 impl AccountOutput {
-    fn new(held: &Held) -> Self {
+    fn new(held: &AccountInTree) -> Self {
         let account = &held.account;
         Self {
             thread_id: held.thread.to_string(),
@@ -194,11 +201,11 @@ fn account_status_name(standing: Standing) -> &'static str {
 
 /// Returns the lines of the human and plain output, by label.
 fn facts(
-    book: &Book,
-    record: &Record,
-    ledger: &[Held],
+    book: &ThreadReader,
+    record: &LoadedThread,
+    ledger: &[AccountInTree],
     chain: &[ThreadId],
-) -> Result<Vec<(&'static str, Vec<String>)>, Failure> {
+) -> Result<Vec<(&'static str, Vec<String>)>, CommandError> {
     let (entry, row) = (&record.entry, &record.entry.row);
     let one = |text: String| vec![text];
     let json = |map: &Map<String, Value>| map.iter().map(|(key, value)| format!("{key} = {value}")).collect();
@@ -270,9 +277,9 @@ fn limit_line(limits: &PlanLimits) -> String {
 
 /// Formats each account as `hello-1739820456: $0.05 reserved, $0.0012 spent, $0.0488 remaining, open`, indented by
 /// depth.
-fn ledger_lines(ledger: &[Held]) -> Vec<String> {
-    let line = |held: &Held| {
-        let Held { thread, level, account } = held;
+fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
+    let line = |held: &AccountInTree| {
+        let AccountInTree { thread, level, account } = held;
         let [reserved, spent, remaining] = [account.reserved(), account.spent(), account.remaining()].map(signed_money);
         let standing = account_status_name(account.standing());
         let indent = "  ".repeat(*level);
@@ -282,7 +289,7 @@ fn ledger_lines(ledger: &[Held]) -> Vec<String> {
 }
 
 /// Returns the accounts of a tree, each before its children.
-fn ledger(book: &Book, root: &ThreadId) -> Result<Vec<Held>, Failure> {
+fn ledger(book: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
     let Some(registry) = book.registry() else { return Ok(Vec::new()) };
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next = vec![(root.clone(), 0)];
@@ -292,14 +299,14 @@ fn ledger(book: &Book, root: &ThreadId) -> Result<Vec<Held>, Failure> {
         }
         next.extend(registry.children(&thread)?.into_iter().rev().map(|(_, child)| (child, level + 1)));
         if let Some(account) = registry.account(&thread)? {
-            found.push(Held { thread, level, account });
+            found.push(AccountInTree { thread, level, account });
         }
     }
     Ok(found)
 }
 
 /// Returns the continuation chain of the thread, including itself.
-fn chain(book: &Book, record: &Record) -> Result<Vec<ThreadId>, Failure> {
+fn chain(book: &ThreadReader, record: &LoadedThread) -> Result<Vec<ThreadId>, CommandError> {
     let this = &record.entry.row;
     let (mut chain, mut seen) = (vec![this.id.clone()], BTreeSet::from([this.id.clone()]));
     let Some(registry) = book.registry() else { return Ok(chain) };
@@ -316,7 +323,7 @@ fn chain(book: &Book, record: &Record) -> Result<Vec<ThreadId>, Failure> {
     Ok(chain)
 }
 
-fn pid(book: &Book, record: &Record) -> Result<Option<u32>, Failure> {
+fn pid(book: &ThreadReader, record: &LoadedThread) -> Result<Option<u32>, CommandError> {
     let Some(id) = &record.entry.row.owner else { return Ok(None) };
     Ok(owner::info(book.disk(), id)?.map(|info| info.pid))
 }

@@ -11,12 +11,12 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
-use super::book::Book;
+use super::book::ThreadReader;
 use super::transcript::{human, json, plain};
-use crate::Failure;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 
 #[derive(Debug, Args)]
 pub struct TailArgs {
@@ -34,14 +34,14 @@ pub struct TailArgs {
     full: bool,
 }
 
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub fn run(args: &TailArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &TailArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let mut thread = book.find(&args.thread)?.row.id;
     let mut skip = Some(args.lines);
     let mut seen = BTreeSet::new();
     while seen.insert(thread.clone()) {
-        one(&thread, skip.take(), args, book, report)?;
+        tail_thread(&thread, skip.take(), args, book, report)?;
         match book.find(thread.as_str())?.row.continued_by {
             Some(next) if args.follow => thread = next,
             Some(_) | None => break,
@@ -51,34 +51,40 @@ pub fn run(args: &TailArgs, book: &Book, report: &Report) -> Result<Exit, Failur
 }
 
 /// Prints a thread; with `--follow` until it ends.
-fn one(thread: &ThreadId, last: Option<usize>, args: &TailArgs, book: &Book, report: &Report) -> Result<(), Failure> {
-    let mut tail = Tail { shown: 0, live: 0, open: false, full: args.full };
+fn tail_thread(
+    thread: &ThreadId,
+    last: Option<usize>,
+    args: &TailArgs,
+    book: &ThreadReader,
+    report: &Printer,
+) -> Result<(), CommandError> {
+    let mut tail = TailPrinter { shown: 0, live: 0, open: false, full: args.full };
     let record = book.record(thread.as_str())?;
     let skipped = last.map_or(0, |last| record.events.len().saturating_sub(last));
     tail.events(record.events.get(skipped..).unwrap_or_default(), report)?;
     tail.shown = record.events.len();
-    let mut over = ended(&record.events);
+    let mut over = has_ended(&record.events);
     while args.follow && !over {
         tail.live(&book.streamed(thread)?, report)?;
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         // Check liveness before reading, so that no event written in between is missed.
         let liveness = book.liveness(&book.find(thread.as_str())?.row)?;
         let record = book.record(thread.as_str())?;
         tail.events(record.events.get(tail.shown..).unwrap_or_default(), report)?;
         tail.shown = record.events.len();
-        over = ended(&record.events) || liveness != Liveness::Alive;
-        if liveness == Liveness::Orphaned && !ended(&record.events) {
+        over = has_ended(&record.events) || liveness != Liveness::Alive;
+        if liveness == Liveness::Orphaned && !has_ended(&record.events) {
             report.note(&format!("nobody works on `{thread}` any more: `rye run --resume {thread}` goes on with it"));
         }
     }
     Ok(())
 }
 
-fn ended(events: &[Event]) -> bool {
+fn has_ended(events: &[Event]) -> bool {
     events.last().is_some_and(|event| matches!(event.body, EventBody::Ended(_)))
 }
 
-struct Tail {
+struct TailPrinter {
     /// Number of printed events.
     shown: usize,
     /// Number of printed pieces of the current attempt.
@@ -88,8 +94,8 @@ struct Tail {
     full: bool,
 }
 
-impl Tail {
-    fn events(&mut self, events: &[Event], report: &Report) -> Result<(), Failure> {
+impl TailPrinter {
+    fn events(&mut self, events: &[Event], report: &Printer) -> Result<(), CommandError> {
         for event in events {
             self.end_line()?;
             match report.format() {
@@ -103,7 +109,7 @@ impl Tail {
     }
 
     /// Prints the new pieces of the current attempt.
-    fn live(&mut self, pieces: &[Streamed], report: &Report) -> Result<(), Failure> {
+    fn live(&mut self, pieces: &[Streamed], report: &Printer) -> Result<(), CommandError> {
         if pieces.len() < self.live {
             self.live = 0;
         }
@@ -123,7 +129,7 @@ impl Tail {
         Ok(())
     }
 
-    fn end_line(&mut self) -> Result<(), Failure> {
+    fn end_line(&mut self) -> Result<(), CommandError> {
         if std::mem::take(&mut self.open) {
             writeln!(anstream::stdout().lock())?;
         }

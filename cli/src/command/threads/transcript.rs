@@ -9,17 +9,17 @@ use rye_engine::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::Book;
-use crate::Failure;
+use super::book::ThreadReader;
+use crate::CommandError;
 use crate::args::Format;
 use crate::command::run::EventOutput;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::view::event::shown;
 use crate::view::{BOLD, DIM, coloured, short, time_of_day};
 
 /// Maximum lines of an event's text without `--full`.
-const LINES: usize = 12;
+const MAX_TEXT_LINES: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct TranscriptArgs {
@@ -47,7 +47,7 @@ pub struct TranscriptOutput<'e> {
     pub torn_bytes: Option<u64>,
 }
 
-pub fn run(args: &TranscriptArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let record = book.record(&args.thread)?;
     let skipped = args.tail.map_or(0, |tail| record.events.len().saturating_sub(tail));
     if report.format() == Format::Json && !args.json {
@@ -109,7 +109,7 @@ pub fn human(event: &Event, full: bool) -> String {
     let mut out = format!("{DIM}{:>4}  {time}{DIM:#}  {style}{name}{style:#}  {line}", event.seq);
     let text = what.text.as_deref().map(printable).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
-    let visible = if full || lines.len() <= LINES + 1 { lines.len() } else { LINES };
+    let visible = if full || lines.len() <= MAX_TEXT_LINES + 1 { lines.len() } else { MAX_TEXT_LINES };
     for line in lines.iter().take(visible) {
         write!(out, "\n      {line}").ok();
     }

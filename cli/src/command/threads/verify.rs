@@ -11,16 +11,16 @@ use rye_engine::threads::verify::{Verdict, Verified};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::Book;
-use crate::Failure;
+use super::book::ThreadReader;
+use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, printable};
+use crate::report::{Printer, printable};
 use crate::space::{Spaces, user_root};
 use crate::view::count;
 
 #[derive(Debug, Args)]
-pub struct VerifyArgs {
+pub struct VerifyThreadsArgs {
     /// Ids of the threads; without any, all threads of the project
     #[arg(value_name = "THREAD")]
     threads: Vec<String>,
@@ -60,10 +60,17 @@ pub struct FaultOutput {
     pub reason: String,
 }
 
-pub fn run(args: &VerifyArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
-    let ids = asked(args, book)?;
+pub fn run(
+    args: &VerifyThreadsArgs,
+    book: &ThreadReader,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    let ids = selected_threads(args, book)?;
     let trust = match user_root() {
-        Some(user) => Keys::of_user_space(&user).trust_store().map_err(|error| Failure::failed(error.to_string()))?,
+        Some(user) => {
+            Keys::of_user_space(&user).trust_store().map_err(|error| CommandError::failed(error.to_string()))?
+        }
         None => TrustStore::default(),
     };
     let threads = Threads::reading(&spaces.project)?;
@@ -84,7 +91,7 @@ pub fn run(args: &VerifyArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
 }
 
 /// Returns the named threads; without any, all threads with a registry row or a transcript.
-fn asked(args: &VerifyArgs, book: &Book) -> Result<Vec<ThreadId>, Failure> {
+fn selected_threads(args: &VerifyThreadsArgs, book: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
     if !args.threads.is_empty() {
         return args.threads.iter().map(|id| book.known(id)).collect();
     }
@@ -95,7 +102,7 @@ fn asked(args: &VerifyArgs, book: &Book) -> Result<Vec<ThreadId>, Failure> {
     Ok(ids.into_iter().collect())
 }
 
-fn show(one: &Verified, report: &Report) -> Result<(), Failure> {
+fn show(one: &Verified, report: &Printer) -> Result<(), CommandError> {
     let verdict = word(one.verdict);
     let (events, checkpoints) = (count(one.events, "event"), count(one.checkpoints, "checkpoint"));
     let by = if one.signed_by.is_empty() { "nobody".to_owned() } else { one.signed_by.join(", ") };

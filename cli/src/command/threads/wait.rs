@@ -12,12 +12,12 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::act::show;
-use super::book::{Book, Entry};
-use crate::Failure;
+use super::book::{ThreadEntry, ThreadReader};
+use crate::CommandError;
 use crate::args::Format;
 use crate::command::run::{RunOutput, exit};
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::Printer;
 use crate::space::Spaces;
 use crate::view::short;
 
@@ -32,7 +32,7 @@ pub struct WaitArgs {
 }
 
 /// Maximum timeout; a longer one could overflow when added to the current time.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
 #[derive(Debug, Args)]
 pub struct ThreadIdsArgs {
@@ -59,34 +59,39 @@ pub struct WaitOutcomeOutput {
     pub result: Option<RunOutput>,
 }
 
-pub fn wait(args: &WaitArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+pub fn wait(args: &WaitArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let timeout = Duration::try_from_secs_f64(args.timeout)
-        .map_err(|_| Failure::usage(format!("`--timeout {}` is no number of seconds", args.timeout)))?;
-    looked(&args.threads, timeout, book, spaces, report)
+        .map_err(|_| CommandError::usage(format!("`--timeout {}` is no number of seconds", args.timeout)))?;
+    wait_for(&args.threads, timeout, book, spaces, report)
 }
 
-pub fn results(args: &ThreadIdsArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
-    looked(&args.threads, Duration::ZERO, book, spaces, report).map(|_| Exit::Fine)
+pub fn results(
+    args: &ThreadIdsArgs,
+    book: &ThreadReader,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    wait_for(&args.threads, Duration::ZERO, book, spaces, report).map(|_| Exit::Fine)
 }
 
-pub fn status(args: &ThreadIdsArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
-    let entries: Result<Vec<Entry>, Failure> = args.threads.iter().map(|thread| book.last(thread)).collect();
+pub fn status(args: &ThreadIdsArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let entries: Result<Vec<ThreadEntry>, CommandError> = args.threads.iter().map(|thread| book.last(thread)).collect();
     show(&entries?, report)
 }
 
-fn looked(
+fn wait_for(
     threads: &[String],
     timeout: Duration,
-    book: &Book,
+    book: &ThreadReader,
     spaces: &Spaces,
-    report: &Report,
-) -> Result<Exit, Failure> {
-    let ids: Result<Vec<ThreadId>, Failure> = threads.iter().map(|id| Ok(book.find(id)?.row.id)).collect();
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    let ids: Result<Vec<ThreadId>, CommandError> = threads.iter().map(|id| Ok(book.find(id)?.row.id)).collect();
     let ids = ids?;
     let store = Arc::new(Threads::open(&spaces.project)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let waited: Result<Vec<Waited>, Failure> = runtime.block_on(async {
-        let until = Instant::now() + timeout.min(LONGEST);
+    let waited: Result<Vec<Waited>, CommandError> = runtime.block_on(async {
+        let until = Instant::now() + timeout.min(MAX_TIMEOUT);
         let mut waited = Vec::with_capacity(ids.len());
         for id in &ids {
             waited.push(store.wait(id, until).await?);
@@ -147,11 +152,11 @@ fn output(asked: &str, waited: Waited) -> WaitOutcomeOutput {
 
 fn line(asked: &str, waited: &Waited) -> String {
     let Waited::Over(result) = waited else { return format!("{asked}\t{}", standing(waited)) };
-    format!("{}\t{}\t{}", result.thread_id, result.status.word(), said(result))
+    format!("{}\t{}\t{}", result.thread_id, result.status.word(), format_result(result))
 }
 
 /// Formats error, outputs or result on one line.
-fn said(result: &RunResult) -> String {
+fn format_result(result: &RunResult) -> String {
     let text = match (&result.error, &result.outputs, &result.result) {
         (Some(error), _, _) => format!("{}: {}", error.code, error.message),
         (None, Some(outputs), _) => serde_json::to_string(outputs).unwrap_or_default(),

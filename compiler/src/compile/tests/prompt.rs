@@ -11,11 +11,11 @@ use crate::plan::{LayerKind, Pending};
 use crate::world::MapWorld;
 
 /// A stand-in for a run that can fill in every placeholder.
-struct Run {
+struct KnowingRun {
     fires: bool,
 }
 
-impl Known for Run {
+impl Known for KnowingRun {
     fn text(&mut self, hole: &Pending) -> String {
         match hole {
             Pending::Fact { path, .. } => format!("[{path}]"),
@@ -30,7 +30,7 @@ impl Known for Run {
 }
 
 fn opening(compilation: &Compilation) -> Opening {
-    compilation.plan.prompt.open(&mut Run { fires: true })
+    compilation.plan.prompt.open(&mut KnowingRun { fires: true })
 }
 
 const CONTEXT: &str =
@@ -110,7 +110,7 @@ fn run_sends_the_planned_text_around_placeholders() {
     }
     assert_eq!(first.pending.len(), 7);
     // The text between two placeholders is sent unchanged.
-    let sent = compilation.plan.prompt.open(&mut Run { fires: true }).message;
+    let sent = compilation.plan.prompt.open(&mut KnowingRun { fires: true }).message;
     let mut from = 0;
     let mut at = 0;
     for hole in &first.pending {
@@ -164,7 +164,7 @@ fn run_time_fetch_of_a_sent_item_is_not_repeated() {
     let world = with_directives(world, &[("leaf", "", "", "Do it.")]);
     let prompt = plain(&world, "leaf").plan.prompt;
     let count = |fires| {
-        let sent = prompt.open(&mut Run { fires });
+        let sent = prompt.open(&mut KnowingRun { fires });
         (sent.system.matches("<facts").count(), sent.message.matches("<facts").count())
     };
     assert_eq!(count(true), (1, 0));
@@ -185,7 +185,7 @@ fn continuation_wraps_the_message_in_its_hooks() {
     );
     let inside = "<metadata><context><system>sys</system></context></metadata>";
     let prompt = plain(&with_directives(world, &[("leaf", "", inside, "Do it.")]), "leaf").plan.prompt;
-    let sent = prompt.go_on(&mut Run { fires: true }, "Go on.");
+    let sent = prompt.go_on(&mut KnowingRun { fires: true }, "Go on.");
     assert_eq!(sent.system, "S");
     assert_eq!(
         sent.message,

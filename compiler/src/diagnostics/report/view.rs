@@ -9,9 +9,9 @@ use rye_grammar::{Source, SourceId, Span};
 /// Maximum length of a label's span in bytes.
 const MAX_SPAN_BYTES: usize = 600;
 /// Maximum distance in bytes from a label to the start or end of its line, beyond which the line is cropped.
-const MARGIN: usize = 160;
+const MAX_LINE_DISTANCE: usize = 160;
 /// Context in bytes that a cropped line keeps beside a label.
-const CROPPED: usize = 60;
+const CROP_CONTEXT: usize = 60;
 
 /// A source at an offset in the virtual text: its first byte is at `base`.
 #[derive(Debug)]
@@ -64,11 +64,11 @@ impl View {
         let (first, last) = (self.line_start(start, 0), self.line_end(end, 0));
         let from = match start - first {
             _ if before == 0 => start,
-            far if far > MARGIN => start - CROPPED,
+            far if far > MAX_LINE_DISTANCE => start - CROP_CONTEXT,
             _ => self.line_start(start, before).max(first.saturating_sub(MAX_SPAN_BYTES)),
         };
         let to = match last - end {
-            far if far > MARGIN => end + CROPPED,
+            far if far > MAX_LINE_DISTANCE => end + CROP_CONTEXT,
             _ => self.line_end(end, after).min(last + MAX_SPAN_BYTES),
         };
         let (from, to) = (self.floor(from), self.floor(to).max(from));

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-use super::{About, Cache, HOOK_FILES, Items};
-use crate::world::{Entry, ItemKind, Located, State, World, WorldError};
+use super::{Cache, FaultSource, HOOK_FILES, Items};
+use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 
 /// A dependency of an answer. Settings are not among them, because every answer depends on the settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Read {
+pub enum Dependency {
     /// The content of an item, or its absence.
     Item(ItemKind, ItemId),
     /// The existence of an item.
@@ -28,84 +28,85 @@ pub enum Read {
 
 /// The reads made while an answer was computed, sorted, without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reads(Vec<Read>);
+pub struct Dependencies(Vec<Dependency>);
 
 /// The differences between an earlier state of the world and the current one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct Invalidation {
     /// True if settings changed or no earlier state is known: every answer has to be computed again.
     pub everything: bool,
-    pub reads: BTreeSet<Read>,
+    pub reads: BTreeSet<Dependency>,
 }
 
 /// A snapshot of the cache between two compilations.
 #[derive(Default)]
-pub struct Remembered {
+pub struct CacheSnapshot {
     cache: Cache,
-    log: Log,
+    log: DependencyLog,
 }
 
 /// The world's answers and the reads that were made of them.
 #[derive(Default)]
-pub(super) struct Log {
-    given: RefCell<[HashMap<ItemId, Given>; 4]>,
+pub(super) struct DependencyLog {
+    given: RefCell<[HashMap<ItemId, CandidatesResult>; 4]>,
     /// The sources of each item that was opened; `items` is the inverse.
     opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
     items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
     /// The state of the world at that time.
-    state: Option<State>,
-    frames: RefCell<Vec<Vec<Read>>>,
+    state: Option<WorldState>,
+    frames: RefCell<Vec<Vec<Dependency>>>,
     /// The number of sources that no item uses any more.
     dead: Cell<usize>,
 }
 
-type Given = Result<Vec<Located>, WorldError>;
+type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
 /// Unused sources are tolerated up to this number, or up to the number of used ones if that is larger.
 const MAX_DEAD_SOURCES: usize = 1000;
 
-impl Reads {
-    pub fn contains(&self, read: &Read) -> bool {
+impl Dependencies {
+    pub fn contains(&self, read: &Dependency) -> bool {
         self.0.binary_search(read).is_ok()
     }
 }
 
-impl<'r> FromIterator<&'r Reads> for Reads {
+impl<'r> FromIterator<&'r Dependencies> for Dependencies {
     /// Merges the dependencies of several answers.
     fn from_iter<I: IntoIterator<Item = &'r Self>>(several: I) -> Self {
-        let mut all: Vec<&Read> = several.into_iter().flat_map(|reads| &reads.0).collect();
+        let mut all: Vec<&Dependency> = several.into_iter().flat_map(|reads| &reads.0).collect();
         all.sort_unstable();
         all.dedup();
         Self(all.into_iter().cloned().collect())
     }
 }
 
-impl Changes {
+impl Invalidation {
     /// Returns true if any of these dependencies changed.
-    pub fn touch(&self, reads: &Reads) -> bool {
+    pub fn touch(&self, reads: &Dependencies) -> bool {
         self.everything || self.reads.iter().any(|read| reads.contains(read))
     }
 
     pub fn affects_list(&self, kind: ItemKind) -> bool {
-        self.everything || self.reads.contains(&Read::List(kind))
+        self.everything || self.reads.contains(&Dependency::List(kind))
     }
 }
 
 impl<'w> Items<'w> {
     /// Restores the items of an earlier compilation, and returns the changes in the world since then.
-    pub fn recall(world: &'w dyn World, remembered: Remembered) -> (Self, Changes) {
-        let Remembered { mut cache, mut log } = remembered;
+    pub fn recall(world: &'w dyn World, remembered: CacheSnapshot) -> (Self, Invalidation) {
+        let CacheSnapshot { mut cache, mut log } = remembered;
         let changes = changes(world, &cache, &log).filter(|_| {
             let live = cache.sources.borrow().len().saturating_sub(log.dead());
             log.dead() <= live.max(MAX_DEAD_SOURCES)
         });
         let Some((changes, lists)) = changes else {
-            let (cache, log) = (Cache::default(), Some(Log { state: world.state(), ..Log::default() }));
-            return (Self { world, cache, log }, Changes { everything: true, reads: BTreeSet::new() });
+            let (cache, log) =
+                (Cache::default(), Some(DependencyLog { state: world.state(), ..DependencyLog::default() }));
+            return (Self { world, cache, log }, Invalidation { everything: true, reads: BTreeSet::new() });
         };
         for read in &changes.reads {
-            if let Read::Item(kind, id) = read {
-                forget(&cache, &log, *kind, id);
+            if let Dependency::Item(kind, id) = read {
+                evict(&cache, &log, *kind, id);
                 if *kind == ItemKind::Config && HOOK_FILES.contains(&id.as_str()) {
                     cache.hooks.take();
                 }
@@ -118,13 +119,13 @@ impl<'w> Items<'w> {
     }
 
     /// Returns the snapshot for a later compilation; empty if no reads were recorded.
-    pub fn remember(self) -> Remembered {
-        self.log.map(|log| Remembered { cache: self.cache, log }).unwrap_or_default()
+    pub fn remember(self) -> CacheSnapshot {
+        self.log.map(|log| CacheSnapshot { cache: self.cache, log }).unwrap_or_default()
     }
 
     /// Runs `ask` and returns the reads it made; empty if reads are not recorded. The enclosing frame records them too.
-    pub fn during<T>(&self, ask: impl FnOnce() -> T) -> (T, Reads) {
-        let Some(log) = &self.log else { return (ask(), Reads::default()) };
+    pub fn during<T>(&self, ask: impl FnOnce() -> T) -> (T, Dependencies) {
+        let Some(log) = &self.log else { return (ask(), Dependencies::default()) };
         log.frames.borrow_mut().push(Vec::new());
         let answer = ask();
         let mut frames = log.frames.borrow_mut();
@@ -134,7 +135,7 @@ impl<'w> Items<'w> {
         if let Some(outer) = frames.last_mut() {
             outer.extend(reads.iter().cloned());
         }
-        (answer, Reads(reads))
+        (answer, Dependencies(reads))
     }
 
     /// Runs `ask` without recording its reads in the enclosing frame: for answers that are dependencies themselves.
@@ -152,12 +153,12 @@ impl<'w> Items<'w> {
     }
 
     /// Records a dependency on something whose value is already known.
-    pub fn depends(&self, read: impl FnOnce() -> Read) {
+    pub fn depends(&self, read: impl FnOnce() -> Dependency) {
         self.note(read);
     }
 
     /// Records the dependencies of an answer that is already known.
-    pub fn depends_on(&self, reads: &Reads) {
+    pub fn depends_on(&self, reads: &Dependencies) {
         if let Some(log) = &self.log {
             for read in &reads.0 {
                 log.note(|| read.clone());
@@ -166,35 +167,35 @@ impl<'w> Items<'w> {
     }
 
     /// Evicts the items with diagnostics that no answer reads any more, and returns them.
-    pub fn keep_asked(&self, is_asked: impl Fn(&Read) -> bool) -> Vec<(ItemKind, ItemId)> {
+    pub fn keep_asked(&self, is_asked: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {
             let found = self.cache.found.borrow();
             let items = log.items.borrow();
-            let of = |about: &About| match about {
-                About::Item(kind, id) => Some((*kind, id.clone())),
-                About::Source(source) => items.get(source).cloned(),
-                About::List(_) => None,
+            let of = |about: &FaultSource| match about {
+                FaultSource::Item(kind, id) => Some((*kind, id.clone())),
+                FaultSource::Source(source) => items.get(source).cloned(),
+                FaultSource::List(_) => None,
             };
             found.keys().filter_map(of).collect()
         };
-        with_fault.retain(|(kind, id)| *kind != ItemKind::Config && !is_asked(&Read::Item(*kind, id.clone())));
+        with_fault.retain(|(kind, id)| *kind != ItemKind::Config && !is_asked(&Dependency::Item(*kind, id.clone())));
         for (kind, id) in &with_fault {
-            forget(&self.cache, log, *kind, id);
+            evict(&self.cache, log, *kind, id);
         }
         with_fault
     }
 }
 
-impl Log {
+impl DependencyLog {
     /// Records a read. Without an open frame, `read` is not called.
-    pub(super) fn note(&self, read: impl FnOnce() -> Read) {
+    pub(super) fn note(&self, read: impl FnOnce() -> Dependency) {
         if let Some(frame) = self.frames.borrow_mut().last_mut() {
             frame.push(read());
         }
     }
 
-    pub(super) fn given(&self, kind: ItemKind, id: &ItemId, given: &Given) {
+    pub(super) fn given(&self, kind: ItemKind, id: &ItemId, given: &CandidatesResult) {
         if let Some(of_kind) = self.given.borrow_mut().get_mut(kind as usize) {
             of_kind.insert(id.clone(), given.clone());
         }
@@ -210,16 +211,16 @@ impl Log {
     }
 }
 
-type Lists = [Arc<[Entry]>; 4];
+type ItemLists = [Arc<[Entry]>; 4];
 
 /// Compares the world with the earlier reads, and returns the changes with the current lists; `None` if the cache
 /// cannot be reused.
-fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, Lists)> {
+fn changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Invalidation, ItemLists)> {
     if !cache.unlisted.borrow().is_empty() {
         return None;
     }
-    let mut changes = Changes::default();
-    let mut lists: Lists = std::array::from_fn(|_| Arc::default());
+    let mut changes = Invalidation::default();
+    let mut lists: ItemLists = std::array::from_fn(|_| Arc::default());
     let touched = log.state.as_ref().and_then(|before| world.touched_since(before));
     for ((kind, slot), (known, given)) in
         ItemKind::ALL.into_iter().zip(&mut lists).zip(cache.lists.iter().zip(log.given.borrow().iter()))
@@ -230,14 +231,14 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
         let may_differ = touched.is_none_or(|touched| touched.lists.contains(&kind));
         if may_differ && !world.still_lists(kind, before) {
             let now = world.list(kind).ok()?;
-            moved = differing(before, &now);
-            changes.reads.extend(moved.iter().map(|id| Read::Exists(kind, id.clone())));
+            moved = differing_ids(before, &now);
+            changes.reads.extend(moved.iter().map(|id| Dependency::Exists(kind, id.clone())));
             *slot = now.into();
         }
         if !moved.is_empty() {
-            changes.reads.insert(Read::List(kind));
+            changes.reads.insert(Dependency::List(kind));
         }
-        let mut look = |id: &ItemId, given: &Given| {
+        let mut look = |id: &ItemId, given: &CandidatesResult| {
             // An item that was missing can only have appeared through the list, so `moved` has it.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
             if was_there && !moved.contains(id) && !world.still_gives(kind, id, given) {
@@ -253,7 +254,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
         }
         if kind == ItemKind::Config && !moved.is_empty() {
             changes.everything = true;
-            if moved.iter().any(|id| id.as_str() == SIGNING) {
+            if moved.iter().any(|id| id.as_str() == SIGNING_CONFIG) {
                 return None;
             }
             // Hook files are read together.
@@ -261,16 +262,16 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
                 moved.extend(HOOK_FILES.iter().filter_map(|file| ItemId::parse(file).ok()));
             }
         }
-        changes.reads.extend(moved.into_iter().map(|id| Read::Item(kind, id)));
+        changes.reads.extend(moved.into_iter().map(|id| Dependency::Item(kind, id)));
     }
     Some((changes, lists))
 }
 
 /// The settings file with `signing.require`, which decides which files are read at all.
-const SIGNING: &str = "agent/agent";
+const SIGNING_CONFIG: &str = "agent/agent";
 
 /// Returns the ids in which two sorted lists differ.
-fn differing(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
+fn differing_ids(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
     let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
     let mut ids = BTreeSet::new();
     loop {
@@ -290,7 +291,7 @@ fn differing(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
 }
 
 /// Removes an item from the cache, except from the hooks of hook files.
-fn forget(cache: &Cache, log: &Log, kind: ItemKind, id: &ItemId) {
+fn evict(cache: &Cache, log: &DependencyLog, kind: ItemKind, id: &ItemId) {
     match kind {
         ItemKind::Directive => {
             cache.directives.borrow_mut().remove(id);
@@ -309,9 +310,9 @@ fn forget(cache: &Cache, log: &Log, kind: ItemKind, id: &ItemId) {
         }
     }
     let mut found = cache.found.borrow_mut();
-    found.remove(&About::Item(kind, id.clone()));
+    found.remove(&FaultSource::Item(kind, id.clone()));
     for source in log.opened.borrow_mut().remove(&(kind, id.clone())).unwrap_or_default() {
-        found.remove(&About::Source(source));
+        found.remove(&FaultSource::Source(source));
         log.items.borrow_mut().remove(&source);
         log.dead.set(log.dead() + 1);
     }

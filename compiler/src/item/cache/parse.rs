@@ -15,7 +15,7 @@ use crate::world::{ItemKind, Space, WorldError};
 
 pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
     let mut debris = Diagnostics::new();
-    found.extend(front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
+    found.extend(unread_front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
     let parsed = rye_grammar::directive::parse(file.source, text);
     // Broken XML would cause follow-up diagnostics about its fragments.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
@@ -31,7 +31,7 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
 pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics) -> Knowledge {
     let format = if file.path.ends_with(".md") { KnowledgeFormat::Markdown } else { KnowledgeFormat::Yaml };
     if format == KnowledgeFormat::Markdown {
-        found.extend(front_matter(&file, text, &["+++"], ItemKind::Knowledge));
+        found.extend(unread_front_matter(&file, text, &["+++"], ItemKind::Knowledge));
     }
     let parsed = rye_grammar::knowledge::parse(file.source, text, format);
     found.syntax(parsed.errors);
@@ -39,7 +39,7 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
 }
 
 /// Reports front matter between two marker lines at the start of a file whose kind has none: its keys would be ignored.
-fn front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
+fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;
     let trimmed = content.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);

@@ -5,18 +5,18 @@ use rye_grammar::xml::Element;
 use rye_grammar::{Span, Spanned};
 use serde_json::Value;
 
-use super::Field;
+use super::FieldDecl;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
 use crate::item::xml::{attributes, children, read_text, reject_text, shorten};
 use crate::plan::FieldType;
 use crate::semantics::value::{equal, parse_json};
 
 /// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).
-pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, Field> {
+pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, FieldDecl> {
     attributes(found, element, &[]);
     children(found, element, &[name]);
     reject_text(found, element);
-    let mut fields: IndexMap<String, Field> = IndexMap::new();
+    let mut fields: IndexMap<String, FieldDecl> = IndexMap::new();
     for child in element.elements().filter(|e| e.name.node == name) {
         let Some(field) = field(child, name, found) else { continue };
         if let Some(first) = fields.get(&field.name.node) {
@@ -32,7 +32,7 @@ pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<
     fields
 }
 
-fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field> {
+fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<FieldDecl> {
     // An output has no default: a value that the model does not return stays absent.
     let known: &[&str] = if word == "output" {
         &["name", "type", "required", "enum"]
@@ -40,11 +40,11 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
         &["name", "type", "required", "default", "enum"]
     };
     let description = read_text(found, element, known).node;
-    let name = named(element, word, found);
+    let name = field_name(element, word, found);
     let said = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
     // A field of an unknown type is declared as a string.
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
-    let required = element.attribute("required").is_some_and(|r| truth(r, found));
+    let required = element.attribute("required").is_some_and(|r| read_bool(r, found));
     let choices = element.attribute("enum").map(|e| choices(e, kind, &said, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {
         let value = value(&text.node, kind);
@@ -61,11 +61,11 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
         value.filter(|_| fits)
     });
     let span = element.span;
-    Some(Field { name: name?, kind, required, default, choices, description, span })
+    Some(FieldDecl { name: name?, kind, required, default, choices, description, span })
 }
 
 /// Returns the name of a field, if a placeholder can reference it.
-fn named(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
+fn field_name(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
     let Some(name) = element.attribute("name") else {
         found.push(ItemError::Missing {
             what: "`name`".into(),
@@ -111,7 +111,7 @@ fn field_type(text: &Spanned<String>, found: &mut Diagnostics) -> Option<FieldTy
     kind
 }
 
-fn truth(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
+fn read_bool(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
     match text.node.trim() {
         "true" => true,
         "false" => false,
@@ -177,7 +177,7 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
 }
 
 /// Checks a value against a field; `span` is the place of the value, if it has one.
-pub fn check(field: &Field, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
+pub fn check(field: &FieldDecl, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
     let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
     (!allowed).then(|| InterfaceError::Type {
         what: format!("`{}`", field.name.node),

@@ -4,20 +4,20 @@ use rye_grammar::capability::{self, Pattern};
 use rye_grammar::xml::Element;
 use rye_grammar::{Span, Spanned};
 
-use super::{Acknowledged, GrantDecl, Permissions};
+use super::{Acknowledgment, GrantDecl, Permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{attributes, children, reject_text, shorten, tag};
 use crate::semantics::needs;
 use crate::semantics::risk::Tier;
 
-const PRIMARIES: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
-const TYPES: [&str; 3] = ["tool", "directive", "knowledge"];
+const PERMISSION_ELEMENTS: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
+const ITEM_ELEMENTS: [&str; 3] = ["tool", "directive", "knowledge"];
 
 pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
     attributes(found, element, &[]);
-    children(found, element, &PRIMARIES);
+    children(found, element, &PERMISSION_ELEMENTS);
     let mut permissions = Permissions { span: element.span, grants: Vec::new(), acknowledged: Vec::new() };
-    if let Some(span) = star(element, found) {
+    if let Some(span) = wildcard_span(element, found) {
         permissions.grants.push(grant(Pattern("rye.*".into()), span));
     }
     for child in element.elements() {
@@ -34,13 +34,13 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
 
 fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {
     attributes(found, element, &[]);
-    children(found, element, &TYPES);
-    if let Some(span) = star(element, found) {
+    children(found, element, &ITEM_ELEMENTS);
+    if let Some(span) = wildcard_span(element, found) {
         grants.push(grant(Pattern(format!("rye.{word}.*")), span));
     }
     for child in element.elements() {
         let kind = child.name.node.as_str();
-        if !TYPES.contains(&kind) {
+        if !ITEM_ELEMENTS.contains(&kind) {
             continue;
         }
         attributes(found, child, if kind == "tool" { &["net", "write"] } else { &[] });
@@ -49,7 +49,7 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
             Ok(Pattern(item)) => {
                 let (net, write) = (list(child, "net"), list(child, "write"));
-                hosts(child, &net, found);
+                check_hosts(child, &net, found);
                 let pattern = Pattern(format!("rye.{word}.{kind}.{item}"));
                 grants.push(GrantDecl { pattern, span: text.span, net, write });
             }
@@ -61,7 +61,7 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
 }
 
 /// Reports hosts that no call can have. The paths of `write` are checked with the tools that they apply to.
-fn hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
+fn check_hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
     for host in net {
         if let Some(meant) = needs::suggest_host(host) {
@@ -81,7 +81,7 @@ fn grant(pattern: Pattern, span: Span) -> GrantDecl {
 }
 
 /// Returns the span of a `*` that grants everything; other text is reported.
-fn star(element: &Element, found: &mut Diagnostics) -> Option<Span> {
+fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
     let text = element.text();
     match text.node.as_str() {
         "" => None,
@@ -107,7 +107,7 @@ fn list(element: &Element, name: &str) -> Vec<String> {
     value.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
 }
 
-fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledged> {
+fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledgment> {
     attributes(found, element, &["risk"]);
     children(found, element, &[]);
     let why = element.text();
@@ -137,5 +137,5 @@ fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledge
             span: risk.span,
         });
     }
-    Some(Acknowledged { risk: Spanned::new(risk.node.trim().to_owned(), risk.span), why: why.node })
+    Some(Acknowledgment { risk: Spanned::new(risk.node.trim().to_owned(), risk.span), why: why.node })
 }

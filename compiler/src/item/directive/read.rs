@@ -3,18 +3,19 @@
 
 use rye_grammar::directive::DirectiveTree;
 use rye_grammar::template::{InputsPart, InputsText};
-use rye_grammar::xml::{Element, Node};
+use rye_grammar::xml::{Element, XmlNode};
 use rye_grammar::{Span, Spanned, template};
 
-use super::{Context, DeclaredLimit, Directive, ModelRequest, fields, permissions};
+use super::{ContextDecl, DeclaredLimit, Directive, ModelRequest, fields, permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{attributes, children, once, read_text, reject_text, tag};
 use crate::item::{FileRef, hook, id};
 use crate::plan::{NudgePolicy, Sampling};
 use crate::semantics::limits::Written;
 
-const INSIDE: [&str; 8] = ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
-const METADATA: [&str; 10] = [
+const ROOT_ELEMENTS: [&str; 8] =
+    ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
+const METADATA_ELEMENTS: [&str; 10] = [
     "description",
     "category",
     "author",
@@ -31,10 +32,10 @@ const METADATA: [&str; 10] = [
 pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Option<Directive> {
     let root = tree.root?;
     attributes(found, &root, &["name", "version", "extends"]);
-    children(found, &root, &INSIDE);
+    children(found, &root, &ROOT_ELEMENTS);
     reject_text(found, &root);
     let name_span = name(&file, &root, found);
-    let metadata = Metadata::find(&root, found);
+    let metadata = MetadataSections::find(&root, found);
 
     let description = metadata.element("description", found).map(|e| read_text(found, e, &[]).node);
     let described = description.filter(|d| !d.is_empty());
@@ -96,17 +97,17 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
 }
 
 /// The metadata sections: inside `<metadata>`, or, for four of them, directly under the root.
-struct Metadata<'e> {
+struct MetadataSections<'e> {
     root: &'e Element,
     metadata: Option<&'e Element>,
 }
 
-impl<'e> Metadata<'e> {
+impl<'e> MetadataSections<'e> {
     fn find(root: &'e Element, found: &mut Diagnostics) -> Self {
         let metadata = once(found, root, "metadata");
         if let Some(element) = metadata {
             attributes(found, element, &[]);
-            children(found, element, &METADATA);
+            children(found, element, &METADATA_ELEMENTS);
             reject_text(found, element);
         }
         Self { root, metadata }
@@ -114,7 +115,7 @@ impl<'e> Metadata<'e> {
 
     fn element(&self, name: &str, found: &mut Diagnostics) -> Option<&'e Element> {
         let inside = self.metadata.and_then(|m| once(found, m, name));
-        let aliased = INSIDE.contains(&name);
+        let aliased = ROOT_ELEMENTS.contains(&name);
         let outside = if aliased { once(found, self.root, name) } else { None };
         if let (Some(first), Some(second)) = (inside, outside) {
             found.push(ItemError::Repeated { what: tag(first), first: first.name.span, second: second.name.span });
@@ -165,14 +166,19 @@ fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     };
     let (tier, id, provider, fallback) = (read("tier"), read("id"), read("provider"), read("fallback"));
     let sampling = Sampling {
-        temperature: sampled(element, "temperature", 2.0, found),
-        top_p: sampled(element, "top_p", 1.0, found),
+        temperature: read_sampling_value(element, "temperature", 2.0, found),
+        top_p: read_sampling_value(element, "top_p", 1.0, found),
     };
     ModelRequest { tier, id, provider, fallback, sampling }
 }
 
 /// Reads a number from 0 to `most`, kept as written.
-fn sampled(element: &Element, name: &str, most: f64, found: &mut Diagnostics) -> Option<serde_json::Number> {
+fn read_sampling_value(
+    element: &Element,
+    name: &str,
+    most: f64,
+    found: &mut Diagnostics,
+) -> Option<serde_json::Number> {
     let value = element.attribute(name)?;
     let number = serde_json::from_str::<serde_json::Number>(value.node.trim()).ok();
     let number = number.filter(|n| n.as_f64().is_some_and(|n| (0.0..=most).contains(&n)));
@@ -211,25 +217,25 @@ fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     limits
 }
 
-fn context(element: &Element, found: &mut Diagnostics) -> Context {
+fn context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
     attributes(found, element, &[]);
     children(found, element, &["system", "before", "after", "suppress"]);
     reject_text(found, element);
-    let mut context = Context::default();
+    let mut context = ContextDecl::default();
     for child in element.elements() {
         match child.name.node.as_str() {
-            "system" => context.system.extend(item(child, found)),
-            "before" => context.before.extend(item(child, found)),
-            "after" => context.after.extend(item(child, found)),
+            "system" => context.system.extend(read_item_id(child, found)),
+            "before" => context.before.extend(read_item_id(child, found)),
+            "after" => context.after.extend(read_item_id(child, found)),
             // A hook id is a single segment, so both kinds of id parse as an item id.
-            "suppress" => context.suppress.extend(item(child, found).map(|i| i.map(|id| id.to_string()))),
+            "suppress" => context.suppress.extend(read_item_id(child, found).map(|i| i.map(|id| id.to_string()))),
             _ => {}
         }
     }
     context
 }
 
-fn item(element: &Element, found: &mut Diagnostics) -> Option<Spanned<rye_grammar::ItemId>> {
+fn read_item_id(element: &Element, found: &mut Diagnostics) -> Option<Spanned<rye_grammar::ItemId>> {
     let text = read_text(found, element, &[]);
     id::read(found, &text)
 }
@@ -297,9 +303,9 @@ fn process(element: &Element) -> Spanned<String> {
 fn write_children(element: &Element, out: &mut String) {
     for child in &element.children {
         match child {
-            Node::Text(text) => out.push_str(&text.node),
-            Node::Comment(_) => {}
-            Node::Element(inner) => {
+            XmlNode::Text(text) => out.push_str(&text.node),
+            XmlNode::Comment(_) => {}
+            XmlNode::Element(inner) => {
                 out.push('<');
                 out.push_str(&inner.name.node);
                 for attribute in &inner.attributes {

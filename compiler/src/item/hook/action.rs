@@ -6,7 +6,7 @@ use rye_grammar::template::{InputsPart, TemplatePart};
 use rye_grammar::{Span, Spanned, SyntaxError, template};
 use serde_json::Value;
 
-use super::{HookFactPlaceholder, HookPlaceholders, InputHole};
+use super::{HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
 use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
 use crate::item::{data, id};
@@ -22,7 +22,7 @@ pub fn read(node: &Node, point: &Point, holes: &mut HookPlaceholders, found: &mu
         found.push(wrong(&shape.word, point, action.is_some()));
         return None;
     };
-    let mut fields = Fields { name, of: format!("`{}`", name.word()), entries: shape.fields, holes, found };
+    let mut fields = ActionReader { name, of: format!("`{}`", name.word()), entries: shape.fields, holes, found };
     fields.action(shape.word.span)
 }
 
@@ -44,17 +44,17 @@ fn wrong(word: &Spanned<String>, point: &Point, exists: bool) -> HookError {
 }
 
 /// An action split into its name and its fields.
-struct Shape {
+struct SplitAction {
     word: Spanned<String>,
     fields: Vec<Entry>,
 }
 
 /// Splits an action in any of its spellings: `terminate`, `{primary: execute, …}`, `{action: block, …}`, `{block:
 /// {…}}`, `{block: text}`.
-fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
+fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<SplitAction> {
     let entries = match &node.kind {
         Kind::String(word) => {
-            return Some(Shape { word: Spanned::new(word.clone(), node.span), fields: Vec::new() });
+            return Some(SplitAction { word: Spanned::new(word.clone(), node.span), fields: Vec::new() });
         }
         Kind::Map(entries) => entries,
         Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) => {
@@ -65,7 +65,7 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
     if let Some(named) = entries.iter().find(|e| matches!(e.key.node.as_str(), "primary" | "action")) {
         let word = data::string(found, &named.key.node, &named.value)?;
         let fields = entries.iter().filter(|e| e.key.node != named.key.node).cloned().collect();
-        return Some(Shape { word, fields });
+        return Some(SplitAction { word, fields });
     }
     let [only] = entries.as_slice() else {
         let allowed = point.actions.iter().map(|a| a.word().to_owned()).collect::<Vec<_>>();
@@ -100,7 +100,7 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
             None => Vec::new(),
         },
     };
-    Some(Shape { word, fields })
+    Some(SplitAction { word, fields })
 }
 
 /// Returns the field that a bare value sets.
@@ -124,7 +124,7 @@ fn default_field(word: &str) -> Option<&'static str> {
     })
 }
 
-struct Fields<'f> {
+struct ActionReader<'f> {
     name: ActionName,
     of: String,
     entries: Vec<Entry>,
@@ -132,7 +132,7 @@ struct Fields<'f> {
     found: &'f mut Diagnostics,
 }
 
-impl Fields<'_> {
+impl ActionReader<'_> {
     fn action(&mut self, span: Span) -> Option<HookAction> {
         let known: &[&str] = match self.name {
             ActionName::SetExtends => &["item_id"],
@@ -295,7 +295,7 @@ impl Fields<'_> {
             (self.get("kinds"), kinds.iter().find(|kind| !MESSAGE_KINDS.contains(&kind.as_str())))
         {
             let at = node.items().iter().find(|item| item.as_str() == Some(wrong)).unwrap_or(&node);
-            self.one_of("kinds", at, &MESSAGE_KINDS);
+            self.report_not_one_of("kinds", at, &MESSAGE_KINDS);
         }
         kinds
     }
@@ -305,7 +305,7 @@ impl Fields<'_> {
         let node = self.get("status")?;
         let status = self.text("status")?;
         if !is_open(&status) && !END_STATUSES.contains(&status.as_str()) {
-            self.one_of("status", &node, &END_STATUSES);
+            self.report_not_one_of("status", &node, &END_STATUSES);
         }
         Some(status)
     }
@@ -334,7 +334,7 @@ impl Fields<'_> {
                 for message in messages {
                     match message.get("kind") {
                         Some(kind) if kind.as_str().is_some_and(|word| MESSAGE_KINDS.contains(&word)) => {}
-                        Some(kind) => self.one_of("kind", kind, &MESSAGE_KINDS),
+                        Some(kind) => self.report_not_one_of("kind", kind, &MESSAGE_KINDS),
                         None if message.as_str().is_some_and(is_open) => {}
                         None => data::invalid(self.found, "messages", message, "a message with its `kind`"),
                     }
@@ -346,7 +346,7 @@ impl Fields<'_> {
         }
     }
 
-    fn one_of(&mut self, what: &str, node: &Node, words: &[&str]) {
+    fn report_not_one_of(&mut self, what: &str, node: &Node, words: &[&str]) {
         data::invalid(self.found, what, node, &format!("one of `{}`", words.join("`, `")));
     }
 
@@ -451,7 +451,7 @@ impl Fields<'_> {
         let read = template::read_inputs(source, text, base);
         self.holes.inputs.extend(read.tree.parts.into_iter().filter_map(|part| match part {
             InputsPart::Input(hole) => {
-                Some(InputHole { name: hole.name, span: place(hole.span), field: field.to_owned() })
+                Some(HookInputPlaceholder { name: hole.name, span: place(hole.span), field: field.to_owned() })
             }
             InputsPart::Text(_) => None,
         }));

@@ -62,7 +62,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
     };
     data::keys(found, entries, &KEYS, "a hook");
     let enabled = node.get("enabled").and_then(|n| data::truth(found, "enabled", n)).unwrap_or(true);
-    let id = needed(node, "id", "a hook", found).and_then(|n| data::string(found, "id", n));
+    let id = required(node, "id", "a hook", found).and_then(|n| data::string(found, "id", n));
     let id = id.filter(|id| {
         let empty = id.node.trim().is_empty();
         if empty {
@@ -78,7 +78,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
     // `{id: …, enabled: false}` is enough to disable a hook of another source.
     let event = match node.get("event") {
         None if !enabled => None,
-        _ => needed(node, "event", "a hook", found).and_then(|n| data::string(found, "event", n)),
+        _ => required(node, "event", "a hook", found).and_then(|n| data::string(found, "event", n)),
     };
     let point = event.as_ref().and_then(|e| point(e, found));
     let layer = node.get("layer").and_then(|n| data::number(found, "layer", n));
@@ -98,7 +98,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
     let mut holes = HookPlaceholders::default();
     let action_node = node.get("action");
     if action_node.is_none() && enabled && point.is_some() {
-        needed(node, "action", "a hook", found);
+        required(node, "action", "a hook", found);
     }
     let action = match (action_node, point) {
         (Some(n), Some(point)) => action::read(n, point, &mut holes, found).map(|action| Spanned::new(action, n.span)),
@@ -151,7 +151,7 @@ fn fetched(action: &HookAction) -> Option<ItemId> {
     ItemId::parse(action.knowledge()?).ok()
 }
 
-fn needed<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
+fn required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
     let value = node.get(key);
     if value.is_none() {
         found.push(ItemError::Missing {

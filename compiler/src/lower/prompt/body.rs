@@ -26,31 +26,31 @@ pub fn body(
     let mut filled = Writer::new(Some(TAG));
     let mut alone = Writer::new(None);
     filled.text(format!("<{TAG} name=\"{}\">\n", composed.id.name()));
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<BodyPart> = Vec::new();
     if let Some(leaf) = composed.leaf() {
         if !leaf.description.trim().is_empty() {
             filled.text(format!("{}\n", leaf.description.trim()));
         }
         for part in &leaf.body_template.parts {
             parts.push(match part {
-                InputsPart::Text(text) => Part::Text(text.clone()),
-                InputsPart::Input(hole) => input(composed, hole, inputs, diagnostics),
+                InputsPart::Text(text) => BodyPart::Text(text.clone()),
+                InputsPart::Input(hole) => fill_input(composed, hole, inputs, diagnostics),
             });
         }
     }
-    if parts.iter().any(|part| !matches!(part, Part::Text(text) if text.trim().is_empty())) {
+    if parts.iter().any(|part| !matches!(part, BodyPart::Text(text) if text.trim().is_empty())) {
         filled.text("\n");
         for part in parts {
             match part {
-                Part::Text(text) => {
+                BodyPart::Text(text) => {
                     alone.text(text.as_str());
                     filled.text(text);
                 }
-                Part::Value(value) => {
+                BodyPart::Value(value) => {
                     alone.value(value.as_str());
                     filled.value(value);
                 }
-                Part::Hole(pending, why) => {
+                BodyPart::Hole(pending, why) => {
                     alone.hole(pending.clone(), why.clone());
                     filled.hole(pending, why);
                 }
@@ -59,7 +59,7 @@ pub fn body(
         filled.text("\n");
     }
     if !outputs.is_empty() {
-        filled.text(returns(outputs));
+        filled.text(return_instructions(outputs));
     }
     filled.text(format!("</{TAG}>"));
     let layer = Layer {
@@ -76,18 +76,18 @@ pub fn body(
     (layer, alone.finish())
 }
 
-enum Part {
+enum BodyPart {
     Text(String),
     Value(String),
     Hole(Pending, String),
 }
 
-fn input(
+fn fill_input(
     composed: &Composed,
-    hole: &rye_grammar::template::InputHole,
+    hole: &rye_grammar::template::InputPlaceholder,
     inputs: Option<&Map<String, Value>>,
     diagnostics: &mut Diagnostics,
-) -> Part {
+) -> BodyPart {
     let name = &hole.name;
     let Some(values) = inputs else {
         let fallback = match &hole.when_missing {
@@ -96,12 +96,12 @@ fn input(
             WhenMissing::Default(text) => Some(text.clone()),
         };
         let pending = Pending::Fact { path: format!("inputs.{name}"), fallback };
-        return Part::Hole(pending, format!("no value was given for the input `{name}`"));
+        return BodyPart::Hole(pending, format!("no value was given for the input `{name}`"));
     };
     match (values.get(name).filter(|v| !v.is_null()), &hole.when_missing) {
-        (Some(value), _) => Part::Value(embed(value).into_owned()),
-        (None, WhenMissing::Empty) => Part::Text(String::new()),
-        (None, WhenMissing::Default(text)) => Part::Text(text.clone()),
+        (Some(value), _) => BodyPart::Value(embed(value).into_owned()),
+        (None, WhenMissing::Empty) => BodyPart::Text(String::new()),
+        (None, WhenMissing::Default(text)) => BodyPart::Text(text.clone()),
         (None, WhenMissing::Refuse) => {
             // A missing required input, and an undeclared input, were already reported.
             if let Some(field) = composed.inputs.get(name).filter(|f| !f.value.required) {
@@ -112,13 +112,13 @@ fn input(
                     used: Some(hole.span),
                 });
             }
-            Part::Text(String::new())
+            BodyPart::Text(String::new())
         }
     }
 }
 
 /// Returns the instructions for the return tool, with one line per output.
-fn returns(outputs: &IndexMap<String, Field>) -> String {
+fn return_instructions(outputs: &IndexMap<String, Field>) -> String {
     let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN_TOOL}` with:\n");
     for (name, field) in outputs {
         let mut line = format!("- `{name}` ({}", field.kind.word());

@@ -1,7 +1,7 @@
 //! The text of one layer: fills in known placeholders, leaves the others pending, and wraps the result in the layer's
 //! tag.
 
-use rye_grammar::template::{Hole, Template, TemplatePart, scan_knowledge};
+use rye_grammar::template::{Placeholder, Template, TemplatePart, scan_knowledge};
 
 use crate::hook::HookPoint;
 use crate::item::Knowledge;
@@ -14,7 +14,7 @@ use crate::semantics::template::render_text;
 use crate::world::ItemKind;
 
 /// The segments of a layer, and the number of escaped closing tags in its own text.
-pub struct Filled {
+pub struct FilledLayer {
     pub segments: Vec<Segment>,
     pub escaped: u64,
 }
@@ -58,15 +58,15 @@ impl<'t> Writer<'t> {
 }
 
 /// Returns the layer of chain knowledge, with its text verbatim.
-pub fn verbatim(knowledge: &Knowledge, tag: Option<&str>) -> Filled {
-    let (text, escaped) = own(tag, &knowledge.body.node);
+pub fn verbatim(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
+    let (text, escaped) = escape_closing_tag(tag, &knowledge.body.node);
     let inside = if text.is_empty() { Vec::new() } else { vec![Segment::Text { text }] };
-    Filled { segments: enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
+    FilledLayer { segments: enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
 }
 
 /// Returns the layer of knowledge that a hook fetches: placeholders whose root is a fact of the point are filled in,
 /// any other `${…}` is text.
-pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> Filled {
+pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
     let line = hook_point::of(point);
     let body = &knowledge.body;
     let template = scan_knowledge(body.span.source, &body.node, body.span.start as usize);
@@ -74,7 +74,7 @@ pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag
     let mut writer = Writer::new(tag);
     let mut escaped = 0;
     let mut text = |writer: &mut Writer<'_>, text: &str| {
-        let (text, count) = own(tag, text);
+        let (text, count) = escape_closing_tag(tag, text);
         escaped += count;
         writer.text(text);
     };
@@ -92,17 +92,17 @@ pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag
                 }
                 Lookup::Known(_) | Lookup::Absent => {
                     // Rendered alone, as text; all its facts are known.
-                    let alone = Template { parts: vec![TemplatePart::Hole(Hole::clone(hole))] };
+                    let alone = Template { parts: vec![TemplatePart::Hole(Placeholder::clone(hole))] };
                     writer.value(render_text(&alone, &facts).unwrap_or_default());
                 }
             },
         }
     }
     let segments = enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, writer.finish());
-    Filled { segments, escaped }
+    FilledLayer { segments, escaped }
 }
 
-fn own(tag: Option<&str>, text: &str) -> (String, u64) {
+fn escape_closing_tag(tag: Option<&str>, text: &str) -> (String, u64) {
     tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_own(tag, text))
 }
 
@@ -111,7 +111,7 @@ fn own(tag: Option<&str>, text: &str) -> (String, u64) {
 pub fn enclosed(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
     let mut segments = Vec::with_capacity(inside.len() + 2);
-    push_text(&mut segments, &format!("<{tag} id=\"{}\" type=\"{}\">\n", attribute(id), kind.word()));
+    push_text(&mut segments, &format!("<{tag} id=\"{}\" type=\"{}\">\n", escape_attribute(id), kind.word()));
     for segment in inside {
         match segment {
             Segment::Text { text } => push_text(&mut segments, &text),
@@ -131,7 +131,7 @@ fn push_text(segments: &mut Vec<Segment>, more: &str) {
 }
 
 /// Escapes an attribute value; a hook's id may still contain a template.
-fn attribute(text: &str) -> String {
+fn escape_attribute(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }
 

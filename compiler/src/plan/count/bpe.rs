@@ -15,14 +15,14 @@ pub fn count(tokenizer: Tokenizer, text: &str) -> u64 {
         Tokenizer::Cl100k => tiktoken_rs::cl100k_base_singleton(),
         Tokenizer::O200k => tiktoken_rs::o200k_base_singleton(),
     };
-    pieces(text).fold(0, |sum: u64, piece| {
+    split_long_runs(text).fold(0, |sum: u64, piece| {
         sum.saturating_add(u64::try_from(vocabulary.encode_ordinary(piece).len()).unwrap_or(u64::MAX))
     })
 }
 
 /// Splits the text inside every run of white space that is too long; otherwise yields it whole.
 #[cfg(feature = "tokenizers")]
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+fn split_long_runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest.take()?;

@@ -30,7 +30,7 @@ pub struct PrefixChange {
 }
 
 /// A part of a request.
-struct Part<'p> {
+struct RequestPart<'p> {
     place: &'static str,
     id: &'p str,
     text: String,
@@ -41,7 +41,7 @@ struct Part<'p> {
 
 pub fn parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<PartChange> {
     let (old, new) = (all(before), all(after));
-    let same = |a: &Part<'_>, b: &Part<'_>| a.place == b.place && a.id == b.id && a.via == b.via;
+    let same = |a: &RequestPart<'_>, b: &RequestPart<'_>| a.place == b.place && a.id == b.id && a.via == b.via;
     let mut changes = Vec::new();
     for part in &new {
         let was = old
@@ -60,7 +60,7 @@ pub fn parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<Par
     changes
 }
 
-fn change(part: &Part<'_>, before: Option<u64>, after: Option<u64>) -> PartChange {
+fn change(part: &RequestPart<'_>, before: Option<u64>, after: Option<u64>) -> PartChange {
     PartChange {
         place: part.place.to_owned(),
         id: part.id.to_owned(),
@@ -71,9 +71,9 @@ fn change(part: &Part<'_>, before: Option<u64>, after: Option<u64>) -> PartChang
     }
 }
 
-fn all(plan: Option<&PlanReport>) -> Vec<Part<'_>> {
+fn all(plan: Option<&PlanReport>) -> Vec<RequestPart<'_>> {
     let Some(plan) = plan else { return Vec::new() };
-    let tools = plan.palette.iter().map(|tool| Part {
+    let tools = plan.palette.iter().map(|tool| RequestPart {
         place: "tool",
         id: &tool.id,
         text: format!("{} {}", tool.description, tool.schema),
@@ -90,11 +90,11 @@ fn all(plan: Option<&PlanReport>) -> Vec<Part<'_>> {
         .collect()
 }
 
-fn part<'p>(place: &'static str, layer: &'p LayerReport, text: &'p str) -> Part<'p> {
+fn part<'p>(place: &'static str, layer: &'p LayerReport, text: &'p str) -> RequestPart<'p> {
     // A plan that was read from a file may hold invalid offsets.
     let end = layer.offset.saturating_add(layer.bytes);
     let text = text.get(layer.offset..end).unwrap_or_default().to_owned();
-    Part { place, id: &layer.id, text, tokens: layer.tokens, via: &layer.via, source: layer.source.as_ref() }
+    RequestPart { place, id: &layer.id, text, tokens: layer.tokens, via: &layer.via, source: layer.source.as_ref() }
 }
 
 pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PrefixChange {

@@ -39,7 +39,7 @@ pub struct HookChange {
 
 /// The effect of a hook on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum HookRole {
     /// Stops a call or a thread, or requests approval.
     Guard,
     /// Starts or signs an item.
@@ -52,27 +52,27 @@ enum Role {
     Text,
 }
 
-fn role(action: &HookAction) -> Role {
+fn role(action: &HookAction) -> HookRole {
     match action {
-        HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => Role::Guard,
-        HookAction::Execute { .. } | HookAction::Sign { .. } => Role::Act,
+        HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => HookRole::Guard,
+        HookAction::Execute { .. } | HookAction::Sign { .. } => HookRole::Act,
         HookAction::Raise { .. }
         | HookAction::Retry { .. }
         | HookAction::Continue
         | HookAction::FollowUp { .. }
         | HookAction::Handoff
-        | HookAction::Compact => Role::License,
+        | HookAction::Compact => HookRole::License,
         HookAction::Transform { .. }
         | HookAction::Handled
         | HookAction::Modify { .. }
         | HookAction::Drop { .. }
         | HookAction::KeepLast { .. }
-        | HookAction::Replace { .. } => Role::Filter,
+        | HookAction::Replace { .. } => HookRole::Filter,
         HookAction::SetExtends { .. }
         | HookAction::Fetch { .. }
         | HookAction::Message { .. }
         | HookAction::SystemPrompt { .. }
-        | HookAction::Inject { .. } => Role::Text,
+        | HookAction::Inject { .. } => HookRole::Text,
     }
 }
 
@@ -95,14 +95,14 @@ fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
 }
 
 /// A live hook with its condition.
-struct Live<'p> {
+struct LiveHook<'p> {
     hook: &'p PlannedHook,
     /// `None` if the condition cannot be parsed.
     condition: Option<Condition>,
 }
 
-fn live(compilation: &Compilation) -> Vec<Live<'_>> {
-    let of = |hook| Live { hook, condition: condition(hook) };
+fn live(compilation: &Compilation) -> Vec<LiveHook<'_>> {
+    let of = |hook| LiveHook { hook, condition: condition(hook) };
     compilation.plan.hooks.iter().filter(|hook| hook.is_live()).map(of).collect()
 }
 
@@ -123,7 +123,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let (old, new) = (live(before), live(after));
     let parameters = tools::parameter_types(trees);
-    let covered = |one: &Live<'_>, by: &[Live<'_>]| {
+    let covered = |one: &LiveHook<'_>, by: &[LiveHook<'_>]| {
         let others: Vec<&Condition> = by
             .iter()
             .filter(|other| stands_in(one.hook, other.hook))
@@ -149,7 +149,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
         }
     }
     for one in &old {
-        let softer = |other: &&Live<'_>| {
+        let softer = |other: &&LiveHook<'_>| {
             let same = other.hook.id == one.hook.id && other.hook.event == one.hook.event;
             same && one.hook.on_failure == OnFailure::Fail && other.hook.on_failure == OnFailure::Warn
         };
@@ -181,11 +181,11 @@ fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String
     let wider = if unproved { Direction::Unknown } else { Direction::Widened };
     let when = example(answer);
     Some(match role(&hook.action) {
-        Role::Guard => (Direction::Narrowed, format!("it stops more{when}")),
-        Role::Act => (wider, format!("it starts something where nothing did{when}")),
-        Role::License => (wider, format!("the thread goes on where it did not{when}")),
-        Role::Filter => (Direction::Neutral, format!("it changes more of what passes{when}")),
-        Role::Text => (Direction::Neutral, "what is sent changes".to_owned()),
+        HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
+        HookRole::Act => (wider, format!("it starts something where nothing did{when}")),
+        HookRole::License => (wider, format!("the thread goes on where it did not{when}")),
+        HookRole::Filter => (Direction::Neutral, format!("it changes more of what passes{when}")),
+        HookRole::Text => (Direction::Neutral, "what is sent changes".to_owned()),
     })
 }
 
@@ -199,17 +199,17 @@ fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Directi
     };
     let when = example(answer);
     Some(match role(&hook.action) {
-        Role::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
-        Role::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
-        Role::Guard => (Direction::Widened, "a guard that is gone".to_owned()),
+        HookRole::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
+        HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
+        HookRole::Guard => (Direction::Widened, "a guard that is gone".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
-        Role::Act if may_answer(hook.event) => {
+        HookRole::Act if may_answer(hook.event) => {
             (Direction::Unknown, "its answer may have held something back".to_owned())
         }
-        Role::Act => (Direction::Narrowed, "it starts less".to_owned()),
-        Role::License => (Direction::Narrowed, format!("the thread does not go on{when}")),
-        Role::Filter => (Direction::Unknown, format!("what it held back may pass{when}")),
-        Role::Text => (Direction::Neutral, "what is sent changes".to_owned()),
+        HookRole::Act => (Direction::Narrowed, "it starts less".to_owned()),
+        HookRole::License => (Direction::Narrowed, format!("the thread does not go on{when}")),
+        HookRole::Filter => (Direction::Unknown, format!("what it held back may pass{when}")),
+        HookRole::Text => (Direction::Neutral, "what is sent changes".to_owned()),
     })
 }
 
@@ -232,7 +232,7 @@ fn may_answer(event: HookPoint) -> bool {
 fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
     let ordered = |hook: &&PlannedHook| {
         let mode = hook_point::of(hook.event).mode;
-        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && role(&hook.action) != Role::Text
+        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && role(&hook.action) != HookRole::Text
     };
     let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
         let known = |hook: &&PlannedHook| {

@@ -36,7 +36,7 @@ impl Needs {
 
 /// Builds the graph of a directive.
 pub fn build(needs: &Needs) -> Graph {
-    let mut builder = Builder { needs, edges: BTreeMap::new() };
+    let mut builder = GraphBuilder { needs, edges: BTreeMap::new() };
     builder.opening();
     builder.limits();
     builder.model();
@@ -62,12 +62,12 @@ pub fn build_call_graph() -> Graph {
     Graph(edges.into_iter().map(|(node, edges)| (node, edges.iter().copied().collect())).collect())
 }
 
-struct Builder<'a> {
+struct GraphBuilder<'a> {
     needs: &'a Needs,
     edges: BTreeMap<Node, Edges>,
 }
 
-impl Builder<'_> {
+impl GraphBuilder<'_> {
     fn add(&mut self, node: Node, edges: &[(Outcome, Node)]) {
         self.edges.insert(node, edges.iter().copied().collect());
     }

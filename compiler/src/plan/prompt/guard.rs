@@ -33,19 +33,19 @@ pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
     }
     let Some(tag) = tag.filter(|_| !values.is_empty()) else { return joined };
     let edits: Vec<usize> =
-        closings(tag, &joined).filter_map(|closing| first_byte_from_value(&values, &closing)).collect();
+        closing_tags(tag, &joined).filter_map(|closing| first_byte_from_value(&values, &closing)).collect();
     if edits.is_empty() { joined } else { escape_at(&joined, &edits) }
 }
 
 /// Escapes the closing tags in the author's own text as `&lt;/…` and returns how many there were.
 pub fn escape_own(tag: &str, text: &str) -> (String, u64) {
-    let edits: Vec<usize> = closings(tag, text).map(|closing| closing.start).collect();
+    let edits: Vec<usize> = closing_tags(tag, text).map(|closing| closing.start).collect();
     let count = u64::try_from(edits.len()).unwrap_or(u64::MAX);
     (escape_at(text, &edits), count)
 }
 
 /// Finds closing tags as a lenient parser would: any case, white space around the slash.
-fn closings<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
+fn closing_tags<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
     text.match_indices('<').filter_map(move |(start, _)| {
         let rest = text.get(start + 1..)?;
         let name = rest.trim_start().strip_prefix('/')?.trim_start();

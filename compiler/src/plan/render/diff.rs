@@ -70,7 +70,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
             area = Some(change.area);
         }
         let (tone, sign) = sign(change.direction);
-        line(tone, format!("  {sign} {}{}", said(change), at(change.source.as_ref())));
+        line(tone, format!("  {sign} {}{}", render_change(change), at(change.source.as_ref())));
     }
     if !diff.parts.is_empty() {
         line(Tone::Heading, "Context (neutral: what is sent, not what may be done)".into());
@@ -102,7 +102,7 @@ fn hook(change: &HookChange) -> String {
 }
 
 /// Renders a change, with its direction first.
-fn said(change: &Change) -> String {
+fn render_change(change: &Change) -> String {
     format!("{} {}", change.direction.word(), change.what)
 }
 

@@ -79,7 +79,7 @@ impl Drawing {
     /// Draws the execution graph of a plan; several outcomes between two nodes become one edge.
     pub fn of_plan(graph: &Graph) -> Self {
         let nodes = graph.0.keys().map(|node| {
-            let (shape, group) = look(*node);
+            let (shape, group) = node_style(*node);
             DrawnNode { id: node.to_string(), label: node.to_string(), shape, group }
         });
         let at = |node: Node| graph.0.keys().position(|n| *n == node).unwrap_or_default();
@@ -112,7 +112,7 @@ pub(super) fn one_line(text: &str) -> String {
     clean(text, "\u{fffd}").into_owned()
 }
 
-fn look(node: Node) -> (Shape, Group) {
+fn node_style(node: Node) -> (Shape, Group) {
     match node {
         Node::Start | Node::Finish => (Shape::Oval, Group::Step),
         Node::Hooks(_) => (Shape::Component, Group::Hook),

@@ -14,7 +14,7 @@ use crate::diagnostics::steers;
 /// Renders the page.
 pub fn render(compilation: &Compilation) -> String {
     let plan = report(compilation, Vec::new());
-    let colours = Colours::of(&plan);
+    let colours = SourceColors::of(&plan);
     let mut out = String::new();
     let title = text(&plan.directive);
     write!(
@@ -64,9 +64,9 @@ code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
 .rows,.rows tbody,.rows tr,.rows td{display:block}.rows{font-size:13px}.rows th,.rows td:empty{display:none}.rows tr{border-bottom:1px solid var(--line);padding:6px 0}.rows td{border:0;padding:1px 0;overflow-wrap:anywhere}.rows td+td::before{content:attr(data-as) \" \";color:var(--dim);font-size:12px}}";
 
 /// A hue for each source file that contributes to the prompt.
-struct Colours(BTreeMap<String, u32>);
+struct SourceColors(BTreeMap<String, u32>);
 
-impl Colours {
+impl SourceColors {
     fn of(plan: &PlanReport) -> Self {
         let first = &plan.first_message;
         let message = first.before.iter().chain(&first.body).chain(&first.after);
@@ -136,7 +136,7 @@ fn summary(out: &mut String, plan: &PlanReport) {
     });
 }
 
-fn legend(out: &mut String, colours: &Colours) {
+fn legend(out: &mut String, colours: &SourceColors) {
     out.push_str("<p class=\"legend\">");
     for (file, hue) in &colours.0 {
         write!(out, "<span style=\"--h:{hue}\">{}</span>", text(file)).ok();
@@ -144,7 +144,7 @@ fn legend(out: &mut String, colours: &Colours) {
     out.push_str("</p>\n");
 }
 
-fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], colours: &Colours) {
+fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], colours: &SourceColors) {
     if layers.is_empty() {
         return;
     }

@@ -13,7 +13,7 @@ pub fn render(drawing: &Drawing) -> String {
             Shape::Diamond => ("{", "}"),
             Shape::Box => ("[", "]"),
         };
-        line(&mut out, &format!("  {name}{open}\"{}\"{close}", escaped(&node.label)));
+        line(&mut out, &format!("  {name}{open}\"{}\"{close}", escape_mermaid(&node.label)));
     }
     for edge in &drawing.edges {
         let (Some(from), Some(to)) = (names.get(edge.from), names.get(edge.to)) else { continue };
@@ -21,7 +21,7 @@ pub fn render(drawing: &Drawing) -> String {
             Line::Solid => "-->",
             Line::Dashed => "-.->",
         };
-        let label = escaped(&edge.label);
+        let label = escape_mermaid(&edge.label);
         if label.is_empty() {
             line(&mut out, &format!("  {from} {arrow} {to}"));
         } else {
@@ -32,7 +32,7 @@ pub fn render(drawing: &Drawing) -> String {
 }
 
 /// Escapes characters that have a meaning in Mermaid as `#code;`.
-fn escaped(text: &str) -> String {
+fn escape_mermaid(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || " ._-/:,*()".contains(c);
     one_line(text).chars().map(|c| if plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) }).collect()
 }

@@ -28,7 +28,7 @@ pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
     }
     // Labels are drawn last, so that no edge crosses them.
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        words(&mut out, edge, path, if drawing.sideways { 24 } else { 34 });
+        draw_edge_label(&mut out, edge, path, if drawing.sideways { 24 } else { 34 });
     }
     out.push_str("</svg>\n");
     Ok(out)
@@ -103,7 +103,7 @@ fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
 }
 
 /// Draws the label of an edge at its middle.
-fn words(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
+fn draw_edge_label(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
     if edge.label.is_empty() || path.len() < 2 {
         return;
     }

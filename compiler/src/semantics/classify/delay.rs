@@ -43,9 +43,9 @@ pub(super) fn asked(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
 
 /// Parses a non-negative decimal, times 10^`places`, rounded up.
 fn round_up(text: &str, places: u8) -> Option<u64> {
-    const FINER: u8 = 6;
-    let fine = scaled(text.trim(), places + FINER, Excess::Round).ok()?;
-    let unit = 10i128.pow(u32::from(FINER));
+    const EXTRA_PLACES: u8 = 6;
+    let fine = scaled(text.trim(), places + EXTRA_PLACES, Excess::Round).ok()?;
+    let unit = 10i128.pow(u32::from(EXTRA_PLACES));
     (fine >= 0).then(|| u64::try_from(fine.div_euclid(unit) + i128::from(fine.rem_euclid(unit) != 0)).ok())?
 }
 

@@ -6,17 +6,19 @@ const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Au
 pub(super) fn parse(text: &str) -> Option<i64> {
     let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     match words.as_slice() {
-        [_, day, month, year, time, "GMT" | "UTC"] | [_, month, day, time, year] => instant(year, month, day, time),
+        [_, day, month, year, time, "GMT" | "UTC"] | [_, month, day, time, year] => {
+            timestamp_ms(year, month, day, time)
+        }
         [_, date, time, "GMT" | "UTC"] => {
             let mut parts = date.splitn(3, '-');
             let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
-            instant(year, month, day, time)
+            timestamp_ms(year, month, day, time)
         }
         _ => None,
     }
 }
 
-fn instant(year: &str, month: &str, day: &str, time: &str) -> Option<i64> {
+fn timestamp_ms(year: &str, month: &str, day: &str, time: &str) -> Option<i64> {
     let year = match (year.len(), number(year)?) {
         (4, year) => year,
         // Two-digit years are those from 1970 to 2069.

@@ -14,18 +14,18 @@ use crate::semantics::value::{Num, to_node};
 /// A compiled table.
 #[derive(Debug, Clone)]
 pub struct ClassifyTable {
-    rules: Vec<Rule>,
-    fallback: Kind,
+    rules: Vec<ClassifyRule>,
+    fallback: FailureKind,
 }
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct ClassifyRule {
     condition: Condition,
-    kind: Kind,
+    kind: FailureKind,
 }
 
 #[derive(Debug, Clone)]
-struct Kind {
+struct FailureKind {
     name: String,
     category: Category,
     retryable: bool,
@@ -58,7 +58,7 @@ impl ClassifyTable {
     /// The table has an unknown key or category, an invalid condition, or a number out of range.
     pub fn from_value(value: &Value, backoff: Backoff) -> Result<Self, TableFault> {
         let map = object(value, "")?;
-        only(map, "", &["patterns", "default"])?;
+        check_keys(map, "", &["patterns", "default"])?;
         let mut rules = Vec::new();
         if let Some(patterns) = map.get("patterns") {
             let patterns = patterns.as_array().ok_or_else(|| fault("patterns", "has to be a list"))?;
@@ -96,7 +96,7 @@ impl ClassifyTable {
 /// There is an unknown key, or a number that is negative or too large.
 pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backoff, TableFault> {
     let map = object(value, at)?;
-    only(map, at, &["base_seconds", "max_seconds", "max_retries"])?;
+    check_keys(map, at, &["base_seconds", "max_seconds", "max_retries"])?;
     let mut backoff = otherwise;
     let milliseconds = |value: &Value, key: &str| {
         let digits = if let Value::Number(n) = value { n.to_string() } else { String::new() };
@@ -120,9 +120,9 @@ pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backo
     Ok(backoff)
 }
 
-fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<Rule, TableFault> {
+fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, TableFault> {
     let map = object(value, at)?;
-    only(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
+    check_keys(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
     let at_match = format!("{at}.match");
     let written = map.get("match").ok_or_else(|| fault(&at_match, "a rule needs a condition"))?;
     let parsed = from_data(&to_node(written, Span::new(SourceId(0), 0, 0)));
@@ -134,10 +134,10 @@ fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<Rule, TableFault> {
             .map_err(|faults| fault(&at_match, faults.first().map_or("cannot be read", |f| f.message.as_str())))?,
         None => Condition::always(),
     };
-    Ok(Rule { condition, kind: kind(map, at, backoff)? })
+    Ok(ClassifyRule { condition, kind: kind(map, at, backoff)? })
 }
 
-fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<Kind, TableFault> {
+fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<FailureKind, TableFault> {
     let name = map
         .get("name")
         .or_else(|| map.get("id"))
@@ -155,18 +155,18 @@ fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<Kind, Ta
         Some(value) => read_backoff(value, &format!("{at}.retry"), backoff)?,
         None => backoff,
     };
-    Ok(Kind { name: name.to_owned(), category, retryable, backoff })
+    Ok(FailureKind { name: name.to_owned(), category, retryable, backoff })
 }
 
-fn unclassified(backoff: Backoff) -> Kind {
-    Kind { name: "unclassified".into(), category: Category::Permanent, retryable: false, backoff }
+fn unclassified(backoff: Backoff) -> FailureKind {
+    FailureKind { name: "unclassified".into(), category: Category::Permanent, retryable: false, backoff }
 }
 
 fn object<'v>(value: &'v Value, at: &str) -> Result<&'v Map<String, Value>, TableFault> {
     value.as_object().ok_or_else(|| fault(at, "has to be a mapping"))
 }
 
-fn only(map: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), TableFault> {
+fn check_keys(map: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), TableFault> {
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };

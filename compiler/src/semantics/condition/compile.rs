@@ -25,9 +25,9 @@ impl Compiler<'_> {
             && known != Type::Boolean
         {
             let message = if let ExprKind::Path(path) = &expr.kind {
-                format!("`{path}` is {} and can never be true", article(known))
+                format!("`{path}` is {} and can never be true", with_article(known))
             } else {
-                format!("{} can never be true", article(known))
+                format!("{} can never be true", with_article(known))
             };
             self.fault(expr, message, Some("only `true` is true: compare it with something".into()));
         }
@@ -37,7 +37,7 @@ impl Compiler<'_> {
     fn value(&mut self, expr: &Expr) -> Node {
         match &expr.kind {
             ExprKind::Literal(value) => Node::Literal(value.clone()),
-            ExprKind::List(items) => list(items.iter().map(|item| self.value(item)).collect()),
+            ExprKind::List(items) => fold_list(items.iter().map(|item| self.value(item)).collect()),
             ExprKind::Path(path) => Node::Path(path.clone()),
             ExprKind::Exists(path) => Node::Exists(path.clone()),
             ExprKind::Length(inner) => Node::Length(Box::new(self.value(inner))),
@@ -74,7 +74,7 @@ impl Compiler<'_> {
             if !comparable {
                 self.fault(
                     whole,
-                    format!("{} and {} have no order", article(a), article(b)),
+                    format!("{} and {} have no order", with_article(a), with_article(b)),
                     Some("compare two numbers, or two strings".into()),
                 );
             }
@@ -124,7 +124,7 @@ impl Compiler<'_> {
 }
 
 /// Folds a list of literals to a literal.
-fn list(items: Vec<Node>) -> Node {
+fn fold_list(items: Vec<Node>) -> Node {
     if items.iter().all(|item| matches!(item, Node::Literal(_))) {
         let values = items.into_iter().filter_map(|item| if let Node::Literal(v) = item { Some(v) } else { None });
         return Node::Literal(Value::Array(values.collect()));
@@ -132,7 +132,7 @@ fn list(items: Vec<Node>) -> Node {
     Node::List(items)
 }
 
-fn article(known: Type) -> String {
+fn with_article(known: Type) -> String {
     match known {
         Type::Null => "`null`".into(),
         Type::Integer => "an integer".into(),

@@ -19,7 +19,7 @@ pub enum Domain {
 }
 
 /// Maximum number of combinations per condition; beyond it, the result stays unknown.
-const MOST: usize = 4096;
+const MAX_COMBINATIONS: usize = 4096;
 
 /// A bound on the evaluations of several conditions together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Effort {
     /// Returns the bound for one of `among` conditions. The bound depends only on the magnitude of `among`, so one
     /// condition does not affect the others. It covers the largest single condition if there are at most a thousand.
     pub fn share(among: usize) -> Self {
-        Self((MOST << 10) / among.next_power_of_two().max(1 << 10))
+        Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }
 }
 
@@ -63,7 +63,7 @@ impl Condition {
                 },
             }
         }
-        if open.is_empty() || product > MOST || product > effort.0 {
+        if open.is_empty() || product > MAX_COMBINATIONS || product > effort.0 {
             return plain;
         }
         effort.0 -= product;

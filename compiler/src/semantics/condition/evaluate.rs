@@ -90,7 +90,7 @@ impl<'a> Evaluator<'a, '_> {
             match self.truth(node) {
                 Truth::True => {}
                 Truth::False => return Truth::False,
-                Truth::Unknown(paths) => merge(&mut unknown, paths),
+                Truth::Unknown(paths) => merge_paths(&mut unknown, paths),
             }
         }
         if unknown.is_empty() { Truth::True } else { Truth::Unknown(unknown) }
@@ -102,7 +102,7 @@ impl<'a> Evaluator<'a, '_> {
             match self.truth(node) {
                 Truth::True => return Truth::True,
                 Truth::False => {}
-                Truth::Unknown(paths) => merge(&mut unknown, paths),
+                Truth::Unknown(paths) => merge_paths(&mut unknown, paths),
             }
         }
         if unknown.is_empty() { Truth::False } else { Truth::Unknown(unknown) }
@@ -160,7 +160,7 @@ impl<'a> Evaluator<'a, '_> {
         let mut unknown = Vec::new();
         for node in nodes {
             match self.operand(node) {
-                Operand::Unknown(paths) => merge(&mut unknown, paths),
+                Operand::Unknown(paths) => merge_paths(&mut unknown, paths),
                 Operand::Value(value) => items.push(value.clone()),
                 Operand::List(values) => items.push(Value::Array(values)),
                 Operand::Number(number) => items.push(number.to_value()),
@@ -193,7 +193,7 @@ fn count<'a>(n: usize) -> Operand<'a> {
     i128::try_from(n).map_or(Operand::Absent, |n| Operand::Number(Num::Int(n)))
 }
 
-fn merge<'a>(into: &mut Paths<'a>, paths: Paths<'a>) {
+fn merge_paths<'a>(into: &mut Paths<'a>, paths: Paths<'a>) {
     for path in paths {
         if !into.contains(&path) {
             into.push(path);
@@ -205,7 +205,7 @@ fn merge<'a>(into: &mut Paths<'a>, paths: Paths<'a>) {
 fn both_known<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<(Operand<'a>, Operand<'a>), Paths<'a>> {
     match (left, right) {
         (Operand::Unknown(mut left), Operand::Unknown(right)) => {
-            merge(&mut left, right);
+            merge_paths(&mut left, right);
             Err(left)
         }
         (Operand::Unknown(paths), _) | (_, Operand::Unknown(paths)) => Err(paths),

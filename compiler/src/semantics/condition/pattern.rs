@@ -7,11 +7,11 @@ use regex::{Error, Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
-const LARGEST: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// Upper bound for the size of a state of a built pattern, in bytes.
-const STATE: usize = 64;
+const STATE_BYTES: usize = 64;
 /// Upper bound for the size of a range in an ordinary class, in bytes: up to seven sequences of up to four states.
-const RANGE: usize = 256;
+const CLASS_RANGE_BYTES: usize = 256;
 
 /// A valid pattern.
 #[derive(Debug, Clone)]
@@ -27,9 +27,9 @@ impl Pattern {
     /// The pattern is invalid or too large.
     pub(super) fn new(source: &str) -> Result<Self, Error> {
         let built = OnceLock::new();
-        let small = regex_syntax::parse(source).is_ok_and(|hir| weight(&hir) <= LARGEST);
+        let small = regex_syntax::parse(source).is_ok_and(|hir| estimate_bytes(&hir) <= MAX_PATTERN_BYTES);
         if !small {
-            let regex = RegexBuilder::new(source).size_limit(LARGEST).build()?;
+            let regex = RegexBuilder::new(source).size_limit(MAX_PATTERN_BYTES).build()?;
             built.get_or_init(|| Some(regex));
         }
         Ok(Self { source: source.into(), built })
@@ -48,20 +48,24 @@ impl Pattern {
 }
 
 /// Estimates an upper bound of the size of the built pattern in bytes, for ordinary classes.
-fn weight(hir: &Hir) -> usize {
+fn estimate_bytes(hir: &Hir) -> usize {
     match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => STATE,
-        HirKind::Literal(literal) => literal.0.len().saturating_mul(STATE),
-        HirKind::Class(Class::Unicode(class)) => class.ranges().len().saturating_mul(RANGE).saturating_add(STATE),
-        HirKind::Class(Class::Bytes(class)) => class.ranges().len().saturating_mul(STATE).saturating_add(STATE),
+        HirKind::Empty | HirKind::Look(_) => STATE_BYTES,
+        HirKind::Literal(literal) => literal.0.len().saturating_mul(STATE_BYTES),
+        HirKind::Class(Class::Unicode(class)) => {
+            class.ranges().len().saturating_mul(CLASS_RANGE_BYTES).saturating_add(STATE_BYTES)
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            class.ranges().len().saturating_mul(STATE_BYTES).saturating_add(STATE_BYTES)
+        }
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min).max(repetition.min).saturating_add(1);
             let times = usize::try_from(times).unwrap_or(usize::MAX);
-            weight(&repetition.sub).saturating_add(STATE).saturating_mul(times)
+            estimate_bytes(&repetition.sub).saturating_add(STATE_BYTES).saturating_mul(times)
         }
-        HirKind::Capture(capture) => weight(&capture.sub).saturating_add(2 * STATE),
+        HirKind::Capture(capture) => estimate_bytes(&capture.sub).saturating_add(2 * STATE_BYTES),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().fold(STATE, |sum, part| sum.saturating_add(weight(part)))
+            parts.iter().fold(STATE_BYTES, |sum, part| sum.saturating_add(estimate_bytes(part)))
         }
     }
 }
@@ -95,7 +99,7 @@ mod tests {
         ] {
             let pattern = Pattern::new(source).expect(source);
             if pattern.built.get().is_none() {
-                assert!(RegexBuilder::new(source).size_limit(LARGEST).build().is_ok(), "{source}");
+                assert!(RegexBuilder::new(source).size_limit(MAX_PATTERN_BYTES).build().is_ok(), "{source}");
             }
         }
     }

@@ -24,12 +24,12 @@ impl Samples {
     /// representable range.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         let numbers = self.values.iter().filter_map(|value| if let Value::Number(n) = value { Some(n) } else { None });
-        numbers.map(|n| n.as_f64().filter(|n| n.abs() < EXACT)).collect()
+        numbers.map(|n| n.as_f64().filter(|n| n.abs() < MAX_EXACT_FLOAT)).collect()
     }
 }
 
 /// Integers from here on are not exactly representable as floats, so nothing is concluded from them.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns each of these numbers, and one from every interval between them.
 pub fn around(against: &[f64], whole: bool) -> Vec<f64> {
@@ -64,8 +64,8 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
     match node {
         Node::Literal(_) => {}
         // On its own, a path is true only if its value is `true`.
-        Node::Path(path) => add(all, path, [Value::Bool(true), Value::Bool(false)]),
-        Node::Exists(path) => add(all, path, []),
+        Node::Path(path) => add_values(all, path, [Value::Bool(true), Value::Bool(false)]),
+        Node::Exists(path) => add_values(all, path, []),
         Node::Length(inner) | Node::Negate(inner) => open(inner, all),
         Node::Not(inner) => walk(inner, all),
         Node::List(nodes) => nodes.iter().for_each(|n| open(n, all)),
@@ -76,8 +76,8 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
             open(right, all);
         }
         Node::Compare { op, left, right } => match (left.as_ref(), right.as_ref()) {
-            (Node::Path(path), other) => compared(*op, path, true, other, all),
-            (other, Node::Path(path)) => compared(*op, path, false, other, all),
+            (Node::Path(path), other) => record_comparison(*op, path, true, other, all),
+            (other, Node::Path(path)) => record_comparison(*op, path, false, other, all),
             (left, right) => {
                 open(left, all);
                 open(right, all);
@@ -87,9 +87,9 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
 }
 
 /// Records a comparison; `first` is true if the path is the left operand.
-fn compared(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<Samples>) {
+fn record_comparison(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<Samples>) {
     let mut literals_of = Vec::new();
-    let known = literals(other, &mut literals_of);
+    let known = collect_literals(other, &mut literals_of);
     if !known {
         open(other, all);
     }
@@ -103,27 +103,27 @@ fn compared(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Ve
         (_, values) => values,
     };
     match op {
-        Comparison::In if first && matches!(other, Node::List(_)) => extend(&mut samples.values, literals_of),
+        Comparison::In if first && matches!(other, Node::List(_)) => push_missing(&mut samples.values, literals_of),
         Comparison::In if first => match literals_of.pop() {
-            Some(Value::Array(items)) => extend(&mut samples.values, items),
+            Some(Value::Array(items)) => push_missing(&mut samples.values, items),
             // A text inside of a text: any substring matches.
             other => {
-                extend(&mut samples.values, other);
+                push_missing(&mut samples.values, other);
                 samples.open = true;
             }
         },
         Comparison::Contains if !first => {
-            extend(&mut samples.values, whole(literals_of));
+            push_missing(&mut samples.values, whole(literals_of));
             samples.open = true;
         }
-        Comparison::In | Comparison::Contains => extend(&mut samples.parts, whole(literals_of)),
+        Comparison::In | Comparison::Contains => push_missing(&mut samples.parts, whole(literals_of)),
         Comparison::Eq | Comparison::Ne | Comparison::Lt | Comparison::Lte | Comparison::Gt | Comparison::Gte => {
-            extend(&mut samples.values, whole(literals_of));
+            push_missing(&mut samples.values, whole(literals_of));
         }
     }
 }
 
-fn extend(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>) {
+fn push_missing(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>) {
     for value in values {
         if !known.contains(&value) {
             known.push(value);
@@ -132,13 +132,13 @@ fn extend(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>) {
 }
 
 /// Collects the literals of a node; returns false if the node holds anything else.
-fn literals(node: &Node, values: &mut Vec<Value>) -> bool {
+fn collect_literals(node: &Node, values: &mut Vec<Value>) -> bool {
     match node {
         Node::Literal(value) => {
             values.push(value.clone());
             true
         }
-        Node::List(nodes) => nodes.iter().all(|n| literals(n, values)),
+        Node::List(nodes) => nodes.iter().all(|n| collect_literals(n, values)),
         Node::Path(_)
         | Node::Exists(_)
         | Node::Length(_)
@@ -163,8 +163,8 @@ fn open(node: &Node, all: &mut Vec<Samples>) {
     }
 }
 
-fn add(all: &mut [Samples], path: &Path, values: impl IntoIterator<Item = Value>) {
+fn add_values(all: &mut [Samples], path: &Path, values: impl IntoIterator<Item = Value>) {
     if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
-        extend(&mut samples.values, values);
+        push_missing(&mut samples.values, values);
     }
 }

@@ -13,7 +13,7 @@ use crate::semantics::template::{Rendered, Tree, render_inputs};
 use crate::semantics::value::{Num, embed, to_node};
 
 /// Requests have no source, so all spans are empty.
-const NOWHERE: Span = Span { source: SourceId(0), start: 0, end: 0 };
+const EMPTY_SPAN: Span = Span { source: SourceId(0), start: 0, end: 0 };
 
 fn syntax(error: &SyntaxError) -> EvalError {
     EvalError::new(error.code(), error.to_string())
@@ -34,7 +34,7 @@ fn facts(request: &Map<String, Value>) -> Result<Facts, EvalError> {
 }
 
 pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> Answer {
-    let parsed = from_data(&to_node(body, NOWHERE));
+    let parsed = from_data(&to_node(body, EMPTY_SPAN));
     if let Some(error) = parsed.errors.first() {
         return Err(syntax(error));
     }
@@ -54,7 +54,7 @@ pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> Answer {
 }
 
 pub(super) fn template(body: &Value, request: &Map<String, Value>) -> Answer {
-    let parsed = Tree::read(&to_node(body, NOWHERE));
+    let parsed = Tree::read(&to_node(body, EMPTY_SPAN));
     if let Some(error) = parsed.errors.first() {
         return Err(syntax(error));
     }

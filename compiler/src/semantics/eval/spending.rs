@@ -118,7 +118,7 @@ pub(super) fn check_limits(body: &Value) -> Answer {
 pub(super) fn ledger(body: &Value) -> Answer {
     let operations = body.as_array().ok_or_else(|| EvalError::request("`ledger` has to be a list of operations"))?;
     let mut ledger = Ledger::new();
-    let answers = operations.iter().map(|operation| match read(operation) {
+    let answers = operations.iter().map(|operation| match read_operation(operation) {
         Ok(operation) => match ledger.apply(&operation) {
             Booked::Done | Booked::Reserved { .. } => Value::Null,
             Booked::Remaining { amount } => amount.to_json(),
@@ -129,7 +129,7 @@ pub(super) fn ledger(body: &Value) -> Answer {
     Ok(Value::Array(answers.collect()))
 }
 
-fn read(operation: &Value) -> Result<Operation, EvalError> {
+fn read_operation(operation: &Value) -> Result<Operation, EvalError> {
     let words = operation.as_array().map(Vec::as_slice).unwrap_or_default();
     let name = |value: &Value| {
         value.as_str().map(str::to_owned).ok_or_else(|| EvalError::request("a thread is named by a string"))

@@ -36,7 +36,7 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     let excluded: Vec<Glob> = parents.iter().map(|p| Glob::new(p)).collect();
     let wanted: Vec<Vec<Glob>> =
         children.iter().filter(|child| !parents.contains(child)).map(|child| vec![Glob::new(child)]).collect();
-    match Search::new(&wanted, &excluded).run() {
+    match InclusionSearch::new(&wanted, &excluded).run() {
         Witness::None => Coverage::Covered,
         Witness::Found(example) => Coverage::Counterexample(example),
         Witness::TooComplex => Coverage::TooComplex,
@@ -47,7 +47,7 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
 pub fn witness(wanted: &[&Glob], excluded: &[&Glob]) -> Witness {
     let wanted = vec![wanted.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
-    Search::new(&wanted, &excluded).run()
+    InclusionSearch::new(&wanted, &excluded).run()
 }
 
 /// Every character of a well-formed capability, in the preferred order for examples.
@@ -69,7 +69,7 @@ const HEADS: [&str; 9] = [
 
 /// A position in the shape of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum CapabilityPosition {
     /// A node of the trie of heads.
     Head(u32),
     /// After a dot: a segment character must follow.
@@ -108,7 +108,7 @@ static TRIE: LazyLock<Vec<TrieNode>> = LazyLock::new(|| {
     trie
 });
 
-impl Shape {
+impl CapabilityPosition {
     fn step(self, c: char) -> Option<Self> {
         let after_segment = if c == '.' { Self::SegmentStart } else { Self::InSegment };
         match self {
@@ -145,8 +145,8 @@ impl Shape {
 /// position could still match. This keeps the sets small.
 type Positions = Vec<u32>;
 
-fn start(glob: &Glob) -> Positions {
-    close(glob, vec![0])
+fn start_positions(glob: &Glob) -> Positions {
+    epsilon_closure(glob, vec![0])
 }
 
 fn step(glob: &Glob, positions: &[u32], c: char) -> Positions {
@@ -158,10 +158,10 @@ fn step(glob: &Glob, positions: &[u32], c: char) -> Positions {
             Some(_) | None => {}
         }
     }
-    close(glob, next)
+    epsilon_closure(glob, next)
 }
 
-fn close(glob: &Glob, mut positions: Positions) -> Positions {
+fn epsilon_closure(glob: &Glob, mut positions: Positions) -> Positions {
     let mut i = 0;
     while let Some(at) = positions.get(i).copied() {
         if glob.tokens().get(at as usize) == Some(&Token::Run) {
@@ -188,18 +188,18 @@ fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
     positions.iter().any(|at| *at as usize + 1 == len && glob.tokens().last() == Some(&Token::Run))
 }
 
-struct Search<'a> {
+struct InclusionSearch<'a> {
     wanted: &'a [Vec<Glob>],
     excluded: &'a [Glob],
     characters: Vec<char>,
-    states: Vec<State>,
+    states: Vec<SearchState>,
     seen: HashSet<Vec<u32>>,
     queue: VecDeque<usize>,
 }
 
-struct State {
+struct SearchState {
     group: usize,
-    shape: Shape,
+    shape: CapabilityPosition,
     wanted: Vec<Positions>,
     excluded: Vec<Positions>,
     came: Option<(usize, char)>,
@@ -211,7 +211,7 @@ enum Visit {
     Full,
 }
 
-impl<'a> Search<'a> {
+impl<'a> InclusionSearch<'a> {
     fn new(wanted: &'a [Vec<Glob>], excluded: &'a [Glob]) -> Self {
         Self {
             wanted,
@@ -226,15 +226,15 @@ impl<'a> Search<'a> {
     /// Searches breadth first from all groups at once, so the first witness is a shortest one.
     fn run(mut self) -> Witness {
         for (group, globs) in self.wanted.iter().enumerate() {
-            let state = State {
+            let state = SearchState {
                 group,
-                shape: Shape::Head(0),
-                wanted: globs.iter().map(start).collect(),
-                excluded: self.excluded.iter().map(start).collect(),
+                shape: CapabilityPosition::Head(0),
+                wanted: globs.iter().map(start_positions).collect(),
+                excluded: self.excluded.iter().map(start_positions).collect(),
                 came: None,
             };
             match self.visit(state) {
-                Visit::Witness(at) => return Witness::Found(self.spell(at)),
+                Visit::Witness(at) => return Witness::Found(self.path_text(at)),
                 Visit::Went => {}
                 Visit::Full => return Witness::TooComplex,
             }
@@ -243,7 +243,7 @@ impl<'a> Search<'a> {
             for i in 0..self.characters.len() {
                 let Some(next) = self.characters.get(i).and_then(|c| self.successor(at, *c)) else { continue };
                 match self.visit(next) {
-                    Visit::Witness(at) => return Witness::Found(self.spell(at)),
+                    Visit::Witness(at) => return Witness::Found(self.path_text(at)),
                     Visit::Went => {}
                     Visit::Full => return Witness::TooComplex,
                 }
@@ -252,16 +252,16 @@ impl<'a> Search<'a> {
         Witness::None
     }
 
-    fn successor(&self, at: usize, c: char) -> Option<State> {
+    fn successor(&self, at: usize, c: char) -> Option<SearchState> {
         let state = self.states.get(at)?;
         let shape = state.shape.step(c)?;
         let globs = self.wanted.get(state.group)?;
         let wanted: Vec<Positions> = globs.iter().zip(&state.wanted).map(|(glob, at)| step(glob, at, c)).collect();
         let excluded = self.excluded.iter().zip(&state.excluded).map(|(glob, at)| step(glob, at, c)).collect();
-        Some(State { group: state.group, shape, wanted, excluded, came: Some((at, c)) })
+        Some(SearchState { group: state.group, shape, wanted, excluded, came: Some((at, c)) })
     }
 
-    fn visit(&mut self, state: State) -> Visit {
+    fn visit(&mut self, state: SearchState) -> Visit {
         let Some(globs) = self.wanted.get(state.group) else { return Visit::Went };
         let hopeless = state.wanted.iter().any(Vec::is_empty)
             || self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts_everything(glob, at));
@@ -283,7 +283,7 @@ impl<'a> Search<'a> {
         Visit::Went
     }
 
-    fn spell(&self, at: usize) -> String {
+    fn path_text(&self, at: usize) -> String {
         let mut letters = Vec::new();
         let mut at = at;
         while let Some((from, c)) = self.states.get(at).and_then(|state| state.came) {
@@ -294,7 +294,7 @@ impl<'a> Search<'a> {
     }
 }
 
-fn key(state: &State) -> Vec<u32> {
+fn key(state: &SearchState) -> Vec<u32> {
     let mut key = vec![u32::try_from(state.group).unwrap_or(u32::MAX), state.shape.code()];
     for positions in state.wanted.iter().chain(&state.excluded) {
         key.extend(positions);

@@ -1,7 +1,7 @@
 //! Text of hooks, which may hold both kinds of placeholders: `{input:…}` is filled first, then `${…}`, each in one
 //! pass.
 
-use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart, parse, parse_inputs};
+use rye_grammar::template::{InputPlaceholder, InputsPart, Placeholder, Template, TemplatePart, parse, parse_inputs};
 use rye_grammar::{SourceId, Span, SyntaxError, SyntaxKind};
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use super::{MissingInput, Text, fill_input, input_placeholders};
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookText {
     template: Template,
-    inputs: Vec<InputHole>,
+    inputs: Vec<InputPlaceholder>,
     /// The delimiter around the index of an input placeholder while `${…}` is parsed; a character that the text does
     /// not contain.
     mark: char,
@@ -20,7 +20,7 @@ pub struct HookText {
 impl Text for HookText {
     fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
         let pieces = parse_inputs(source, text, base)?;
-        let inputs: Vec<InputHole> = input_placeholders(&pieces).cloned().collect();
+        let inputs: Vec<InputPlaceholder> = input_placeholders(&pieces).cloned().collect();
         if inputs.is_empty() {
             let plain: String = pieces.parts.iter().map(literal).collect();
             let template = if plain == text {
@@ -62,13 +62,13 @@ impl Text for HookText {
         }
     }
 
-    fn holes(&self) -> impl Iterator<Item = &Hole> {
+    fn holes(&self) -> impl Iterator<Item = &Placeholder> {
         super::holes(&self.template)
     }
 }
 
 impl HookText {
-    pub fn inputs(&self) -> &[InputHole] {
+    pub fn inputs(&self) -> &[InputPlaceholder] {
         &self.inputs
     }
 
@@ -82,16 +82,16 @@ impl HookText {
             return Ok(self.template.clone());
         }
         let parts = self.template.parts.iter().map(|part| match part {
-            TemplatePart::Text(text) => Ok(TemplatePart::Text(self.unmark(text, inputs)?)),
+            TemplatePart::Text(text) => Ok(TemplatePart::Text(self.fill_marks(text, inputs)?)),
             TemplatePart::Hole(hole) => {
-                let fallback = hole.fallback.as_ref().map(|text| self.unmark(text, inputs)).transpose()?;
-                Ok(TemplatePart::Hole(Hole { fallback, ..hole.clone() }))
+                let fallback = hole.fallback.as_ref().map(|text| self.fill_marks(text, inputs)).transpose()?;
+                Ok(TemplatePart::Hole(Placeholder { fallback, ..hole.clone() }))
             }
         });
         Ok(Template { parts: parts.collect::<Result<_, _>>()? })
     }
 
-    fn unmark(&self, text: &str, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
+    fn fill_marks(&self, text: &str, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
         let mut filled = String::with_capacity(text.len());
         // Marks come in pairs: every second piece is an index.
         for (i, piece) in text.split(self.mark).enumerate() {

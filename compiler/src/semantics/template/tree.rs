@@ -1,7 +1,7 @@
 //! Whole values as templates: every string in a list or a mapping is a template, keys are not (`language.md` 6).
 
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::template::{Hole, InputHole, Template, TemplatePart, parse};
+use rye_grammar::template::{InputPlaceholder, Placeholder, Template, TemplatePart, parse};
 use rye_grammar::{Parsed, SourceId, Span, SyntaxError};
 use serde_json::{Map, Value};
 
@@ -32,7 +32,7 @@ pub trait Text: Sized {
     fn move_to(&mut self, to: Span);
 
     /// Returns every `${…}` placeholder, in order.
-    fn holes(&self) -> impl Iterator<Item = &Hole>;
+    fn holes(&self) -> impl Iterator<Item = &Placeholder>;
 }
 
 impl Text for Template {
@@ -48,7 +48,7 @@ impl Text for Template {
         }
     }
 
-    fn holes(&self) -> impl Iterator<Item = &Hole> {
+    fn holes(&self) -> impl Iterator<Item = &Placeholder> {
         holes(self)
     }
 }
@@ -96,7 +96,7 @@ impl<T: Text> Tree<T> {
     }
 
     /// Returns every `${…}` placeholder, in order.
-    pub fn holes(&self) -> Vec<&Hole> {
+    pub fn holes(&self) -> Vec<&Placeholder> {
         self.texts().into_iter().flat_map(Text::holes).collect()
     }
 }
@@ -149,7 +149,7 @@ impl HookTemplateTree {
     }
 
     /// Returns every `{input:…}` placeholder, in order.
-    pub fn inputs(&self) -> Vec<&InputHole> {
+    pub fn inputs(&self) -> Vec<&InputPlaceholder> {
         self.texts().into_iter().flat_map(HookText::inputs).collect()
     }
 }

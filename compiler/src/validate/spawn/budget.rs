@@ -12,7 +12,7 @@ use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
 /// Maximum depth that is followed; the default of the limit `depth`.
-const DEEPEST: usize = 5;
+const MAX_DEPTH: usize = 5;
 
 /// The maximum spend of a directive on its way down, and the spawn that bounds it.
 #[derive(Clone, Copy)]
@@ -22,18 +22,19 @@ struct Budget<'n> {
 }
 
 pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
-    let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| named(node.links)).collect();
+    let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
     let own = |node: &Node<'_>| own(node.links).map(|spend| Budget { spend, above: None });
     let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
     let mut told: BTreeSet<Span> = BTreeSet::new();
     // Directives whose budget changed since their children were last visited.
     let mut parents: BTreeSet<usize> = (0..graph.nodes.len()).collect();
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         let mut lower: Vec<(usize, Budget<'_>)> = Vec::new();
         for parent in std::mem::take(&mut parents) {
             let (Some(Some(budget)), Some(node)) = (budgets.get(parent), graph.nodes.get(parent)) else { continue };
             for edge in &node.edges {
-                let (Some(most), Some(child)) = (left(edge.link, edge.start, budget.spend), edge.child) else {
+                let (Some(most), Some(child)) = (max_child_spend(edge.link, edge.start, budget.spend), edge.child)
+                else {
                     continue;
                 };
                 let Some(Some((asked, asked_span))) = asked.get(child) else {
@@ -75,7 +76,7 @@ fn own(links: &[Rc<Link>]) -> Option<Nanos> {
 
 /// Returns the lowest spend that the child requests over all routes, with its span; `None` if a route takes what is
 /// left.
-fn named(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
+fn min_requested_spend(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
     let asked: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
     asked?.into_iter().min_by_key(|(asked, _)| *asked)
@@ -83,7 +84,7 @@ fn named(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
 
 /// Returns the most that a thread can reserve for a child. A call of the thread tool may request less than the child's
 /// own limit (`None`), and a hook may run when the thread needs no further turn.
-fn left(link: &Link, start: &Start, spend: Nanos) -> Option<Nanos> {
+fn max_child_spend(link: &Link, start: &Start, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         Starter::Body { free: true } => None,
         Starter::Body { free: false } => Some(Nanos(spend.0.saturating_sub(link.keep.0).max(0))),

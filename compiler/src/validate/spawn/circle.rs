@@ -33,7 +33,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
         let mut links = members.iter().filter_map(node).flat_map(|node| node.links);
         let bounded = links.any(|link| link.limit_span("depth").is_some() || link.limit_span("spawns").is_some());
         let Some(first) = members.first().filter(|_| !bounded) else { continue };
-        let Some(circle) = shortest(&edges, *first, &members.iter().copied().collect()) else { continue };
+        let Some(circle) = shortest_cycle(&edges, *first, &members.iter().copied().collect()) else { continue };
         let steps = circle.windows(2).filter_map(|pair| match pair {
             [from, to] => edges.edge_weight(*from, *to).copied(),
             _ => None,
@@ -45,7 +45,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
 }
 
 /// Returns the shortest cycle through a directive; `None` if there is none.
-fn shortest(edges: &DiGraphMap<usize, Span>, first: usize, members: &BTreeSet<usize>) -> Option<Vec<usize>> {
+fn shortest_cycle(edges: &DiGraphMap<usize, Span>, first: usize, members: &BTreeSet<usize>) -> Option<Vec<usize>> {
     let mut from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut queue = VecDeque::from([first]);
     while let Some(id) = queue.pop_front() {

@@ -16,12 +16,12 @@ pub struct Graph<'n> {
 pub struct Node<'n> {
     pub id: &'n ItemId,
     pub links: &'n [Rc<Link>],
-    pub edges: Vec<Edge<'n>>,
+    pub edges: Vec<SpawnGraphEdge<'n>>,
 }
 
 /// A spawn on one route.
 #[derive(Clone, Copy)]
-pub struct Edge<'n> {
+pub struct SpawnGraphEdge<'n> {
     pub link: &'n Link,
     pub start: &'n Start,
     /// The index of the spawned directive; `None` if it cannot be looked up.
@@ -51,7 +51,11 @@ impl<'n> Graph<'n> {
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();
         all.sort_by_key(|(id, _)| *id);
         let places: HashMap<&ItemId, usize> = all.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
-        let edge = |link: &'n Rc<Link>, start: &'n Start| Edge { link, start, child: places.get(&start.to).copied() };
+        let edge = |link: &'n Rc<Link>, start: &'n Start| SpawnGraphEdge {
+            link,
+            start,
+            child: places.get(&start.to).copied(),
+        };
         let node = |(id, links): &(&'n ItemId, &'n [Rc<Link>])| Node {
             id,
             links,
@@ -61,7 +65,7 @@ impl<'n> Graph<'n> {
     }
 
     /// Returns the routes of the spawned directive.
-    pub fn child(&self, edge: &Edge<'n>) -> Option<&'n [Rc<Link>]> {
+    pub fn child(&self, edge: &SpawnGraphEdge<'n>) -> Option<&'n [Rc<Link>]> {
         self.nodes.get(edge.child?).map(|node| node.links)
     }
 }

@@ -12,7 +12,7 @@ use super::graph::Graph;
 use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostics, SpawnError, closest};
 
-static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static OUTPUT_READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?:(?:\$\{|[A-Za-z0-9_\])]\.)outputs\.([A-Za-z_][A-Za-z0-9_]*))|outputs\[["']([A-Za-z_][A-Za-z0-9_]*)["']\]"#)
         .ok()
 });
@@ -28,7 +28,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
             if !link.starts.iter().any(is_theirs) {
                 continue;
             }
-            let read = reads(link);
+            let read = read_outputs(link);
             if read.is_empty() {
                 continue;
             }
@@ -58,8 +58,8 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
 
 /// Returns every output that the leaf's body reads, with its span; empty if the body's text is not verbatim from the
 /// file.
-fn reads(link: &Link) -> Vec<(String, Span)> {
-    let (Some(leaf), Some(read)) = (link.chain.last(), READ.as_ref()) else { return Vec::new() };
+fn read_outputs(link: &Link) -> Vec<(String, Span)> {
+    let (Some(leaf), Some(read)) = (link.chain.last(), OUTPUT_READ.as_ref()) else { return Vec::new() };
     let body = &leaf.body;
     if body.span.len() != body.node.len() || !body.node.contains("outputs") {
         return Vec::new();

@@ -15,20 +15,20 @@ use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::semantics::glob::{Coverage, covers};
 
 /// Memo key: (child permissions, parent permissions, hook grants).
-type Pair<'n> = (Span, Span, &'n [String]);
+type PermissionsKey<'n> = (Span, Span, &'n [String]);
 /// The child's grant that exceeds the parent's, and an example capability; `None` if it does not exceed.
 type Excess = Option<(Span, String)>;
 
 /// Checks every edge; reports one example per spawn, even if several routes fail.
 pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
-    let mut proved: BTreeMap<Pair<'_>, Excess> = BTreeMap::new();
+    let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
     let mut told: BTreeSet<Span> = BTreeSet::new();
     for node in &graph.nodes {
         for edge in &node.edges {
             let (link, start) = (edge.link, edge.start);
             let Some(children) = graph.child(edge).filter(|_| !told.contains(&start.span)) else { continue };
             let problem = no_children_error(node.id, link, start);
-            let problem = problem.or_else(|| exceeds(node.id, link, start, children, &mut proved));
+            let problem = problem.or_else(|| excess_error(node.id, link, start, children, &mut proved));
             if let Some(problem) = problem {
                 told.insert(start.span);
                 found.push(problem);
@@ -51,12 +51,12 @@ fn no_children_error(parent: &ItemId, link: &Link, start: &Start) -> Option<Diag
     Some(SpawnError::NoChildren { parent, child, limit, span: start.span, limit_span }.into())
 }
 
-fn exceeds<'n>(
+fn excess_error<'n>(
     parent: &ItemId,
     link: &'n Link,
     start: &'n Start,
     children: &'n [Rc<Link>],
-    proved: &mut BTreeMap<Pair<'n>, Excess>,
+    proved: &mut BTreeMap<PermissionsKey<'n>, Excess>,
 ) -> Option<Diagnostic> {
     // If the chain declares no permissions, the spawner's set applies.
     let own = link.permissions()?;

@@ -6,10 +6,10 @@ use crate::validate::{Selection, check};
 use crate::world::{MapWorld, Space};
 
 /// A directive: its id, its metadata, its outputs, its body.
-type Written = (&'static str, &'static str, &'static str, &'static str);
+type DirectiveSource = (&'static str, &'static str, &'static str, &'static str);
 
 /// Returns the spawn diagnostics of some directives, as `code: message`.
-fn told(directives: &[Written], hooks: &str) -> Vec<String> {
+fn told(directives: &[DirectiveSource], hooks: &str) -> Vec<String> {
     let mut world = MapWorld::new().with(
         Space::System,
         ".ai/config/agent/providers/p.yaml",
@@ -35,7 +35,7 @@ fn told(directives: &[Written], hooks: &str) -> Vec<String> {
     spawns.map(|d| format!("{}: {}", d.code(), d.message())).collect()
 }
 
-fn codes(directives: &[Written], hooks: &str) -> Vec<String> {
+fn spawn_codes(directives: &[DirectiveSource], hooks: &str) -> Vec<String> {
     told(directives, hooks).into_iter().map(|t| t.split(": ").next().unwrap().to_owned()).collect()
 }
 
@@ -46,22 +46,22 @@ const NOTHING: &[String] = &[];
 
 #[test]
 fn unbounded_spawn_cycle_is_reported_and_bounded_is_not() {
-    assert_eq!(codes(&[("a", ALL, "", START_B), ("b", ALL, "", START_A)], ""), ["spawn::cycle"]);
-    assert_eq!(codes(&[("a", ALL, "", START_A)], ""), ["spawn::cycle"]);
+    assert_eq!(spawn_codes(&[("a", ALL, "", START_B), ("b", ALL, "", START_A)], ""), ["spawn::cycle"]);
+    assert_eq!(spawn_codes(&[("a", ALL, "", START_A)], ""), ["spawn::cycle"]);
     let bounded = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
-    assert_eq!(codes(&[("a", bounded, "", START_B), ("b", ALL, "", START_A)], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", bounded, "", START_B), ("b", ALL, "", START_A)], ""), NOTHING);
     // Without an edge back there is no cycle, and a grant alone is no edge.
-    assert_eq!(codes(&[("a", ALL, "", START_B), ("b", ALL, "", "Do it.")], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", ALL, "", START_B), ("b", ALL, "", "Do it.")], ""), NOTHING);
     // Spawned by the thread tool, and by a hook that always fires.
     let by_tool =
         "Call `rye_execute(item_id=\"rye/agent/threads/thread_directive\", parameters={\"directive_name\": \"a\"})`.";
     let tool = "<permissions><execute><directive>*</directive><tool>rye.agent.threads.*</tool></execute></permissions>";
-    assert_eq!(codes(&[("a", tool, "", by_tool)], ""), ["spawn::cycle"]);
+    assert_eq!(spawn_codes(&[("a", tool, "", by_tool)], ""), ["spawn::cycle"]);
     let always = "hooks: [{id: again, event: agent_end, action: {primary: execute, item_type: directive, item_id: b}}]";
-    assert!(codes(&[("b", ALL, "", "Do it.")], always).contains(&"spawn::cycle".to_owned()));
+    assert!(spawn_codes(&[("b", ALL, "", "Do it.")], always).contains(&"spawn::cycle".to_owned()));
     // A hook that may not fire can end the recursion.
     let perhaps = "hooks: [{id: again, event: agent_end, condition: 'cost.turns < 3', action: {primary: execute, item_type: directive, item_id: b}}]";
-    assert!(!codes(&[("b", ALL, "", "Do it.")], perhaps).contains(&"spawn::cycle".to_owned()));
+    assert!(!spawn_codes(&[("b", ALL, "", "Do it.")], perhaps).contains(&"spawn::cycle".to_owned()));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn long_spawn_cycle_is_shown_by_its_first_steps() {
         let text = format!("Call `rye_execute(item_type=\"directive\", item_id=\"{}\")`.", name(n + 1));
         Box::leak(text.into_boxed_str())
     };
-    let forty: Vec<Written> = (0..40).map(|n| (name(n), ALL, "", body(n))).collect();
+    let forty: Vec<DirectiveSource> = (0..40).map(|n| (name(n), ALL, "", body(n))).collect();
     let told = told(&forty, "");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("`d11` and 28 more start each other") && !told[0].contains("`d12`"), "{told:?}");
@@ -84,9 +84,9 @@ fn child_exceeding_its_parent_is_reported_with_an_example() {
     let told = told(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
     assert!(told.len() == 1 && told[0].contains("rye.execute.tool.deploy."), "{told:?}");
     let less = "<permissions><execute><directive>b</directive></execute></permissions>";
-    assert_eq!(codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
     // A directive without `<permissions>` inherits its parent's.
-    assert_eq!(codes(&[("a", own, "", START_B), ("b", "", "", "Deploy.")], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", own, "", START_B), ("b", "", "", "Deploy.")], ""), NOTHING);
 }
 
 #[test]
@@ -96,44 +96,49 @@ fn child_spend_above_every_ancestor_budget_is_reported() {
         Box::leak(text.into_boxed_str())
     };
     let start_c = "Call `rye_execute(item_type=\"directive\", item_id=\"c\")`.";
-    assert_eq!(codes(&[("a", with("0.20"), "", START_B), ("b", with("0.30"), "", "x")], ""), ["spawn::no-budget"]);
-    assert_eq!(codes(&[("a", with("0.90"), "", START_B), ("b", with("0.30"), "", "x")], ""), NOTHING);
+    assert_eq!(
+        spawn_codes(&[("a", with("0.20"), "", START_B), ("b", with("0.30"), "", "x")], ""),
+        ["spawn::no-budget"]
+    );
+    assert_eq!(spawn_codes(&[("a", with("0.90"), "", START_B), ("b", with("0.30"), "", "x")], ""), NOTHING);
     // The directive between requests nothing itself, and has no more than its ancestor.
     let between = "<limits depth=\"3\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let path = [("a", with("0.20"), "", START_B), ("b", between, "", start_c), ("c", with("0.40"), "", "x")];
-    assert_eq!(codes(&path, ""), ["spawn::no-budget"]);
+    assert_eq!(spawn_codes(&path, ""), ["spawn::no-budget"]);
 }
 
 #[test]
 fn zero_spawns_or_depth_rejects_named_children() {
     let none = "<limits spawns=\"0\"/><permissions><execute><directive>*</directive></execute></permissions>";
-    assert_eq!(codes(&[("a", none, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
+    assert_eq!(spawn_codes(&[("a", none, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
     let flat = "<limits depth=\"0\"/><permissions><execute><directive>*</directive></execute></permissions>";
-    assert_eq!(codes(&[("a", flat, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
+    assert_eq!(spawn_codes(&[("a", flat, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
 }
 
 #[test]
 fn output_read_by_a_body_must_be_declared_by_a_child() {
     let reads = "Call `rye_execute(item_type=\"directive\", item_id=\"b\")` and tell `result.outputs.url`.";
-    assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "url", "x")], ""), NOTHING);
-    assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
+    assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "url", "x")], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
     let told = told(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
     assert!(told[0].contains("`url`"), "{told:?}");
     // An output that the directive itself declares is its own.
-    assert_eq!(codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
     // A hook of the directive itself spawns the child.
     let hooked = "<permissions><execute><directive>*</directive></execute></permissions><hooks><hook id=\"h\" event=\"after_step\"><execute item_type=\"directive\" item_id=\"b\"/></hook></hooks>";
     let body = "Wait for what `outputs[\"url\"]` says.";
     assert_eq!(
-        codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "link", "x")], ""),
+        spawn_codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "link", "x")], ""),
         ["spawn::unknown-output"]
     );
-    assert_eq!(codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "url", "x")], ""), NOTHING);
+    assert_eq!(spawn_codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "url", "x")], ""), NOTHING);
     // A spawn of an unnamed child leaves the outputs open.
     let open = "Call `rye_execute(item_type=\"directive\", item_id=\"{input:which?}\")` and `rye_execute(item_type=\"directive\", item_id=\"b\")`; tell `result.outputs.url`.";
-    assert!(!codes(&[("a", ALL, "", open), ("b", "", "link", "x")], "").contains(&"spawn::unknown-output".to_owned()));
+    assert!(
+        !spawn_codes(&[("a", ALL, "", open), ("b", "", "link", "x")], "").contains(&"spawn::unknown-output".to_owned())
+    );
     // Outputs of a child that a hook of a file spawns may be read as well.
     let file = "hooks: [{id: f, event: thread_completed, condition: 'directive == \"a\"', action: {primary: execute, item_type: directive, item_id: c}}]";
     let three = [("a", ALL, "", reads), ("b", "", "link", "x"), ("c", "", "url", "x")];
-    assert_eq!(codes(&three, file), NOTHING);
+    assert_eq!(spawn_codes(&three, file), NOTHING);
 }

@@ -18,7 +18,7 @@ impl Embedded {
     pub(super) async fn cascade(&self, status: Status) -> Result<(), DriveError> {
         let letter = if status == Status::Killed { Letter::Kill } else { Letter::Cancel };
         let id = self.id.clone();
-        let living = self.engine.read(move |registry| outside(registry, &id)).await?;
+        let living = self.engine.read(move |registry| unfinished_outside_threads(registry, &id)).await?;
         for thread in living {
             if self.engine.post(&thread, letter.clone()) {
                 continue;
@@ -38,7 +38,7 @@ impl Embedded {
 
 /// Returns the unfinished threads that were started from outside below this thread, or below the threads that it
 /// continues.
-fn outside(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+fn unfinished_outside_threads(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
     let (mut living, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
         for (spawn, child) in registry.children(&id)? {

@@ -39,7 +39,7 @@ use crate::tool::{Invocation, ToolOutcome};
 use crate::trust::Trusted;
 
 /// Duration after which a running call books the open settlements.
-const LONG: Duration = Duration::from_secs(1);
+const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
 impl Embedded {
     /// Runs one call of the reply.
@@ -54,7 +54,7 @@ impl Embedded {
         let mut running = std::pin::pin!(self.dispatch(call, None, halt));
         let outcome = tokio::select! {
             outcome = &mut running => outcome,
-            () = tokio::time::sleep(LONG) => {
+            () = tokio::time::sleep(SETTLE_AFTER) => {
                 self.commit_settlements(unsettled).await?;
                 running.await
             }
@@ -222,7 +222,7 @@ impl Embedded {
                 }
                 let config = settings(&items, &tool.spec);
                 let text = items.sources().get(tool.file.source).map(|s| Arc::clone(&s.text)).unwrap_or_default();
-                Ok(Found {
+                Ok(FoundTool {
                     spec: Arc::clone(&tool.spec),
                     space: tool.file.space,
                     path: Arc::clone(&tool.file.path),
@@ -305,7 +305,7 @@ impl Embedded {
 }
 
 /// A tool as found: its declaration, and the file it was read from.
-struct Found {
+struct FoundTool {
     spec: Arc<ToolSpec>,
     space: Space,
     path: Arc<str>,

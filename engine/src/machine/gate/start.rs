@@ -9,14 +9,14 @@ use super::ChildStart;
 /// The id of the tool.
 pub(in crate::machine) const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
-const KEYS: [&str; 5] = ["directive_name", "async", "inputs", "model", "limit_overrides"];
-const LIMITS: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_seconds", "depth"];
+const PARAMETER_NAMES: [&str; 5] = ["directive_name", "async", "inputs", "model", "limit_overrides"];
+const LIMIT_NAMES: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_seconds", "depth"];
 
 /// Parses the arguments; an error is a message for the model.
 pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
     let Value::Object(given) = parameters else { return Err(wrong("its parameters must be an object")) };
-    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(wrong(&format!("there is no parameter `{key}`; there are {}", KEYS.join(", "))));
+    if let Some(key) = given.keys().find(|key| !PARAMETER_NAMES.contains(&key.as_str())) {
+        return Err(wrong(&format!("there is no parameter `{key}`; there are {}", PARAMETER_NAMES.join(", "))));
     }
     let value = |key: &str| given.get(key).filter(|value| !value.is_null());
     let Some(Value::String(name)) = value("directive_name") else {
@@ -34,8 +34,8 @@ pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
         Some(_) => return Err(wrong("`model` must be a string")),
     };
     let limit_overrides = object(value("limit_overrides"), "limit_overrides")?;
-    if let Some(name) = limit_overrides.keys().find(|name| !LIMITS.contains(&name.as_str())) {
-        return Err(wrong(&format!("there is no limit `{name}`; there are {}", LIMITS.join(", "))));
+    if let Some(name) = limit_overrides.keys().find(|name| !LIMIT_NAMES.contains(&name.as_str())) {
+        return Err(wrong(&format!("there is no limit `{name}`; there are {}", LIMIT_NAMES.join(", "))));
     }
     let inputs = object(value("inputs"), "inputs")?;
     Ok(ChildStart { directive, inputs, model, limit_overrides, detached, tool: false })

@@ -63,7 +63,7 @@ pub(super) fn gate(walk: &Walk<'_>) -> Decision {
     for (index, call) in waiting(state, &group) {
         match gate::rule(walk.plan, state, index) {
             Ruling::Run(_) | Ruling::Spawn(_) => return Decision::Gives(Outcome::Allowed),
-            Ruling::Keep(keep) => answers.extend(kept(state, index, group.end, call, keep.into_inner())),
+            Ruling::Keep(keep) => answers.extend(state_op_events(state, index, group.end, call, keep.into_inner())),
             Ruling::Return => return Decision::Gives(Outcome::Returns),
             Ruling::Asks { .. } => return Decision::Gives(Outcome::Asks),
             Ruling::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
@@ -159,7 +159,7 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 let child = intended(state, spawn, index, group.end, call, allowed.into_inner());
                 events.push(EventBody::ChildIntended(child));
             }
-            Ruling::Keep(keep) => events.extend(kept(state, index, group.end, call, keep.into_inner())),
+            Ruling::Keep(keep) => events.extend(state_op_events(state, index, group.end, call, keep.into_inner())),
             Ruling::Answer { why, text } => events.push(refused(why, text)),
             Ruling::Asks { capability } => {
                 let text = format!("permission denied: {capability} needs an acknowledgement");
@@ -197,7 +197,7 @@ fn intended(
 }
 
 /// Returns the answer of the thread's store, and the event of a write.
-fn kept(state: &State, index: usize, group_end: usize, call: &CallState, asked: Keep) -> Vec<EventBody> {
+fn state_op_events(state: &State, index: usize, group_end: usize, call: &CallState, asked: Keep) -> Vec<EventBody> {
     match keep::answer(&state.store, asked) {
         Ok((said, set)) => {
             let text = rye_compiler::semantics::value::embed(&said).into_owned();

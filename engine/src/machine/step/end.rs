@@ -17,7 +17,7 @@ use crate::thread::{RunError, Status};
 /// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event.
 pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
-    let ended = verdict(walk);
+    let ended = end_result(walk);
     if !matches!(ended.status, Status::Killed | Status::Suspended) {
         let own = match ended.status {
             Status::Completed => Some(HookPoint::ThreadCompleted),
@@ -59,10 +59,10 @@ pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &State, status:
 }
 
 /// Maximum characters of a tool's failure in the error message.
-const TOLD: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 
 /// Determines the end status, result and error of the thread.
-fn verdict(walk: &Walk<'_>) -> Ended {
+fn end_result(walk: &Walk<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
     let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
     let answer = called.and_then(|call| call.result.as_ref());
@@ -101,7 +101,7 @@ fn verdict(walk: &Walk<'_>) -> Ended {
     }
     if let Some(answer) = answer.filter(|answer| answer.is_error) {
         // The result holds the full text.
-        let message: String = answer.content.chars().take(TOLD).collect();
+        let message: String = answer.content.chars().take(MAX_ERROR_CHARS).collect();
         let code = match (answer.ran, answer.content.as_str()) {
             (true, _) => "tool_error",
             (false, INTERRUPTED) => "interrupted",

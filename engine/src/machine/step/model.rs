@@ -16,7 +16,7 @@ use crate::provider::Usage;
 use crate::provider::cost::cost;
 
 /// Minimum output tokens of a call (`language.md` 11).
-const LEAST_OUTPUT: u64 = 1024;
+const MIN_OUTPUT_TOKENS: u64 = 1024;
 
 pub(super) fn limits(walk: &Walk<'_>) -> Decision {
     match limits::check(&walk.state.limits.into(), &semantic_cost(walk.state)) {
@@ -140,7 +140,7 @@ fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Optio
             too_much = middle;
         }
     }
-    (fits >= LEAST_OUTPUT.min(wanted)).then(|| (fits, worst(fits)))
+    (fits >= MIN_OUTPUT_TOKENS.min(wanted)).then(|| (fits, worst(fits)))
 }
 
 /// Returns the settlement of an attempt that ended. If the stream broke off before the final usage, the amount is the
@@ -187,20 +187,20 @@ pub(super) fn context(walk: &Walk<'_>) -> Decision {
     }
     let used = request::tokens_used(plan, state);
     let window = state.model(plan).context_window;
-    let full = u128::from(used) * u128::from(WHOLE) >= u128::from(window) * u128::from(threshold(&plan.settings));
+    let full = u128::from(used) * u128::from(BILLIONTHS) >= u128::from(window) * u128::from(threshold(&plan.settings));
     // A handoff does not help a thread that has reached a limit; the check of the limits reports it.
     let spent = limits::check(&state.limits.into(), &semantic_cost(state)).is_some();
     Decision::Gives(if full && window > 0 && !spent { Outcome::Full } else { Outcome::Fits })
 }
 
 /// The value 1 in the unit of [`threshold`].
-const WHOLE: u64 = 1_000_000_000;
+const BILLIONTHS: u64 = 1_000_000_000;
 
 /// Returns the usable part of the context window, in billionths.
 fn threshold(settings: &BTreeMap<String, Value>) -> u64 {
     let written = settings.get("coordination").and_then(|v| v.pointer("/continuation/trigger_threshold"));
     let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
-    read.filter(|part| (1..=WHOLE).contains(part)).unwrap_or(WHOLE / 10 * 9)
+    read.filter(|part| (1..=BILLIONTHS).contains(part)).unwrap_or(BILLIONTHS / 10 * 9)
 }
 
 fn hit(at: Node, exceeded: Exceeded) -> EventBody {

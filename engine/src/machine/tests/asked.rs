@@ -11,7 +11,7 @@ use crate::thread::Status;
 use crate::threads::pending_approval;
 
 /// Returns a plan whose risk table requires approval for `a/look`.
-fn careful() -> Plan {
+fn plan_with_risky_tool() -> Plan {
     let mut plan = plan();
     let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
         "classifications": [{"risk": "safe", "patterns": ["rye.*"]},
@@ -22,9 +22,9 @@ fn careful() -> Plan {
 }
 
 /// Returns a thread with a recorded, open approval request, and the number of its event.
-fn asking(inputs: &[i64]) -> (Play, u64) {
+fn thread_awaiting_approval(inputs: &[i64]) -> (Play, u64) {
     let turns = inputs.iter().map(|n| calls(&[call("a_look", json!({"x": n}))]));
-    let mut play = Play::new(careful(), turns.chain([text("done")]).collect());
+    let mut play = Play::new(plan_with_risky_tool(), turns.chain([text("done")]).collect());
     play.says = Approval::Approved;
     play.start();
     let seq = to_the_question(&mut play);
@@ -48,7 +48,7 @@ fn count(play: &Play, name: &str) -> usize {
 
 #[test]
 fn approval_request_is_recorded_before_it_is_asked() {
-    let (play, seq) = asking(&[1]);
+    let (play, seq) = thread_awaiting_approval(&[1]);
     assert_eq!(play.names().last(), Some(&"approval_asked"));
     let effect = next(&play.plan, &play.state);
     assert!(effect.has_side_effects(), "the record is synced before it");
@@ -63,7 +63,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
 #[test]
 fn only_the_first_answer_to_a_request_counts() {
     for (first, ran) in [(true, 1), (false, 0)] {
-        let (mut play, seq) = asking(&[1]);
+        let (mut play, seq) = thread_awaiting_approval(&[1]);
         assert_eq!(approve(&mut play, "one", first, Some(seq)), 2, "the letter, and with it the answer");
         assert!(pending_approval(&play.events).is_none());
         assert_eq!(approve(&mut play, "two", !first, Some(seq)), 1, "the letter alone");
@@ -75,7 +75,7 @@ fn only_the_first_answer_to_a_request_counts() {
 
 #[test]
 fn answer_does_not_apply_to_a_later_request() {
-    let (mut play, first) = asking(&[1, 2]);
+    let (mut play, first) = thread_awaiting_approval(&[1, 2]);
     assert_eq!(play.signal(Fact::Answered(Approval::Refused)), 1);
     let second = to_the_question(&mut play);
     assert_ne!(first, second);
@@ -89,7 +89,7 @@ fn answer_does_not_apply_to_a_later_request() {
 
 #[test]
 fn recovered_thread_repeats_its_approval_request() {
-    let (mut play, seq) = asking(&[1]);
+    let (mut play, seq) = thread_awaiting_approval(&[1]);
     play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
     assert!(matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
     assert_eq!(pending_approval(&play.events).unwrap().seq, seq, "it is the same one");
@@ -100,7 +100,7 @@ fn recovered_thread_repeats_its_approval_request() {
 
 #[test]
 fn suspended_thread_keeps_its_approval_request() {
-    let (mut play, seq) = asking(&[1]);
+    let (mut play, seq) = thread_awaiting_approval(&[1]);
     assert_eq!(play.signal(Fact::Answered(Approval::Suspended)), 1);
     while play.step() {}
     assert_eq!(play.ended().status, Status::Suspended);
@@ -114,7 +114,7 @@ fn suspended_thread_keeps_its_approval_request() {
 
 #[test]
 fn steering_withdraws_an_approval_request() {
-    let (mut play, seq) = asking(&[1, 1]);
+    let (mut play, seq) = thread_awaiting_approval(&[1, 1]);
     play.signal(Fact::Mail { id: "m".into(), letter: Letter::Steer { text: "rather not".into() } });
     assert!(!matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
     // A repeated call gets a new approval request.
@@ -129,7 +129,7 @@ fn steering_withdraws_an_approval_request() {
 fn transcript_of_an_earlier_version_is_read() {
     let letter: Letter = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
     assert_eq!(letter, Letter::Approve { yes: true, question: None });
-    let (mut play, _) = asking(&[1]);
+    let (mut play, _) = thread_awaiting_approval(&[1]);
     assert_eq!(approve(&mut play, "one", true, None), 2);
     assert!(matches!(play.events.last().unwrap().body, EventBody::ApprovalGiven(_)));
 }

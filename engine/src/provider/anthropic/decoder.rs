@@ -16,7 +16,7 @@ use crate::provider::wire::Decode;
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The events of a message; an empty name means that the data has the type.
-const KNOWN: [&str; 7] =
+const KNOWN_EVENTS: [&str; 7] =
     ["", "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop", "error"];
 
 /// The state between two events.
@@ -26,14 +26,14 @@ pub struct Decoder {
     usage: Option<Usage>,
     usage_is_final: bool,
     stop: Option<StopReason>,
-    blocks: BTreeMap<u64, Open>,
+    blocks: BTreeMap<u64, OpenBlock>,
     stopped: bool,
     failure: Option<CallError>,
 }
 
 /// A block that may still grow.
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text(String),
     Thinking { text: String, signature: Option<String> },
     Call { id: String, name: String, input: Value, arguments: String },
@@ -45,12 +45,12 @@ impl Decode for Decoder {
         if self.is_done() {
             return Vec::new();
         }
-        if let Some(Piece { index, delta, .. }) = Piece::read(&event.data) {
+        if let Some(DeltaEvent { index, delta, .. }) = DeltaEvent::read(&event.data) {
             let text = delta.text.or(delta.thinking).or(delta.partial_json);
-            return text.and_then(|text| self.grow(index, delta.kind, text)).into_iter().collect();
+            return text.and_then(|text| self.apply_delta(index, delta.kind, text)).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
-            if !KNOWN.contains(&event.name.as_str()) || event.data.trim() == "[DONE]" {
+            if !KNOWN_EVENTS.contains(&event.name.as_str()) || event.data.trim() == "[DONE]" {
                 return Vec::new(); // not part of a message
             }
             let message = format!("the stream holds an event `{}` that is not JSON", name_of(event));
@@ -93,7 +93,7 @@ impl Decode for Decoder {
             let message = "the stream ended without `message_stop`";
             return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         }
-        let content: Vec<Block> = self.blocks.into_values().filter_map(Open::close).collect();
+        let content: Vec<Block> = self.blocks.into_values().filter_map(OpenBlock::close).collect();
         let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
         let stop = match self.stop {
             None | Some(StopReason::EndTurn) if calls => StopReason::ToolUse,
@@ -143,62 +143,62 @@ impl Decoder {
             return None; // a repeated start: keep the accumulated block
         }
         let block = value.get("content_block").cloned().unwrap_or(Value::Null);
-        let open = Open::start(block);
+        let open = OpenBlock::start(block);
         let delta = match &open {
-            Open::Text(text) => (!text.is_empty()).then(|| Delta::Text(text.clone())),
-            Open::Thinking { text, .. } => (!text.is_empty()).then(|| Delta::Thinking(text.clone())),
-            Open::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
-            Open::Other { .. } => None,
+            OpenBlock::Text(text) => (!text.is_empty()).then(|| Delta::Text(text.clone())),
+            OpenBlock::Thinking { text, .. } => (!text.is_empty()).then(|| Delta::Thinking(text.clone())),
+            OpenBlock::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
+            OpenBlock::Other { .. } => None,
         };
         self.blocks.insert(index, open);
         delta
     }
 
-    /// Handles a delta that [`Piece`] cannot parse.
+    /// Handles a delta that [`DeltaEvent`] cannot parse.
     fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;
         let kind = delta.get("type").and_then(Value::as_str)?;
         let text =
             ["text", "thinking", "signature", "partial_json"].iter().find_map(|key| delta.get(*key)?.as_str())?;
-        self.grow(index, kind, text.to_owned())
+        self.apply_delta(index, kind, text.to_owned())
     }
 
-    fn grow(&mut self, index: u64, kind: &str, more: String) -> Option<Delta> {
+    fn apply_delta(&mut self, index: u64, kind: &str, more: String) -> Option<Delta> {
         match kind {
             "text_delta" => {
-                match self.blocks.entry(index).or_insert_with(|| Open::Text(String::new())) {
-                    Open::Text(text) => text.push_str(&more),
-                    Open::Other { value, .. } => append(value, "text", &more),
-                    Open::Thinking { .. } | Open::Call { .. } => return None,
+                match self.blocks.entry(index).or_insert_with(|| OpenBlock::Text(String::new())) {
+                    OpenBlock::Text(text) => text.push_str(&more),
+                    OpenBlock::Other { value, .. } => append(value, "text", &more),
+                    OpenBlock::Thinking { .. } | OpenBlock::Call { .. } => return None,
                 }
                 Some(Delta::Text(more))
             }
             "thinking_delta" => {
-                let fresh = || Open::Thinking { text: String::new(), signature: None };
+                let fresh = || OpenBlock::Thinking { text: String::new(), signature: None };
                 match self.blocks.entry(index).or_insert_with(fresh) {
-                    Open::Thinking { text, .. } => text.push_str(&more),
-                    Open::Other { value, .. } => append(value, "thinking", &more),
-                    Open::Text(_) | Open::Call { .. } => return None,
+                    OpenBlock::Thinking { text, .. } => text.push_str(&more),
+                    OpenBlock::Other { value, .. } => append(value, "thinking", &more),
+                    OpenBlock::Text(_) | OpenBlock::Call { .. } => return None,
                 }
                 Some(Delta::Thinking(more))
             }
             "signature_delta" => {
-                if let Some(Open::Thinking { signature, .. }) = self.blocks.get_mut(&index) {
+                if let Some(OpenBlock::Thinking { signature, .. }) = self.blocks.get_mut(&index) {
                     signature.get_or_insert_default().push_str(&more);
                 }
                 None
             }
             "input_json_delta" => match self.blocks.get_mut(&index)? {
-                Open::Call { id, arguments, .. } => {
+                OpenBlock::Call { id, arguments, .. } => {
                     arguments.push_str(&more);
                     (!more.is_empty()).then(|| Delta::ToolCallInput { id: id.clone(), fragment: more })
                 }
-                Open::Other { arguments, .. } => {
+                OpenBlock::Other { arguments, .. } => {
                     arguments.push_str(&more);
                     None
                 }
-                Open::Text(_) | Open::Thinking { .. } => None,
+                OpenBlock::Text(_) | OpenBlock::Thinking { .. } => None,
             },
             _ => None,
         }
@@ -207,17 +207,17 @@ impl Decoder {
 
 /// The most frequent event in its usual form, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
-struct Piece<'e> {
+struct DeltaEvent<'e> {
     #[serde(rename = "type")]
     kind: &'e str,
     index: u64,
     #[serde(borrow)]
-    delta: PieceDelta<'e>,
+    delta: DeltaEventBody<'e>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PieceDelta<'e> {
+struct DeltaEventBody<'e> {
     #[serde(rename = "type")]
     kind: &'e str,
     text: Option<String>,
@@ -225,13 +225,13 @@ struct PieceDelta<'e> {
     partial_json: Option<String>,
 }
 
-impl<'e> Piece<'e> {
+impl<'e> DeltaEvent<'e> {
     fn read(data: &'e str) -> Option<Self> {
         serde_json::from_str::<Self>(data).ok().filter(|piece| piece.kind == "content_block_delta")
     }
 }
 
-impl Open {
+impl OpenBlock {
     fn start(block: Value) -> Self {
         let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         match block.get("type").and_then(Value::as_str) {

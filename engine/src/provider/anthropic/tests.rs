@@ -18,7 +18,7 @@ const THINKING: &str = include_str!("../../../fixtures/streams/anthropic-thinkin
 const ERROR: &str = include_str!("../../../fixtures/streams/anthropic-error.sse");
 
 #[test]
-fn the_smallest_body() {
+fn minimal_request_has_exact_body() {
     assert_eq!(
         body(&small()).to_string(),
         concat!(
@@ -30,7 +30,7 @@ fn the_smallest_body() {
 }
 
 #[test]
-fn a_body_with_everything() {
+fn full_request_has_exact_body() {
     let schema = r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}"#;
     let expected = [
         r#"{"model":"model-1","max_tokens":1024,"stream":true,"#,
@@ -95,7 +95,7 @@ fn tool_results_precede_text() {
 }
 
 #[test]
-fn a_text_stream() {
+fn text_stream_decodes() {
     let (deltas, reply) = replay_all::<Decoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);

@@ -33,7 +33,7 @@ impl Decode for Decoder {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
         }
-        if let Some((head, text)) = Piece::read(&event.data) {
+        if let Some((head, text)) = TextEvent::read(&event.data) {
             self.head(&head);
             let mut deltas = Vec::new();
             self.say(&text, &mut deltas);
@@ -49,12 +49,12 @@ impl Decode for Decoder {
             return Vec::new();
         }
         let text = |key: &str| value.get(key).and_then(Value::as_str);
-        let usage = value.get("usageMetadata").and_then(|usage| Counts::deserialize(usage).ok());
-        let usage = usage.and_then(Counts::usage);
+        let usage = value.get("usageMetadata").and_then(|usage| TokenCounts::deserialize(usage).ok());
+        let usage = usage.and_then(TokenCounts::usage);
         let ends = value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
             || value.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
         self.usage_is_final |= usage.is_some() && ends;
-        self.head(&Head { model: text("modelVersion"), answer: text("responseId"), usage });
+        self.head(&ResponseHead { model: text("modelVersion"), answer: text("responseId"), usage });
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
@@ -93,7 +93,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn head(&mut self, head: &Head<'_>) {
+    fn head(&mut self, head: &ResponseHead<'_>) {
         let set = |field: &mut String, told: Option<&str>| {
             if let Some(told) = told.filter(|told| !told.is_empty() && told != field) {
                 told.clone_into(field);
@@ -193,7 +193,7 @@ impl Decoder {
 }
 
 /// The fields of an event that apply to the whole response.
-struct Head<'e> {
+struct ResponseHead<'e> {
     model: Option<&'e str>,
     answer: Option<&'e str>,
     usage: Option<Usage>,
@@ -201,7 +201,7 @@ struct Head<'e> {
 
 /// Token counts of this wire.
 #[derive(Deserialize)]
-struct Counts {
+struct TokenCounts {
     #[serde(rename = "promptTokenCount")]
     prompt: Option<u64>,
     #[serde(rename = "toolUsePromptTokenCount")]
@@ -214,7 +214,7 @@ struct Counts {
     thoughts: Option<u64>,
 }
 
-impl Counts {
+impl TokenCounts {
     /// Converts the counts: this wire includes cached tokens in the prompt and counts thoughts separately from the
     /// answer, [`Usage`] does not.
     fn usage(self) -> Option<Usage> {
@@ -228,9 +228,9 @@ impl Counts {
 /// The most frequent event, a piece of text and nothing else, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Piece<'e> {
+struct TextEvent<'e> {
     candidates: [TextCandidate; 1],
-    usage_metadata: Option<Counts>,
+    usage_metadata: Option<TokenCounts>,
     #[serde(borrow)]
     model_version: Option<&'e str>,
     #[serde(borrow)]
@@ -259,8 +259,8 @@ struct TextPart {
     text: String,
 }
 
-impl<'e> Piece<'e> {
-    fn read(data: &'e str) -> Option<(Head<'e>, String)> {
+impl<'e> TextEvent<'e> {
+    fn read(data: &'e str) -> Option<(ResponseHead<'e>, String)> {
         let piece = serde_json::from_str::<Self>(data).ok()?;
         let Self {
             candidates: [candidate],
@@ -276,8 +276,8 @@ impl<'e> Piece<'e> {
         let TextCandidate { content: TextContent { parts: [part] }, index: 0, finish_reason: None } = candidate else {
             return None;
         };
-        let usage = usage_metadata.and_then(Counts::usage);
-        Some((Head { model: model_version, answer: response_id, usage }, part.text))
+        let usage = usage_metadata.and_then(TokenCounts::usage);
+        Some((ResponseHead { model: model_version, answer: response_id, usage }, part.text))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// Maximum depth of a converted schema.
 const MAX_DEPTH: usize = 24;
 /// Keywords with the same meaning in both.
-const SAME: [&str; 11] = [
+const SHARED_KEYWORDS: [&str; 11] = [
     "title",
     "description",
     "format",
@@ -23,10 +23,10 @@ const SAME: [&str; 11] = [
 /// Returns the parameters of a function; `None` if there are none.
 pub(super) fn parameters(schema: &Value) -> Option<Value> {
     let has_properties = schema.get("properties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
-    has_properties.then(|| convert(schema, 0))
+    has_properties.then(|| convert_schema(schema, 0))
 }
 
-fn convert(schema: &Value, depth: usize) -> Value {
+fn convert_schema(schema: &Value, depth: usize) -> Value {
     let Some(map) = schema.as_object().filter(|_| depth < MAX_DEPTH) else {
         return json!({"type": "STRING"}); // `true`, or too deep: accept any text
     };
@@ -38,7 +38,7 @@ fn convert(schema: &Value, depth: usize) -> Value {
     if nullable {
         converted.insert("nullable".to_owned(), true.into());
     }
-    for key in SAME {
+    for key in SHARED_KEYWORDS {
         // The API refuses formats of text other than its own.
         let known =
             key != "format" || map.get(key).and_then(Value::as_str).is_some_and(|f| ["date-time", "enum"].contains(&f));
@@ -51,7 +51,7 @@ fn convert(schema: &Value, depth: usize) -> Value {
     }
     if kind == Some("ARRAY") {
         let items = map.get("items").filter(|items| items.is_object());
-        converted.insert("items".to_owned(), convert(items.unwrap_or(&Value::Null), depth + 1));
+        converted.insert("items".to_owned(), convert_schema(items.unwrap_or(&Value::Null), depth + 1));
     }
     if let Some(properties) = map.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty()) {
         let names: Vec<&String> = properties.keys().collect();
@@ -62,11 +62,11 @@ fn convert(schema: &Value, depth: usize) -> Value {
             converted.insert("required".to_owned(), json!(required));
         }
         let converted_properties: Map<String, Value> =
-            properties.iter().map(|(name, schema)| (name.clone(), convert(schema, depth + 1))).collect();
+            properties.iter().map(|(name, schema)| (name.clone(), convert_schema(schema, depth + 1))).collect();
         converted.insert("properties".to_owned(), Value::Object(converted_properties));
     }
     if let Some(any) = ["anyOf", "oneOf"].iter().find_map(|key| map.get(*key).and_then(Value::as_array)) {
-        let any: Vec<Value> = any.iter().filter(|s| !is_null(s)).map(|s| convert(s, depth + 1)).collect();
+        let any: Vec<Value> = any.iter().filter(|s| !is_null(s)).map(|s| convert_schema(s, depth + 1)).collect();
         if !any.is_empty() {
             converted.insert("anyOf".to_owned(), Value::Array(any));
         }

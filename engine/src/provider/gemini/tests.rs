@@ -141,7 +141,7 @@ fn play(events: &[Value]) -> Result<Reply, CallError> {
 }
 
 #[test]
-fn how_it_ends() {
+fn finish_reasons_are_mapped() {
     let end = |reason: &str| {
         play(&[json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": reason}]})])
     };

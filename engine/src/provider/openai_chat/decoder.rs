@@ -23,14 +23,14 @@ pub struct Decoder {
     thinking: String,
     text: String,
     refused: bool,
-    calls: Vec<Call>,
+    calls: Vec<OpenCall>,
     done: bool,
     failure: Option<CallError>,
 }
 
 /// The most frequent event, a piece of text and nothing else, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
-struct Piece<'e> {
+struct ChatTextChunk<'e> {
     #[serde(borrow)]
     model: Option<&'e str>,
     choices: [ChatTextChoice; 1],
@@ -42,20 +42,20 @@ struct Piece<'e> {
 struct ChatTextChoice {
     #[serde(default)]
     index: u64,
-    delta: PieceDelta,
+    delta: ChatTextDelta,
     finish_reason: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PieceDelta {
+struct ChatTextDelta {
     content: Option<String>,
     #[serde(rename = "role")]
     _role: Option<IgnoredAny>,
     refusal: Option<IgnoredAny>,
 }
 
-impl<'e> Piece<'e> {
+impl<'e> ChatTextChunk<'e> {
     /// Returns the model and the text.
     fn read(event: &'e Event) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
@@ -68,7 +68,7 @@ impl<'e> Piece<'e> {
 
 /// A tool call that may still grow.
 #[derive(Debug)]
-struct Call {
+struct OpenCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -83,7 +83,7 @@ impl Decode for Decoder {
             return Vec::new();
         }
         let data = event.data.trim();
-        if let Some((model, text)) = Piece::read(event) {
+        if let Some((model, text)) = ChatTextChunk::read(event) {
             self.set_model(model);
             self.text.push_str(&text);
             return if text.is_empty() { Vec::new() } else { vec![Delta::Text(text)] };
@@ -147,7 +147,7 @@ impl Decode for Decoder {
         if !self.text.is_empty() {
             content.push(Block::Text { text: self.text });
         }
-        content.extend(self.calls.into_iter().map(Call::close));
+        content.extend(self.calls.into_iter().map(OpenCall::close));
         let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
         let plain = stop == StopReason::EndTurn;
         let stop = match (plain, calls, self.refused) {
@@ -185,7 +185,7 @@ impl Decoder {
             }
             let calls = delta.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             for call in calls {
-                self.tool_call(call, &mut deltas);
+                self.read_tool_call(call, &mut deltas);
             }
         }
         if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
@@ -194,7 +194,7 @@ impl Decoder {
         deltas
     }
 
-    fn tool_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) {
+    fn read_tool_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) {
         let index = piece.get("index").and_then(Value::as_u64);
         let id = piece.get("id").and_then(Value::as_str).unwrap_or_default();
         let name = piece.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
@@ -211,7 +211,7 @@ impl Decoder {
             if other.is_none() {
                 deltas.push(Delta::ToolCallStarted { id: id.clone(), name: name.to_owned() });
             }
-            self.calls.push(Call { index, id, name: String::new(), arguments: String::new(), other });
+            self.calls.push(OpenCall { index, id, name: String::new(), arguments: String::new(), other });
             self.calls.len() - 1
         });
         let Some(call) = self.calls.get_mut(position) else { return };
@@ -238,7 +238,7 @@ impl Decoder {
     }
 }
 
-impl Call {
+impl OpenCall {
     fn close(self) -> Block {
         match self.other {
             Some(value) => Block::Other { wire: WIRE.to_owned(), value },

@@ -23,13 +23,13 @@ pub struct Decoder {
     usage_is_final: bool,
     stop: Option<StopReason>,
     refused: bool,
-    items: BTreeMap<u64, Open>,
+    items: BTreeMap<u64, OpenItem>,
     failure: Option<CallError>,
 }
 
 /// The most frequent event, a piece of text, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
-struct Piece<'e> {
+struct OutputTextDelta<'e> {
     #[serde(rename = "type")]
     kind: &'e str,
     output_index: u64,
@@ -37,7 +37,7 @@ struct Piece<'e> {
     delta: String,
 }
 
-impl<'e> Piece<'e> {
+impl<'e> OutputTextDelta<'e> {
     fn read(data: &'e str) -> Option<Self> {
         serde_json::from_str::<Self>(data).ok().filter(|piece| piece.kind == "response.output_text.delta")
     }
@@ -45,7 +45,7 @@ impl<'e> Piece<'e> {
 
 /// An item that may still grow.
 #[derive(Debug)]
-enum Open {
+enum OpenItem {
     /// Parts by their index: text, or a refusal.
     Message(BTreeMap<u64, String>),
     Call {
@@ -65,7 +65,7 @@ impl Decode for Decoder {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
         }
-        if let Some(Piece { output_index, content_index, delta, .. }) = Piece::read(&event.data) {
+        if let Some(OutputTextDelta { output_index, content_index, delta, .. }) = OutputTextDelta::read(&event.data) {
             return self.said(output_index, content_index, delta).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
@@ -81,8 +81,8 @@ impl Decode for Decoder {
         match kind {
             "response.output_text.delta" => return self.say(&value, false).into_iter().collect(),
             "response.refusal.delta" => return self.say(&value, true).into_iter().collect(),
-            "response.function_call_arguments.delta" => return self.argue(&value).into_iter().collect(),
-            "response.function_call_arguments.done" => self.argued(&value),
+            "response.function_call_arguments.delta" => return self.append_arguments(&value).into_iter().collect(),
+            "response.function_call_arguments.done" => self.set_arguments(&value),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 return self.think(&value).into_iter().collect();
             }
@@ -118,7 +118,7 @@ impl Decode for Decoder {
             let message = "the stream ended without `response.completed`";
             return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
-        let content: Vec<Block> = self.items.into_values().flat_map(Open::blocks).collect();
+        let content: Vec<Block> = self.items.into_values().flat_map(OpenItem::blocks).collect();
         let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
         let stop = match (stop, calls, self.refused) {
             (StopReason::EndTurn, true, _) => StopReason::ToolUse,
@@ -177,10 +177,10 @@ impl Decoder {
         if self.items.contains_key(&index) {
             return Vec::new(); // a repeated start: keep the accumulated item
         }
-        let open = Open::start(item);
+        let open = OpenItem::start(item);
         let delta = match &open {
-            Open::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
-            Open::Message(_) | Open::Other { .. } => None,
+            OpenItem::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
+            OpenItem::Message(_) | OpenItem::Other { .. } => None,
         };
         self.items.insert(index, open);
         delta.into_iter().collect()
@@ -192,13 +192,13 @@ impl Decoder {
         if !item.is_object() {
             return Vec::new();
         }
-        if self.items.get(&index).is_none_or(Open::is_bare) {
+        if self.items.get(&index).is_none_or(OpenItem::is_bare) {
             return self.whole(index, item);
         }
-        self.refused |= refuses(item);
-        if let Some(Open::Other { value, thinking }) = self.items.get_mut(&index) {
+        self.refused |= is_refusal(item);
+        if let Some(OpenItem::Other { value, thinking }) = self.items.get_mut(&index) {
             *value = item.clone();
-            let told = thoughts(item);
+            let told = displayed_reasoning(item);
             if !told.is_empty() {
                 *thinking = told;
             }
@@ -208,17 +208,17 @@ impl Decoder {
 
     /// Adds an item that came whole.
     fn whole(&mut self, index: u64, item: &Value) -> Vec<Delta> {
-        self.refused |= refuses(item);
+        self.refused |= is_refusal(item);
         let known = self.items.contains_key(&index);
-        let open = Open::start(item);
+        let open = OpenItem::start(item);
         let deltas = match &open {
-            Open::Message(parts) => parts.values().map(|text| Delta::Text(text.clone())).collect(),
-            Open::Call { id, name, arguments } => {
+            OpenItem::Message(parts) => parts.values().map(|text| Delta::Text(text.clone())).collect(),
+            OpenItem::Call { id, name, arguments } => {
                 let started = Delta::ToolCallStarted { id: id.clone(), name: name.clone() };
                 let input = Delta::ToolCallInput { id: id.clone(), fragment: arguments.clone() };
                 (!known).then_some(started).into_iter().chain((!arguments.is_empty()).then_some(input)).collect()
             }
-            Open::Other { thinking, .. } => thinking.values().map(|text| Delta::Thinking(text.clone())).collect(),
+            OpenItem::Other { thinking, .. } => thinking.values().map(|text| Delta::Thinking(text.clone())).collect(),
         };
         self.items.insert(index, open);
         deltas
@@ -235,9 +235,9 @@ impl Decoder {
         if more.is_empty() {
             return None;
         }
-        match self.items.entry(index).or_insert_with(|| Open::Message(BTreeMap::new())) {
-            Open::Message(parts) => parts.entry(part).or_default().push_str(&more),
-            Open::Call { .. } | Open::Other { .. } => return None,
+        match self.items.entry(index).or_insert_with(|| OpenItem::Message(BTreeMap::new())) {
+            OpenItem::Message(parts) => parts.entry(part).or_default().push_str(&more),
+            OpenItem::Call { .. } | OpenItem::Other { .. } => return None,
         }
         Some(Delta::Text(more))
     }
@@ -246,28 +246,28 @@ impl Decoder {
         let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
         let number = |key: &str| value.get(key).and_then(Value::as_u64);
         let part = number("summary_index").or_else(|| number("content_index")).unwrap_or(0);
-        let fresh = || Open::Other { value: Value::Null, thinking: BTreeMap::new() };
+        let fresh = || OpenItem::Other { value: Value::Null, thinking: BTreeMap::new() };
         match self.items.entry(index(value)).or_insert_with(fresh) {
-            Open::Other { thinking, .. } => thinking.entry(part).or_default().push_str(more),
-            Open::Message(_) | Open::Call { .. } => return None,
+            OpenItem::Other { thinking, .. } => thinking.entry(part).or_default().push_str(more),
+            OpenItem::Message(_) | OpenItem::Call { .. } => return None,
         }
         Some(Delta::Thinking(more.to_owned()))
     }
 
-    fn argue(&mut self, value: &Value) -> Option<Delta> {
+    fn append_arguments(&mut self, value: &Value) -> Option<Delta> {
         let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
         match self.items.get_mut(&index(value))? {
-            Open::Call { id, arguments, .. } => {
+            OpenItem::Call { id, arguments, .. } => {
                 arguments.push_str(more);
                 Some(Delta::ToolCallInput { id: id.clone(), fragment: more.to_owned() })
             }
-            Open::Message(_) | Open::Other { .. } => None,
+            OpenItem::Message(_) | OpenItem::Other { .. } => None,
         }
     }
 
-    fn argued(&mut self, value: &Value) {
+    fn set_arguments(&mut self, value: &Value) {
         let whole = value.get("arguments").and_then(Value::as_str).unwrap_or_default();
-        if let Some(Open::Call { arguments, .. }) = self.items.get_mut(&index(value))
+        if let Some(OpenItem::Call { arguments, .. }) = self.items.get_mut(&index(value))
             && arguments.is_empty()
         {
             whole.clone_into(arguments);
@@ -275,7 +275,7 @@ impl Decoder {
     }
 }
 
-impl Open {
+impl OpenItem {
     fn start(item: &Value) -> Self {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         match item.get("type").and_then(Value::as_str) {
@@ -291,7 +291,7 @@ impl Open {
                 let id = if text("call_id").is_empty() { text("id") } else { text("call_id") };
                 Self::Call { id, name: text("name"), arguments: text("arguments") }
             }
-            Some(_) | None => Self::Other { value: item.clone(), thinking: thoughts(item) },
+            Some(_) | None => Self::Other { value: item.clone(), thinking: displayed_reasoning(item) },
         }
     }
 
@@ -322,13 +322,13 @@ fn index(value: &Value) -> u64 {
     value.get("output_index").and_then(Value::as_u64).unwrap_or(0)
 }
 
-fn refuses(item: &Value) -> bool {
+fn is_refusal(item: &Value) -> bool {
     let parts = item.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     parts.iter().any(|part| part.get("type").and_then(Value::as_str) == Some("refusal"))
 }
 
 /// Returns the displayed parts of a reasoning item: its summary, or its text if there is no summary.
-fn thoughts(item: &Value) -> BTreeMap<u64, String> {
+fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
     if item.get("type").and_then(Value::as_str) != Some(REASONING) {
         return BTreeMap::new();
     }

@@ -144,7 +144,7 @@ fn an_error_event_in_both_forms() {
 }
 
 #[test]
-fn how_it_ends() {
+fn final_events_are_mapped() {
     let message = json!({"type": "message", "content": [{"type": "output_text", "text": "a"}]});
     let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "No."}]});
     let called = json!({"type": "function_call", "call_id": "i", "name": "n", "arguments": "{}"});

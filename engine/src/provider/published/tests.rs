@@ -56,7 +56,7 @@ fn sampling_is_sent_only_if_set() {
 }
 
 /// Returns the result for the body of a conversation with a call, with one value at `pointer` replaced or removed.
-fn spoiled(wire: Wire, pointer: &str, value: Value) -> Judgement {
+fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Judgement {
     let turns = vec![
         Turn::User { content: vec![text("Go.")] },
         Turn::Assistant { content: vec![text("Yes."), call("a", "read", json!({"path": "x"}))] },
@@ -143,7 +143,7 @@ fn invalid_bodies_fail_validation() {
     ];
     for (wire, cases) in table {
         for (pointer, value) in *cases {
-            assert!(spoiled(*wire, pointer, value.clone()).is_err(), "{} {pointer}", wire.name());
+            assert!(validate_spoiled_body(*wire, pointer, value.clone()).is_err(), "{} {pointer}", wire.name());
         }
     }
 }

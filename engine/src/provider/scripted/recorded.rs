@@ -8,9 +8,9 @@ use crate::message::Turn;
 use crate::provider::Request;
 
 /// Placeholder for the thread's own id, which differs between runs.
-const THREAD: &str = "${thread_id}";
+const THREAD_ID_PLACEHOLDER: &str = "${thread_id}";
 /// Maximum characters shown of a line that differs.
-const SHOWN: usize = 160;
+const MAX_SHOWN_CHARS: usize = 160;
 
 /// Texts that a request must contain exactly; omitted fields are not compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,8 @@ impl Recorded {
     /// Records all texts of a request.
     pub fn of(request: &Request) -> Self {
         let thread = request.cue.thread.as_str();
-        let own = |text: &str| if thread.is_empty() { text.to_owned() } else { text.replace(thread, THREAD) };
+        let own =
+            |text: &str| if thread.is_empty() { text.to_owned() } else { text.replace(thread, THREAD_ID_PLACEHOLDER) };
         let since: Vec<&Turn> =
             request.turns.iter().rev().take_while(|turn| !matches!(turn, Turn::Assistant { .. })).collect();
         let texts = |results: bool| -> Vec<String> {
@@ -77,12 +78,12 @@ impl Recorded {
         if let (Some(then), Some(now)) = (&self.tools, &now.tools) {
             same("the palette", &then.join("\n"), &now.join("\n"))?;
         }
-        all("user message", self.user.as_deref(), now.user.as_deref())?;
-        all("tool result", self.results.as_deref(), now.results.as_deref())
+        compare_texts("user message", self.user.as_deref(), now.user.as_deref())?;
+        compare_texts("tool result", self.results.as_deref(), now.results.as_deref())
     }
 }
 
-fn all(what: &str, then: Option<&[String]>, now: Option<&[String]>) -> Result<(), String> {
+fn compare_texts(what: &str, then: Option<&[String]>, now: Option<&[String]>) -> Result<(), String> {
     let (Some(then), Some(now)) = (then, now) else { return Ok(()) };
     for (n, (then, now)) in (1..).zip(then.iter().zip(now)) {
         same(&format!("{what} {n}"), then, now)?;
@@ -104,8 +105,8 @@ fn same(place: &str, then: &str, now: &str) -> Result<(), String> {
     let short = |line: Option<&str>| match line {
         None => "nothing".to_owned(),
         Some(line) => {
-            let more = if line.chars().nth(SHOWN).is_some() { "…" } else { "" };
-            format!("`{}{more}`", line.chars().take(SHOWN).collect::<String>())
+            let more = if line.chars().nth(MAX_SHOWN_CHARS).is_some() { "…" } else { "" };
+            format!("`{}{more}`", line.chars().take(MAX_SHOWN_CHARS).collect::<String>())
         }
     };
     let (mut then, mut now) = (then.split('\n'), now.split('\n'));
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_told() {
+    fn first_difference_is_reported() {
         let recorded = Recorded::of(&small());
         let difference = |change: &dyn Fn(&mut Request)| {
             let mut request = small();

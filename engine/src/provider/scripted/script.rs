@@ -131,7 +131,7 @@ pub struct Fault {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pace_ms: u64,
     /// Number of consecutive attempts that fail like this.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "default_times", skip_serializing_if = "is_one")]
     pub times: u32,
     /// Text that streams before the failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -398,13 +398,13 @@ impl Expect {
 }
 
 fn find(fragments: &Fragments, place: &str, text: &str) -> Result<(), String> {
-    const SHOWN: usize = 400;
+    const MAX_SEARCHED_TEXT_CHARS: usize = 400;
     match fragments.0.iter().find(|fragment| !text.contains(fragment.as_str())) {
         None => Ok(()),
         Some(missing) if text.is_empty() => Err(format!("{place} should hold `{missing}` and is empty")),
         Some(missing) => {
-            let start: String = text.chars().take(SHOWN).collect();
-            let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+            let start: String = text.chars().take(MAX_SEARCHED_TEXT_CHARS).collect();
+            let more = if text.chars().nth(MAX_SEARCHED_TEXT_CHARS).is_some() { "…" } else { "" };
             Err(format!("{place} should hold `{missing}`; it is `{start}{more}`"))
         }
     }
@@ -416,7 +416,7 @@ impl ScriptedUsage {
     }
 }
 
-fn one() -> u32 {
+fn default_times() -> u32 {
     1
 }
 

@@ -33,7 +33,7 @@ fn at(replies: usize, attempt: u32) -> Request {
     request
 }
 
-const FIVE: &str = r#"
+const FIVE_STEPS: &str = r#"
 steps:
   - one
   - fault: { status: 429, headers: { Retry-After: "1" }, error: { type: rate_limit_error, code: slow, message: Slow down. } }
@@ -55,7 +55,7 @@ threads:
 
 #[tokio::test]
 async fn step_depends_only_on_the_request() {
-    let provider = scripted(FIVE);
+    let provider = scripted(FIVE_STEPS);
     let answer = |replies, attempt| {
         let provider = provider.clone();
         async move { play(&provider, &at(replies, attempt)).await.1 }
@@ -79,19 +79,19 @@ async fn step_depends_only_on_the_request() {
 async fn explicit_turn_overrides_counted_replies() {
     let mut request = at(0, 0);
     request.cue.turn = Some(2);
-    assert_eq!(play(&scripted(FIVE), &request).await.1.unwrap().content, [text("three")]);
+    assert_eq!(play(&scripted(FIVE_STEPS), &request).await.1.unwrap().content, [text("three")]);
 }
 
 #[tokio::test]
 async fn a_directive_plays_its_own_branch() {
     let mut request = at(0, 0);
     request.cue.directive = "project/child".to_owned();
-    assert_eq!(play(&scripted(FIVE), &request).await.1.unwrap().content, [text("child")]);
+    assert_eq!(play(&scripted(FIVE_STEPS), &request).await.1.unwrap().content, [text("child")]);
 }
 
 #[tokio::test]
 async fn reply_has_all_scripted_fields() {
-    let (deltas, reply) = play(&scripted(FIVE), &at(1, 3)).await;
+    let (deltas, reply) = play(&scripted(FIVE_STEPS), &at(1, 3)).await;
     let reply = reply.unwrap();
     assert_eq!(
         reply.content,
@@ -111,12 +111,12 @@ async fn reply_has_all_scripted_fields() {
 
 #[tokio::test]
 async fn fault_has_all_scripted_fields() {
-    let error = play(&scripted(FIVE), &at(1, 0)).await.1.unwrap_err();
+    let error = play(&scripted(FIVE_STEPS), &at(1, 0)).await.1.unwrap_err();
     assert_eq!(error.stage, FailedStage::Status);
     assert_eq!(error.headers, [("retry-after".to_owned(), "1".to_owned())]);
     assert_eq!((error.error_type.as_deref(), error.code.as_deref()), (Some("rate_limit_error"), Some("slow")));
     assert_eq!(error.message, "Slow down.");
-    let (deltas, error) = play(&scripted(FIVE), &at(1, 1)).await;
+    let (deltas, error) = play(&scripted(FIVE_STEPS), &at(1, 1)).await;
     assert_eq!(deltas, [Delta::Text("half ".to_owned()), Delta::Text("an ".to_owned())]);
     assert_eq!(error.unwrap_err().usage, Some(Usage { input: 9, ..Usage::default() }));
 }
@@ -136,7 +136,7 @@ async fn scripted_delays_are_respected() {
 }
 
 #[tokio::test]
-async fn the_first_difference_is_told() {
+async fn first_missing_fragment_is_reported() {
     let mut request = at(1, 0);
     request.turns.push(Turn::Assistant { content: vec![tool_call_block("a", "read", json!({}))] });
     request.turns.push(result("a", "found Ada", false));
@@ -185,7 +185,7 @@ fn invalid_script_is_refused_with_its_step() {
 
 #[test]
 fn script_serialization_round_trips() {
-    let script = Script::parse(FIVE).unwrap();
+    let script = Script::parse(FIVE_STEPS).unwrap();
     let value = serde_json::to_value(&script).unwrap();
     assert_eq!(Script::from_value(&value).unwrap(), script);
     assert_eq!(value["steps"][1]["fault"]["status"], 429);
@@ -224,7 +224,7 @@ fn missing_script_is_a_setup_error() {
     assert!(refused().message.ends_with("is not UTF-8"));
     std::fs::write(&path, "steps: [{x: 1}]").unwrap();
     assert!(refused().message.contains("step 1 of `steps`"));
-    std::fs::write(&path, FIVE).unwrap();
+    std::fs::write(&path, FIVE_STEPS).unwrap();
     assert!(Scripted::connect(&settings).is_ok());
 }
 

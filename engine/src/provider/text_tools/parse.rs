@@ -29,7 +29,7 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
         } else if !fenced && begun.starts_with(RESULT) && pieces.iter().any(|p| matches!(p, Piece::Call(_))) {
             break;
         } else if !fenced && begun.starts_with(OPEN) {
-            keep(&mut pieces, &mut plain);
+            flush_text(&mut pieces, &mut plain);
             let start = rest.find(OPEN).map_or(0, |at| at + OPEN.len());
             let body = rest.get(start..).unwrap_or_default();
             let (body, after) = split_body(body);
@@ -40,7 +40,7 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
         plain.push_str(line);
         rest = after_line;
     }
-    keep(&mut pieces, &mut plain);
+    flush_text(&mut pieces, &mut plain);
     pieces
 }
 
@@ -57,7 +57,7 @@ fn split_body(text: &str) -> (&str, &str) {
     (text.get(..end).unwrap_or_default(), after)
 }
 
-fn keep(pieces: &mut Vec<Piece>, plain: &mut String) {
+fn flush_text(pieces: &mut Vec<Piece>, plain: &mut String) {
     let text = plain.trim();
     if !text.is_empty() {
         pieces.push(Piece::Text(text.to_owned()));

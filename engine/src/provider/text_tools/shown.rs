@@ -8,11 +8,11 @@ pub(super) struct Shown {
     /// The current line without calls that ended in it, and the number of its bytes that were passed on.
     line: String,
     done: usize,
-    place: Place,
+    place: LinePlace,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LinePlace {
     #[default]
     Plain,
     CodeBlock,
@@ -35,10 +35,10 @@ impl Shown {
             if self.line.ends_with('\n') {
                 let fence = self.line.trim_start().starts_with("```");
                 self.place = match self.place {
-                    Place::Call => Place::Call,
-                    Place::CodeBlock if !fence => Place::CodeBlock,
-                    Place::Plain | Place::BehindCall if fence => Place::CodeBlock,
-                    Place::Plain | Place::BehindCall | Place::CodeBlock => Place::Plain,
+                    LinePlace::Call => LinePlace::Call,
+                    LinePlace::CodeBlock if !fence => LinePlace::CodeBlock,
+                    LinePlace::Plain | LinePlace::BehindCall if fence => LinePlace::CodeBlock,
+                    LinePlace::Plain | LinePlace::BehindCall | LinePlace::CodeBlock => LinePlace::Plain,
                 };
                 self.line.clear();
                 self.done = 0;
@@ -50,10 +50,10 @@ impl Shown {
     /// Enters or leaves a call if its tag is found. Returns true in that case; the line then starts after the tag.
     fn enter_or_leave_call(&mut self) -> bool {
         let (mark, then) = match self.place {
-            Place::CodeBlock => return false,
-            Place::Plain | Place::BehindCall if !self.line.trim_start().starts_with(OPEN) => return false,
-            Place::Plain | Place::BehindCall => (OPEN, Place::Call),
-            Place::Call => (CLOSE, Place::BehindCall),
+            LinePlace::CodeBlock => return false,
+            LinePlace::Plain | LinePlace::BehindCall if !self.line.trim_start().starts_with(OPEN) => return false,
+            LinePlace::Plain | LinePlace::BehindCall => (OPEN, LinePlace::Call),
+            LinePlace::Call => (CLOSE, LinePlace::BehindCall),
         };
         let Some(at) = self.line.find(mark) else { return false };
         self.line.drain(..at + mark.len());
@@ -66,19 +66,19 @@ impl Shown {
         let begun = self.line.trim_start();
         let may_begin = !self.line.ends_with('\n') && OPEN.starts_with(begun);
         match self.place {
-            Place::Call => true,
-            Place::CodeBlock => false,
-            Place::Plain => may_begin,
-            Place::BehindCall => may_begin || begun.is_empty(),
+            LinePlace::Call => true,
+            LinePlace::CodeBlock => false,
+            LinePlace::Plain => may_begin,
+            LinePlace::BehindCall => may_begin || begun.is_empty(),
         }
     }
 
     /// Returns the text that was held back and turned out to be plain.
     pub fn rest(&mut self) -> String {
         let hidden = match self.place {
-            Place::Call => true,
-            Place::BehindCall => self.line.trim().is_empty(),
-            Place::Plain | Place::CodeBlock => false,
+            LinePlace::Call => true,
+            LinePlace::BehindCall => self.line.trim().is_empty(),
+            LinePlace::Plain | LinePlace::CodeBlock => false,
         };
         let rest = if hidden { "" } else { self.line.get(self.done..).unwrap_or_default() };
         let rest = rest.to_owned();

@@ -14,7 +14,7 @@ macro_rules! stream {
 }
 
 /// Streams of a wire: complete ones, a failing one, the names of start events, and the name of the final event.
-struct Streams {
+struct WireStreams {
     wire: &'static str,
     whole: &'static [&'static str],
     failing: &'static str,
@@ -22,21 +22,21 @@ struct Streams {
     end: &'static str,
 }
 
-const ANTHROPIC: Streams = Streams {
+const ANTHROPIC: WireStreams = WireStreams {
     wire: "anthropic",
     whole: &[stream!("anthropic-text"), stream!("anthropic-tools"), stream!("anthropic-thinking")],
     failing: stream!("anthropic-error"),
     starts: &["message_start\"", "content_block_start\"", "\"ping\""],
     end: "message_stop\"",
 };
-const CHAT: Streams = Streams {
+const CHAT: WireStreams = WireStreams {
     wire: "openai-chat",
     whole: &[stream!("openai-text"), stream!("openai-tools")],
     failing: stream!("openai-error"),
     starts: &["\"role\":\"assistant\",\"content\":\"\""],
     end: "[DONE]",
 };
-const RESPONSES: Streams = Streams {
+const RESPONSES: WireStreams = WireStreams {
     wire: "openai-responses",
     whole: &[stream!("responses-text"), stream!("responses-tools"), stream!("responses-thinking")],
     failing: stream!("responses-error"),
@@ -44,7 +44,7 @@ const RESPONSES: Streams = Streams {
     end: "response.completed\"",
 };
 /// No start events: each event holds a part of the reply.
-const GEMINI: Streams = Streams {
+const GEMINI: WireStreams = WireStreams {
     wire: "gemini",
     whole: &[stream!("gemini-text"), stream!("gemini-tools"), stream!("gemini-thinking")],
     failing: stream!("gemini-error"),
@@ -63,7 +63,7 @@ fn events(stream: &str) -> Vec<&str> {
 
 /// Split at every byte; with CR, LF and CRLF; with comments, ids, keep-alives and empty lines between and inside
 /// events; with a byte order mark; byte by byte and in pairs.
-fn pieces<D: Decode + Default>(streams: &Streams) {
+fn pieces<D: Decode + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         assert!(replay_all::<D>(stream).1.is_ok(), "{}", streams.wire);
     }
@@ -71,7 +71,7 @@ fn pieces<D: Decode + Default>(streams: &Streams) {
 }
 
 /// Breaks every non-ASCII byte, then every byte: no panic and no hang.
-fn broken_utf8<D: Decode + Default>(streams: &Streams) {
+fn broken_utf8<D: Decode + Default>(streams: &WireStreams) {
     broken_bytes::<D>(streams.whole[0]);
     for stream in streams.whole.iter().chain([&streams.failing]) {
         for at in 0..stream.len() {
@@ -85,7 +85,7 @@ fn broken_utf8<D: Decode + Default>(streams: &Streams) {
 }
 
 /// Repeats start events, directly after themselves and before the end.
-fn duplicate_starts<D: Decode + Default>(streams: &Streams) {
+fn check_duplicate_starts<D: Decode + Default>(streams: &WireStreams) {
     for start in streams.starts {
         let mut seen = 0;
         for stream in streams.whole {
@@ -102,7 +102,7 @@ fn duplicate_starts<D: Decode + Default>(streams: &Streams) {
 }
 
 /// No prefix of a stream is a reply, nor is a stream without its final event; a repeated final event changes nothing.
-fn missing_ends<D: Decode + Default>(streams: &Streams) {
+fn missing_ends<D: Decode + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         no_front_part_is_a_reply::<D>(stream);
         let endless: String = events(stream).into_iter().filter(|event| !event.contains(streams.end)).collect();
@@ -114,7 +114,7 @@ fn missing_ends<D: Decode + Default>(streams: &Streams) {
 }
 
 /// Inserts events of unknown kinds between any two.
-fn unknown_events<D: Decode + Default>(streams: &Streams) {
+fn unknown_events<D: Decode + Default>(streams: &WireStreams) {
     let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"x\":{\"deep\":[1,null]}}\n\n";
     for stream in streams.whole {
         let mixed: String = events(stream).into_iter().flat_map(|event| [unknown, event]).collect();
@@ -145,17 +145,17 @@ macro_rules! wires {
 
 #[test]
 fn anthropic_that_starts_twice() {
-    duplicate_starts::<anthropic::Decoder>(&ANTHROPIC);
+    check_duplicate_starts::<anthropic::Decoder>(&ANTHROPIC);
 }
 
 #[test]
 fn chat_that_starts_twice() {
-    duplicate_starts::<openai_chat::Decoder>(&CHAT);
+    check_duplicate_starts::<openai_chat::Decoder>(&CHAT);
 }
 
 #[test]
 fn responses_that_start_twice() {
-    duplicate_starts::<openai_responses::Decoder>(&RESPONSES);
+    check_duplicate_starts::<openai_responses::Decoder>(&RESPONSES);
 }
 
 wires! {

@@ -13,7 +13,7 @@ use super::is_blank;
 use crate::message::{Block, Turn};
 
 /// Maximum size in bytes of a call's id or name that all providers accept.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 /// Text of the first user turn if the conversation would start with the model, or be empty.
 const OMITTED_TURNS: &str = "(what was said before is left out)";
 
@@ -25,11 +25,11 @@ pub(in crate::provider) fn plain_name(text: &str) -> String {
     if name.is_empty() {
         return "_".to_owned();
     }
-    if name.len() <= MAX_NAME {
+    if name.len() <= MAX_NAME_BYTES {
         return name;
     }
     let mark = hex(&Sha256::digest(text.as_bytes()));
-    let (front, mark) = (name.get(..MAX_NAME - 17).unwrap_or_default(), mark.get(..16).unwrap_or_default());
+    let (front, mark) = (name.get(..MAX_NAME_BYTES - 17).unwrap_or_default(), mark.get(..16).unwrap_or_default());
     format!("{front}_{mark}")
 }
 
@@ -39,7 +39,7 @@ pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
         return Cow::Borrowed(turns);
     }
     let mut sent: Vec<Turn> = Vec::with_capacity(turns.len() + 1);
-    let mut ids = Ids::default();
+    let mut ids = CallIds::default();
     for turn in turns.iter().filter(|turn| !is_empty(turn)) {
         if sent.is_empty() && !matches!(turn, Turn::User { .. }) {
             sent.push(left_out());
@@ -98,13 +98,13 @@ fn is_normalized(turns: &[Turn]) -> bool {
 
 /// The mapping of call ids.
 #[derive(Default)]
-struct Ids {
+struct CallIds {
     used: BTreeSet<String>,
     /// Calls without a result: the model's id, and the ids they are sent with.
     open: BTreeMap<String, Vec<String>>,
 }
 
-impl Ids {
+impl CallIds {
     fn calls(&mut self, content: &[Block]) -> Vec<Block> {
         self.open.clear();
         let block = |block: &Block| match block {

@@ -18,7 +18,7 @@ pub struct Strict {
 }
 
 /// Returns the path that a wire sends to, and the header that carries its key.
-fn manners(wire: Wire) -> (&'static str, &'static str) {
+fn path_and_key_header(wire: Wire) -> (&'static str, &'static str) {
     match wire {
         Wire::Anthropic => ("/v1/messages", "x-api-key: "),
         Wire::OpenaiChat => ("/chat/completions", "authorization: Bearer "),
@@ -28,8 +28,8 @@ fn manners(wire: Wire) -> (&'static str, &'static str) {
     }
 }
 
-fn judge(wire: Wire, head: &str, body: &str) -> Result<Value, String> {
-    let (path, header) = manners(wire);
+fn validate_request(wire: Wire, head: &str, body: &str) -> Result<Value, String> {
+    let (path, header) = path_and_key_header(wire);
     if !head.starts_with(&format!("POST {path} HTTP/1.1\r\n")) || !head.contains(header) {
         return Err(format!("not the way to {}: {head}", wire.name()));
     }
@@ -48,7 +48,7 @@ impl Strict {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let Some((head, body)) = read_request(&mut stream) else { continue };
-                let (status, kind, answer) = match judge(wire, &head, &body) {
+                let (status, kind, answer) = match validate_request(wire, &head, &body) {
                     Ok(body) => {
                         let mut taken = kept.lock().unwrap();
                         let answer = streams.get(taken.len()).or(streams.last()).copied().unwrap_or_default();

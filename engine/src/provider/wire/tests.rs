@@ -45,7 +45,7 @@ async fn anthropic(moves: Vec<Move>) -> Result<Reply, CallError> {
 }
 
 /// Makes an attempt with timeouts of `ms` milliseconds.
-async fn impatient(ms: u64, moves: Vec<Move>) -> Result<Reply, CallError> {
+async fn anthropic_with_timeouts(ms: u64, moves: Vec<Move>) -> Result<Reply, CallError> {
     let server = Fake::start(moves);
     let wait = Duration::from_millis(ms);
     let timeouts = Timeouts { answer: wait, idle: wait };
@@ -186,7 +186,7 @@ async fn endless_error_body_is_truncated() {
     assert!(error.message.len() < 3_000);
     assert!(started.elapsed() < Duration::from_secs(10));
     let moves = vec![head("503 Busy", "text/plain", ""), send("wait"), Move::Pause(15_000)];
-    let error = impatient(400, moves).await.unwrap_err();
+    let error = anthropic_with_timeouts(400, moves).await.unwrap_err();
     assert!(error.message.ends_with("answered 503: wait"), "{}", error.message);
 }
 
@@ -208,7 +208,7 @@ async fn connection_closed_without_response_fails() {
 #[tokio::test]
 async fn late_headers_time_out() {
     let started = Instant::now();
-    let error = impatient(400, vec![Move::Pause(15_000), chunked()]).await.unwrap_err();
+    let error = anthropic_with_timeouts(400, vec![Move::Pause(15_000), chunked()]).await.unwrap_err();
     assert_eq!(error.stage, FailedStage::Timeout);
     assert!(started.elapsed() < Duration::from_secs(10));
 }
@@ -216,7 +216,8 @@ async fn late_headers_time_out() {
 #[tokio::test]
 async fn silent_stream_times_out() {
     let (front, _) = ANTHROPIC.split_once("event: message_delta").unwrap();
-    let error = impatient(400, vec![chunked(), chunk(front.as_bytes()), Move::Pause(15_000)]).await.unwrap_err();
+    let error =
+        anthropic_with_timeouts(400, vec![chunked(), chunk(front.as_bytes()), Move::Pause(15_000)]).await.unwrap_err();
     assert_eq!(error.stage, FailedStage::Timeout);
     assert_eq!(error.usage, Some(Usage { input: 25, output: 1, cache_read: 1200, cache_write: 400 }));
 }
@@ -228,7 +229,7 @@ async fn keep_alives_reset_the_idle_timeout() {
         moves.extend([chunk(b": still here\n\n"), Move::Pause(400)]);
     }
     moves.extend([chunk(ANTHROPIC.as_bytes()), last_chunk()]);
-    assert!(impatient(1_800, moves).await.is_ok());
+    assert!(anthropic_with_timeouts(1_800, moves).await.is_ok());
 }
 
 #[tokio::test]

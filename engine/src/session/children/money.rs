@@ -27,7 +27,7 @@ impl Inner {
         }
         let root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
         let ids: Vec<ThreadId> = children.iter().map(|child| child.id.clone()).collect();
-        let (left, held) = self.left_for_children(&parent.id, terms, ids).await?;
+        let (left, held) = self.available_for_children(&parent.id, terms, ids).await?;
         let mut lists = vec![parent.settlements(&terms.unsettled)];
         let mut answers: Vec<Option<Result<Made, Refused>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
@@ -76,7 +76,7 @@ impl Inner {
 
     /// Returns the spend available to children after pending settlements, and the children that already hold a
     /// reservation.
-    async fn left_for_children(
+    async fn available_for_children(
         &self,
         parent: &ThreadId,
         terms: &Terms,

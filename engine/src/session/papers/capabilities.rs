@@ -17,7 +17,7 @@ use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::stop::Stop;
 
 /// Time limit for reading ignore files. After it, the list is rendered as if no ignore file existed.
-const PATIENCE: Duration = Duration::from_millis(500);
+const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Adds the front matter and the title of one thread to the shared text.
 pub(super) fn headed(thread: &ThreadId, plan_id: &str, text: &str) -> String {
@@ -99,7 +99,7 @@ pub(super) fn ignored(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     let Ok(project) = Project::open(project, Vec::new()) else { return BTreeSet::new() };
     let Ok(place) = project.locate(ItemKind::Tool.folder().trim_end_matches('/')) else { return BTreeSet::new() };
     let Ok(folder) = project.folder(&place) else { return BTreeSet::new() };
-    let (stop, _waiting) = Stop::after(PATIENCE);
+    let (stop, _waiting) = Stop::after(IGNORE_FILES_TIMEOUT);
     let walked = project.walk(&place.path, folder, Dotfiles::Visit, &stop, &mut |seen| {
         if let Some((_, id)) = ItemKind::of_path(&seen.path.to_string()) {
             left.remove(&id);

@@ -12,9 +12,9 @@ use crate::store::layout;
 use crate::thread::dollars;
 
 /// Maximum bytes quoted of one tool result. The transcript holds the whole result.
-const RESULT: usize = 4 * 1024;
+const MAX_RESULT_BYTES: usize = 4 * 1024;
 /// Maximum bytes quoted of all messages: half from the start, half from the end.
-const WHOLE: usize = 1024 * 1024;
+const MAX_CONVERSATION_BYTES: usize = 1024 * 1024;
 
 /// Renders the file without its signature line. `now` is RFC 3339.
 pub(super) fn text(thread: &Thread, ended: &Ended, now: &str) -> String {
@@ -54,7 +54,7 @@ pub(super) fn text(thread: &Thread, ended: &Ended, now: &str) -> String {
 /// Renders the messages; leaves out the middle of a long conversation.
 fn conversation(text: &mut String, messages: &[Message]) {
     let (mut head, mut tail) = (Vec::new(), Vec::new());
-    let (mut first, mut last, mut left) = (0, messages.len(), WHOLE / 2);
+    let (mut first, mut last, mut left) = (0, messages.len(), MAX_CONVERSATION_BYTES / 2);
     while let Some(message) = messages.get(first) {
         let said = quoted(message);
         if said.len() > left {
@@ -64,7 +64,7 @@ fn conversation(text: &mut String, messages: &[Message]) {
         head.push(said);
         first += 1;
     }
-    left = WHOLE / 2;
+    left = MAX_CONVERSATION_BYTES / 2;
     while let Some(message) = last.checked_sub(1).filter(|at| *at >= first).and_then(|at| messages.get(at)) {
         let said = quoted(message);
         if said.len() > left && !tail.is_empty() {
@@ -87,7 +87,7 @@ fn quoted(message: &Message) -> String {
         Message::Assistant { content } => said("Assistant", content),
         Message::ToolResult { call_id, name, content, is_error } => {
             let failed = if *is_error { ", an error" } else { "" };
-            let shown = floor(content, RESULT);
+            let shown = truncate_to_char(content, MAX_RESULT_BYTES);
             let cut = if shown.len() < content.len() {
                 format!("\n({} bytes more; the transcript has them)\n", content.len() - shown.len())
             } else {
@@ -105,7 +105,10 @@ fn quoted(message: &Message) -> String {
         }
         Message::Bash { command, output, exit_code, .. } => {
             let command = fenced(command, "sh");
-            format!("\n### Command, exit code {exit_code}\n\n{command}\n\n{}\n", fenced(floor(output, RESULT), ""))
+            format!(
+                "\n### Command, exit code {exit_code}\n\n{command}\n\n{}\n",
+                fenced(truncate_to_char(output, MAX_RESULT_BYTES), "")
+            )
         }
         Message::CompactionSummary { text } | Message::BranchSummary { text } => {
             format!("\n### Summary\n\n{}\n", fenced(text, ""))
@@ -151,7 +154,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Returns the longest prefix of at most `most` bytes that ends on a character boundary.
-fn floor(text: &str, most: usize) -> &str {
+fn truncate_to_char(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default()
 }

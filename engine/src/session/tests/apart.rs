@@ -65,11 +65,11 @@ const ALL: &str = "<permissions><execute><tool>test.*</tool><tool>rye.agent.*</t
                    </permissions>";
 
 /// A tool with a result that is too long for a conversation and that contains a key.
-struct Long;
+struct LongTool;
 
 const KEY: &str = "sk-ant-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
 
-impl Tool for Long {
+impl Tool for LongTool {
     fn run(&self, _: Invocation) -> BoxFuture<'_, ToolOutcome> {
         let lines: String = (0..4_000).map(|n| format!("line {n} of many\n")).collect();
         Box::pin(std::future::ready(ToolOutcome::ok(format!("{KEY}\n{lines}"))))
@@ -87,7 +87,7 @@ fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallE
 
 pub(super) fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
     let (mut options, gate) = (lab.options(), Arc::clone(gate));
-    options.tools.add("test_long", |_| Arc::new(Long));
+    options.tools.add("test_long", |_| Arc::new(LongTool));
     options.tools.add("test_waits", move |_| Arc::new(Waits(Arc::clone(&gate))));
     Engine::open(&lab.path(), options).unwrap()
 }

@@ -64,28 +64,28 @@ impl World {
 }
 
 /// A run that takes longer hangs. The limit leaves time for the checks before each operation.
-const PATIENCE: Duration = Duration::from_mins(10);
+const RUN_TIMEOUT: Duration = Duration::from_mins(10);
 
 fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = outside::open(scenario, lab, outside, disk)?;
         let work = Box::pin(user::work(scenario, lab, &engine, outside));
-        tokio::time::timeout(PATIENCE, work).await.map_err(|_| "it stands still".to_owned())?
+        tokio::time::timeout(RUN_TIMEOUT, work).await.map_err(|_| "it stands still".to_owned())?
     })
 }
 
 /// An undisturbed run, and the operations at which it can be interrupted.
 #[derive(Debug, Clone)]
-struct Whole {
+struct UndisturbedRun {
     picture: Picture,
     /// For the mutants: every operation outside the registry's file; of those inside, the ends of the commits and some
     /// others.
     places: Vec<u64>,
 }
 
-fn undisturbed(scenario: &'static Scenario) -> Whole {
-    static KNOWN: Mutex<BTreeMap<&str, Whole>> = Mutex::new(BTreeMap::new());
+fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
+    static KNOWN: Mutex<BTreeMap<&str, UndisturbedRun>> = Mutex::new(BTreeMap::new());
     if let Some(whole) = KNOWN.lock().unwrap().get(scenario.name) {
         return whole.clone();
     }
@@ -105,7 +105,7 @@ fn undisturbed(scenario: &'static Scenario) -> Whole {
     let places = std::mem::take(&mut *places.lock().unwrap());
     let picture = world.picture(scenario).map_err(known).unwrap();
     picture.is_whole(scenario).unwrap();
-    let whole = Whole { picture, places };
+    let whole = UndisturbedRun { picture, places };
     KNOWN.lock().unwrap().insert(scenario.name, whole.clone());
     whole
 }

@@ -46,7 +46,7 @@ fn settled(result: &RunResult) -> Option<String> {
 /// Runs one process, which starts or recovers the thread. Returns the error if it cannot continue.
 async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, String> {
     let words = |error: &dyn std::error::Error| error.to_string();
-    let engine = open(lab, Arc::new(Back::never())).map_err(|error| words(&error))?;
+    let engine = open(lab, Arc::new(BackwardClock::never())).map_err(|error| words(&error))?;
     let fresh = || async {
         let handle = engine.start(&lab.compile("reads"), Launch::default()).await;
         handle.map_err(|error| words(&error))
@@ -88,7 +88,7 @@ async fn thread_stops_on_a_full_disk_and_recovers_when_there_is_space() {
         disk.restart(Survival::All);
         let result = process(&lab, &mut known).await.unwrap_or_else(|why| panic!("full at {at}, then room: {why}"));
         assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("the end")), "full at {at}");
-        let engine = open(&lab, Arc::new(Back::never())).unwrap();
+        let engine = open(&lab, Arc::new(BackwardClock::never())).unwrap();
         let events = engine.threads().transcript(&thread(&result)).unwrap();
         let count = |name: &str| names(&events).iter().filter(|n| **n == name).count();
         assert_eq!((count("cognition_out"), count("tool_call_result"), count("ended")), (3, 2, 1), "full at {at}");
@@ -110,14 +110,14 @@ async fn repair_reads_event_fields_stored_as_objects() {
 }
 
 /// A clock that advances a second with every read, and once goes back an hour.
-struct Back {
+struct BackwardClock {
     now: AtomicI64,
     looks: AtomicU64,
     /// The index of the read at which the clock goes back.
     at: u64,
 }
 
-impl Back {
+impl BackwardClock {
     fn at(at: u64) -> Self {
         Self { now: AtomicI64::new(1_700_000_000_000), looks: AtomicU64::new(0), at }
     }
@@ -127,7 +127,7 @@ impl Back {
     }
 }
 
-impl Clock for Back {
+impl Clock for BackwardClock {
     fn now(&self) -> i64 {
         let step = if self.looks.fetch_add(1, Ordering::Relaxed) == self.at { -3_600_000 } else { 1000 };
         self.now.fetch_add(step, Ordering::Relaxed) + step
@@ -144,7 +144,7 @@ async fn backward_clock_keeps_durations_and_order() {
     let lab = lab(None);
     let mut back = 0;
     for at in 0..24 {
-        let engine = open(&lab, Arc::new(Back::at(at))).unwrap();
+        let engine = open(&lab, Arc::new(BackwardClock::at(at))).unwrap();
         let result = lab.run(&engine, "reads").await;
         assert_eq!(
             (result.status, result.result.as_deref()),

@@ -42,28 +42,28 @@ enum Silence {
 
 /// A silence and its signal: a timeout fires when the silence has started, not after some time.
 #[derive(Clone)]
-struct Silent {
+struct SilenceSignal {
     when: Silence,
     told: Arc<Notify>,
 }
 
 /// A server with an address that changes between threads, and its silence.
 #[derive(Clone)]
-struct Movable(Arc<Mutex<(String, Option<Silent>)>>);
+struct MovableServer(Arc<Mutex<(String, Option<SilenceSignal>)>>);
 
 /// A provider that times out at once if the first attempt goes silent, and waits without limit in all others.
-struct Impatient {
+struct SilenceAwareProvider {
     server: Arc<dyn Provider>,
-    silent: Option<Silent>,
+    silent: Option<SilenceSignal>,
 }
 
-impl Provider for Impatient {
+impl Provider for SilenceAwareProvider {
     fn call<'a>(
         &'a self,
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let Some(Silent { when, told }) = self.silent.clone().filter(|_| request.cue.attempt == 0) else {
+        let Some(SilenceSignal { when, told }) = self.silent.clone().filter(|_| request.cue.attempt == 0) else {
             return self.server.call(request, live);
         };
         Box::pin(async move {
@@ -79,14 +79,14 @@ impl Provider for Impatient {
     }
 }
 
-impl Providers for Movable {
+impl Providers for MovableServer {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         let (url, silent) = self.0.lock().unwrap().clone();
-        Ok(Arc::new(Impatient { server: Self::connect(&url)?, silent }))
+        Ok(Arc::new(SilenceAwareProvider { server: Self::connect(&url)?, silent }))
     }
 }
 
-impl Movable {
+impl MovableServer {
     fn connect(url: &str) -> Result<Arc<dyn Provider>, CallError> {
         connect(&ProviderSettings {
             id: "test".to_owned(),
@@ -103,18 +103,18 @@ impl Movable {
     }
 }
 
-struct Field {
+struct FaultLab {
     lab: Lab,
     engine: Engine,
-    server: Movable,
+    server: MovableServer,
 }
 
-impl Field {
+impl FaultLab {
     fn new(prepare: impl FnOnce(&Lab)) -> Self {
         let lab = Lab::new(|_| Ok(say("nobody asks")));
         lab.directive("asks", "<limits duration_seconds=\"600\"/>", "");
         prepare(&lab);
-        let server = Movable(Arc::new(Mutex::new((String::new(), None))));
+        let server = MovableServer(Arc::new(Mutex::new((String::new(), None))));
         let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
         options.providers = Arc::new(server.clone());
         options.clock = Arc::new(JumpingClock::starting_at(NOW));
@@ -130,9 +130,9 @@ impl Field {
     /// Runs a thread against a server that goes silent at the first attempt.
     async fn run_silent(&self, scripts: Vec<Vec<Move>>, silence: Option<Silence>) -> (RunResult, Vec<Event>) {
         let server = Fake::start_each(scripts);
-        let silent = silence.map(|when| Silent { when, told: Arc::default() });
+        let silent = silence.map(|when| SilenceSignal { when, told: Arc::default() });
         let url = server.url.clone();
-        if let Some(Silent { when: Silence::Before, told }) = silent.clone() {
+        if let Some(SilenceSignal { when: Silence::Before, told }) = silent.clone() {
             std::thread::spawn(move || {
                 server.seen();
                 told.notify_one();
@@ -141,7 +141,7 @@ impl Field {
         self.run_at(&url, silent).await
     }
 
-    async fn run_at(&self, url: &str, silent: Option<Silent>) -> (RunResult, Vec<Event>) {
+    async fn run_at(&self, url: &str, silent: Option<SilenceSignal>) -> (RunResult, Vec<Event>) {
         *self.server.0.lock().unwrap() = (url.to_owned(), silent);
         let result = self.lab.run(&self.engine, "asks").await;
         let events = self.engine.threads().transcript(&thread(&result)).unwrap();
@@ -179,7 +179,7 @@ fn closing() -> Move {
 }
 
 /// The expected failure of the first attempt.
-struct Row {
+struct FaultCase {
     what: String,
     moves: Vec<Move>,
     stage: FailedStage,
@@ -191,7 +191,7 @@ struct Row {
     silence: Option<Silence>,
 }
 
-impl Row {
+impl FaultCase {
     fn new(what: impl Into<String>, moves: Vec<Move>, stage: FailedStage, class: (&'static str, &'static str)) -> Self {
         Self { what: what.into(), moves, stage, class: class.0, category: class.1, counted: false, silence: None }
     }
@@ -215,7 +215,7 @@ const AUTH: (&str, &str) = ("authentication", "permanent");
 const WRONG: (&str, &str) = ("invalid_request", "permanent");
 const LOST: (&str, &str) = ("connection_lost", "transient");
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<FaultCase> {
     let mut rows = Vec::new();
     let statuses = [
         (408, CONFLICT),
@@ -241,11 +241,11 @@ fn rows() -> Vec<Row> {
         (422, WRONG),
     ];
     for (code, class) in statuses {
-        rows.push(Row::new(code.to_string(), status(code, "", "x"), FailedStage::Status, class));
+        rows.push(FaultCase::new(code.to_string(), status(code, "", "x"), FailedStage::Status, class));
         let quota = status(code, "", "insufficient_quota");
-        rows.push(Row::new(format!("{code} with a quota code"), quota, FailedStage::Status, QUOTA));
+        rows.push(FaultCase::new(format!("{code} with a quota code"), quota, FailedStage::Status, QUOTA));
         let key = status(code, "", "invalid_api_key");
-        rows.push(Row::new(format!("{code} with a key's code"), key, FailedStage::Status, AUTH));
+        rows.push(FaultCase::new(format!("{code} with a key's code"), key, FailedStage::Status, AUTH));
     }
     for (kind, class) in [
         ("overloaded_error", OVER),
@@ -258,32 +258,32 @@ fn rows() -> Vec<Row> {
         ("authentication_error", AUTH),
         ("permission_error", AUTH),
     ] {
-        rows.push(Row::new(format!("an error event `{kind}`"), told(kind), FailedStage::StreamError, class));
+        rows.push(FaultCase::new(format!("an error event `{kind}`"), told(kind), FailedStage::StreamError, class));
     }
     let cut = STREAM.find("event: message_delta").unwrap();
     let early = vec![closing(), chunk(&STREAM.as_bytes()[..cut]), last_chunk()];
     let truncated = ("truncated", "transient");
-    rows.push(Row::new("a stream without its final event", early, FailedStage::Truncated, truncated).counted());
+    rows.push(FaultCase::new("a stream without its final event", early, FailedStage::Truncated, truncated).counted());
     let nothing = vec![closing(), last_chunk()];
-    rows.push(Row::new("a stream without any event", nothing, FailedStage::Truncated, truncated));
+    rows.push(FaultCase::new("a stream without any event", nothing, FailedStage::Truncated, truncated));
     let torn = vec![chunked(), send(format!("ffff\r\n{}", &STREAM[..cut]))];
-    rows.push(Row::new("a connection cut within a piece", torn, FailedStage::Truncated, truncated).counted());
-    rows.push(Row::new("a connection closed before an answer", Vec::new(), FailedStage::Connect, LOST));
-    rows.push(Row::new("a connection that is reset", vec![Move::Reset], FailedStage::Connect, LOST));
+    rows.push(FaultCase::new("a connection cut within a piece", torn, FailedStage::Truncated, truncated).counted());
+    rows.push(FaultCase::new("a connection closed before an answer", Vec::new(), FailedStage::Connect, LOST));
+    rows.push(FaultCase::new("a connection that is reset", vec![Move::Reset], FailedStage::Connect, LOST));
     let timeout = ("timeout", "transient");
-    let no_answer = Row::new("no answer", vec![Move::Stay], FailedStage::Timeout, timeout);
+    let no_answer = FaultCase::new("no answer", vec![Move::Stay], FailedStage::Timeout, timeout);
     rows.push(no_answer.silent(Silence::Before));
     // The data before the silence is sent in one piece.
     let (Move::Send(head), Move::Send(body)) = (chunked(), chunk(&STREAM.as_bytes()[..cut])) else { unreachable!() };
     let silent = vec![send([head, body].concat()), Move::Stay];
-    let silent = Row::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted();
+    let silent = FaultCase::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted();
     rows.push(silent.silent(Silence::Within));
     rows
 }
 
 #[tokio::test]
 async fn each_failure_is_classified_recorded_and_retried_if_retryable() {
-    let field = Field::new(|_| {});
+    let field = FaultLab::new(|_| {});
     for row in rows() {
         let (what, retried) = (&row.what, row.category != "permanent");
         let (result, events) = field.run_silent(vec![row.moves, well()], row.silence).await;
@@ -328,7 +328,7 @@ fn cut() -> Vec<Move> {
 #[tokio::test]
 async fn repeated_cut_streams_stop_at_the_spend_limit() {
     for (setting, stops) in [("worst_case", true), ("estimate", false)] {
-        let field = Field::new(|lab| {
+        let field = FaultLab::new(|lab| {
             lab.directive("asks", "<limits spend=\"0.08\"/>", "");
             let settings = format!("budget: {{ unknown_outcome: {setting} }}\nretry: {{ max_retries: 9 }}\n");
             lab.write(".ai/config/agent/resilience.yaml", &settings);
@@ -351,7 +351,7 @@ async fn repeated_cut_streams_stop_at_the_spend_limit() {
 
 #[tokio::test]
 async fn retry_after_headers_override_the_backoff() {
-    let field = Field::new(|_| {});
+    let field = FaultLab::new(|_| {});
     // Dates are compared with the clock, which advances a little with every read.
     let table: [(&str, std::ops::RangeInclusive<u64>); 9] = [
         ("retry-after-ms: 1500\r\n", 1500..=1500),
@@ -382,7 +382,7 @@ async fn retry_after_headers_override_the_backoff() {
 
 #[tokio::test]
 async fn backoff_without_headers_grows_and_uses_the_recorded_seed() {
-    let field = Field::new(|_| {});
+    let field = FaultLab::new(|_| {});
     let (result, events) = field.run(vec![status(503, "", "x")]).await;
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "server_error"));
     let seed =
@@ -396,7 +396,7 @@ async fn backoff_without_headers_grows_and_uses_the_recorded_seed() {
 async fn error_hooks_run_after_the_last_attempt() {
     let hook = "hooks:\n  - id: gives_up\n    event: error\n    condition: 'classification.name == \"overloaded\"'\n    \
                 action: { terminate: { status: error, error: \"we gave up\" } }\n";
-    let field = Field::new(|lab| lab.write(".ai/config/agent/hooks.yaml", hook));
+    let field = FaultLab::new(|lab| lab.write(".ai/config/agent/hooks.yaml", hook));
     let (result, events) = field.run(vec![status(529, "", "x")]).await;
     assert_eq!(failures(&events).len(), 4);
     assert_eq!((result.status, result.error.unwrap().message.as_str()), (Status::Error, "we gave up"));
@@ -417,7 +417,7 @@ async fn unreachable_server_is_retried_then_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let field = Field::new(|_| {});
+    let field = FaultLab::new(|_| {});
     let (result, events) = field.run_at(&url, None).await;
     let failed = failures(&events);
     assert_eq!(failed.len(), 4);

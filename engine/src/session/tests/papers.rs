@@ -160,7 +160,7 @@ async fn verify_finds_every_changed_byte_of_a_transcript() {
 }
 
 /// Returns the replacement of an event, if any.
-type Change<'a> = dyn Fn(&EventBody) -> Option<EventBody> + 'a;
+type EventReplacement<'a> = dyn Fn(&EventBody) -> Option<EventBody> + 'a;
 
 #[tokio::test]
 async fn verify_finds_rechained_changes_by_their_signatures() {
@@ -171,7 +171,7 @@ async fn verify_finds_rechained_changes_by_their_signatures() {
     let sound = fs::read(&path).unwrap();
     let stranger = Identity::ephemeral().unwrap();
     let without = |body: &EventBody| matches!(body, EventBody::Checkpoint(_));
-    let forged: [(&str, &Change<'_>); 3] = [
+    let forged: [(&str, &EventReplacement<'_>); 3] = [
         ("the signature was not made with the key", &|body| Some(body.clone())),
         ("is not trusted", &|body| {
             let EventBody::Checkpoint(mut checkpoint) = body.clone() else { return Some(body.clone()) };

@@ -78,13 +78,13 @@ fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
 }
 
 /// A name, the damage to an orphaned child, and the expected error.
-type Harm = (&'static str, fn(&Path, &ThreadRow), &'static str);
+type Damage = (&'static str, fn(&Path, &ThreadRow), &'static str);
 
 fn object(project: &Path, row: &ThreadRow) -> PathBuf {
     project.join(layout::OBJECTS).join(row.plan_id.as_ref().unwrap())
 }
 
-const HARMS: [Harm; 3] = [
+const HARMS: [Damage; 3] = [
     ("its plan is gone", |project, row| std::fs::remove_file(object(project, row)).unwrap(), "No such file"),
     (
         "its plan is another",

@@ -169,14 +169,14 @@ async fn handoff_message_takes_effect_after_the_turn() {
 
 /// An approver that never answers. Counts the questions asked (`put`) and dropped (`gone`).
 #[derive(Default)]
-struct Silent {
+struct SilentApprover {
     put: AtomicUsize,
     gone: AtomicUsize,
 }
 
-impl Asker for Silent {
+impl Asker for SilentApprover {
     fn ask<'a>(&'a self, _: &'a ThreadId, _: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
-        struct Gone<'a>(&'a Silent);
+        struct Gone<'a>(&'a SilentApprover);
         impl Drop for Gone<'_> {
             fn drop(&mut self) {
                 self.0.gone.fetch_add(1, Ordering::SeqCst);
@@ -191,8 +191,8 @@ impl Asker for Silent {
 }
 
 /// An engine whose approver never answers.
-fn silent(lab: &Lab) -> (Engine, Arc<Silent>) {
-    let asker = Arc::new(Silent::default());
+fn silent(lab: &Lab) -> (Engine, Arc<SilentApprover>) {
+    let asker = Arc::new(SilentApprover::default());
     let mut options = lab.options();
     options.asker = Some(Arc::clone(&asker) as Arc<dyn Asker>);
     (Engine::open(&lab.path(), options).unwrap(), asker)
@@ -205,7 +205,7 @@ fn escalates() -> Lab {
     lab
 }
 
-async fn put(asker: &Silent, times: usize) {
+async fn put(asker: &SilentApprover, times: usize) {
     while asker.put.load(Ordering::SeqCst) < times {
         tokio::task::yield_now().await;
     }

@@ -21,15 +21,15 @@ const OPEN_FILES: usize = 256;
 pub struct RealDisk {
     root: Dir,
     counters: DiskCounters,
-    written: Mutex<Written>,
+    written: Mutex<OpenFiles>,
 }
 
 /// Open handles of written files. A handle stays open at least until its file is synced, because the kernel reports a
 /// failed write-back only to descriptors that were open at that time. Synced handles stay open for further writes until
 /// their place is needed.
 #[derive(Debug, Default)]
-struct Written {
-    files: BTreeMap<PathBuf, Open>,
+struct OpenFiles {
+    files: BTreeMap<PathBuf, OpenFile>,
     /// Counter for the ages of handles; the smallest age is the oldest handle.
     next: u64,
     /// Files whose sync failed when their handle was evicted: their next sync fails.
@@ -37,7 +37,7 @@ struct Written {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFile {
     file: Arc<File>,
     age: u64,
     is_synced: bool,
@@ -50,7 +50,7 @@ impl RealDisk {
         Ok(Self { root, counters: DiskCounters::default(), written: Mutex::default() })
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
+    fn written(&self) -> MutexGuard<'_, OpenFiles> {
         // No statement panics while the maps are inconsistent, so a poisoned lock is usable.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +92,7 @@ impl RealDisk {
         }
         let age = written.next;
         written.next += 1;
-        written.files.insert(path.to_path_buf(), Open { file, age, is_synced: false });
+        written.files.insert(path.to_path_buf(), OpenFile { file, age, is_synced: false });
     }
 
     fn forget(&self, path: &Path) {

@@ -17,7 +17,7 @@ use node::{Change, FileNode, FolderNode, Node, Write};
 /// A disk on which every change is one operation, counted from 0, so that a test can aim a fault at it.
 #[derive(Default)]
 pub struct SimulatedDisk {
-    state: Mutex<State>,
+    state: Mutex<SimulatedState>,
     counters: DiskCounters,
 }
 
@@ -45,7 +45,7 @@ pub enum Survival {
     Some(u64),
 }
 
-struct State {
+struct SimulatedState {
     /// The root folder is node 0.
     nodes: Vec<Node>,
     operations: u64,
@@ -53,15 +53,15 @@ struct State {
     failed: bool,
     full: bool,
     locks: Arc<Mutex<BTreeSet<PathBuf>>>,
-    watcher: Option<Arc<Watcher>>,
-    reader: Option<Arc<Reader>>,
+    watcher: Option<Arc<OperationCallback>>,
+    reader: Option<Arc<ReadCallback>>,
 }
 
 /// Callback that runs before each file is read.
-type Reader = dyn Fn(&Path) + Send + Sync;
+type ReadCallback = dyn Fn(&Path) + Send + Sync;
 
 /// Callback that runs before each operation.
-type Watcher = dyn Fn(u64, SimulatedDisk) + Send + Sync;
+type OperationCallback = dyn Fn(u64, SimulatedDisk) + Send + Sync;
 
 impl fmt::Debug for SimulatedDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,7 +69,7 @@ impl fmt::Debug for SimulatedDisk {
     }
 }
 
-impl Default for State {
+impl Default for SimulatedState {
     fn default() -> Self {
         Self {
             nodes: vec![Node::Folder(FolderNode::default())],
@@ -135,7 +135,7 @@ impl SimulatedDisk {
         state.locks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimulatedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,12 +158,12 @@ fn exists(path: &Path) -> io::Error {
 
 /// The space that an operation needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum SpaceNeed {
     Needed,
     Free,
 }
 
-impl State {
+impl SimulatedState {
     fn readable(&self) -> io::Result<()> {
         if self.failed { Err(power()) } else { Ok(()) }
     }
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// Counts one operation and applies its fault; `Some(n)` lets an append write `n` bytes before it fails.
-    fn step(&mut self, room: Room) -> io::Result<Option<usize>> {
+    fn step(&mut self, room: SpaceNeed) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;
         if let Some(told) = &self.watcher {
@@ -191,7 +191,7 @@ impl State {
             Some(Fault::Short(bytes)) => return Ok(Some(bytes)),
             Some(Fault::Full) => self.full = true,
         }
-        if self.full && room == Room::Needed { Err(full()) } else { Ok(None) }
+        if self.full && room == SpaceNeed::Needed { Err(full()) } else { Ok(None) }
     }
 
     fn find(&self, path: &Path) -> Option<usize> {
@@ -295,7 +295,7 @@ impl Disk for SimulatedDisk {
     fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
         self.counters.create();
         let mut state = self.state();
-        let short = state.step(Room::Needed)?;
+        let short = state.step(SpaceNeed::Needed)?;
         state.add(path, Node::File(FileNode::default()))?;
         let written = contents.len().min(short.unwrap_or(usize::MAX));
         state.write(path, 0, contents.get(..written).unwrap_or_default())?;
@@ -305,7 +305,7 @@ impl Disk for SimulatedDisk {
     fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.counters.append();
         let mut state = self.state();
-        let short = state.step(Room::Needed)?;
+        let short = state.step(SpaceNeed::Needed)?;
         if at == 0 && state.find(path).is_none() {
             state.add(path, Node::File(FileNode::default()))?;
         }
@@ -322,7 +322,7 @@ impl Disk for SimulatedDisk {
     fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         let end = at.saturating_add(bytes.len() as u64);
-        let room = if end <= state.file(path)?.current.len() as u64 { Room::Free } else { Room::Needed };
+        let room = if end <= state.file(path)?.current.len() as u64 { SpaceNeed::Free } else { SpaceNeed::Needed };
         let short = state.step(room)?;
         let written = bytes.len().min(short.unwrap_or(usize::MAX));
         state.write(path, at, bytes.get(..written).unwrap_or_default())?;
@@ -331,7 +331,7 @@ impl Disk for SimulatedDisk {
 
     fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
-        let short = state.step(Room::Needed)?;
+        let short = state.step(SpaceNeed::Needed)?;
         if state.find(path).is_none() {
             state.add(path, Node::File(FileNode::default()))?;
         }
@@ -342,7 +342,7 @@ impl Disk for SimulatedDisk {
 
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
         let mut state = self.state();
-        state.step(Room::Free)?;
+        state.step(SpaceNeed::Free)?;
         state.file(path)?.write(Write::Length(length));
         Ok(())
     }
@@ -350,7 +350,7 @@ impl Disk for SimulatedDisk {
     fn sync(&self, path: &Path) -> io::Result<()> {
         self.counters.sync();
         let mut state = self.state();
-        state.step(Room::Free)?;
+        state.step(SpaceNeed::Free)?;
         state.file(path)?.sync();
         Ok(())
     }
@@ -358,7 +358,7 @@ impl Disk for SimulatedDisk {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.counters.sync_dir();
         let mut state = self.state();
-        state.step(Room::Free)?;
+        state.step(SpaceNeed::Free)?;
         state.folder(path)?.sync();
         Ok(())
     }
@@ -366,14 +366,14 @@ impl Disk for SimulatedDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.counters.rename();
         let mut state = self.state();
-        state.step(Room::Needed)?;
+        state.step(SpaceNeed::Needed)?;
         state.rename(from, to)
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.counters.rename();
         let mut state = self.state();
-        state.step(Room::Needed)?;
+        state.step(SpaceNeed::Needed)?;
         if state.find(to).is_some() {
             return Err(exists(to));
         }
@@ -382,13 +382,13 @@ impl Disk for SimulatedDisk {
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.step(Room::Needed)?;
+        state.step(SpaceNeed::Needed)?;
         state.add(path, Node::Folder(FolderNode::default()))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.step(Room::Free)?;
+        state.step(SpaceNeed::Free)?;
         state.file(path)?;
         let (folder, name) = state.parent(path)?;
         folder.change(Change::Unlink { name });
@@ -397,7 +397,7 @@ impl Disk for SimulatedDisk {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.step(Room::Free)?;
+        state.step(SpaceNeed::Free)?;
         if !state.folder(path)?.current.is_empty() {
             return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty"));
         }

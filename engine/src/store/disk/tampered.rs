@@ -14,7 +14,7 @@ use crate::thread_id::ThreadId;
 /// A [`Disk`] that forwards everything except the syncs it skips.
 pub struct Tampered {
     inner: Arc<dyn Disk>,
-    before: Box<Before>,
+    before: Box<StepHook>,
 }
 
 /// The operation about to run.
@@ -33,7 +33,7 @@ pub enum Pass {
     LeftOut,
 }
 
-type Before = dyn Fn(Step<'_>) -> Pass + Send + Sync;
+type StepHook = dyn Fn(Step<'_>) -> Pass + Send + Sync;
 
 /// The data that a sync makes durable. Each kind is requested by one place of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

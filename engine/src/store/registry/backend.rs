@@ -57,23 +57,23 @@ impl StorageBackend for DiskBackend {
 
 /// An in-memory backend for a registry being created. Pages of zeros take no memory.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<Mutex<Sparse>>);
+pub struct Memory(Arc<Mutex<SparsePages>>);
 
 #[derive(Debug, Default)]
-struct Sparse {
+struct SparsePages {
     length: u64,
     /// Pages by number; a missing page is all zeros.
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
 /// Size of a page in bytes.
-const PAGE: usize = 4096;
-const PAGE_BYTES: u64 = PAGE as u64;
+const PAGE_LEN: usize = 4096;
+const PAGE_BYTES: u64 = PAGE_LEN as u64;
 
 impl Memory {
     /// Writes the database to a new file and syncs it. The database must be closed.
     pub fn store(self, disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
-        let Sparse { length, pages } = std::mem::take(&mut *self.sparse());
+        let SparsePages { length, pages } = std::mem::take(&mut *self.sparse());
         disk.create(path, b"").map_err(StoreError::io("create", path))?;
         let write = || {
             disk.truncate(path, length)?;
@@ -87,7 +87,7 @@ impl Memory {
         write().map_err(StoreError::io("write to", path))
     }
 
-    fn sparse(&self) -> MutexGuard<'_, Sparse> {
+    fn sparse(&self) -> MutexGuard<'_, SparsePages> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,7 +99,7 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>,
         let left = length.checked_sub(done).filter(|left| *left > 0)?;
         let at = offset + done as u64;
         let begin = usize::try_from(at % PAGE_BYTES).ok()?;
-        let part = left.min(PAGE - begin);
+        let part = left.min(PAGE_LEN - begin);
         let own = done..done + part;
         done += part;
         Some((at / PAGE_BYTES, begin..begin + part, own))
@@ -144,7 +144,7 @@ impl StorageBackend for Memory {
         let mut sparse = self.sparse();
         inside(offset, data.len(), sparse.length)?;
         for (number, there, here) in parts(offset, data.len()) {
-            let page = sparse.pages.entry(number).or_insert_with(|| vec![0; PAGE]);
+            let page = sparse.pages.entry(number).or_insert_with(|| vec![0; PAGE_LEN]);
             if let (Some(page), Some(data)) = (page.get_mut(there), data.get(here)) {
                 page.copy_from_slice(data);
             }

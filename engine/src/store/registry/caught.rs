@@ -10,31 +10,31 @@ use crate::store::StoreError;
 
 thread_local! {
     /// True while this thread runs a closure under [`caught`].
-    static ASKED: Cell<bool> = const { Cell::new(false) };
+    static IN_GUARDED_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Error for a registry file with invalid contents.
 #[derive(Debug, thiserror::Error)]
 #[error("its bytes are none that were written")]
-struct Unsound;
+struct InvalidDatabase;
 
 /// Runs `ask` and converts a panic into an error.
 pub fn caught<T>(doing: &'static str, ask: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    silence();
-    let before = ASKED.replace(true);
+    install_panic_hook();
+    let before = IN_GUARDED_CALL.replace(true);
     // The database checks its own state on the next call, so asserting unwind safety is sound.
     let answer = catch_unwind(AssertUnwindSafe(ask));
-    ASKED.set(before);
-    answer.unwrap_or_else(|_| Err(failed(doing)(Unsound)))
+    IN_GUARDED_CALL.set(before);
+    answer.unwrap_or_else(|_| Err(failed(doing)(InvalidDatabase)))
 }
 
 /// Installs a panic hook that suppresses the output of caught panics and forwards all others.
-fn silence() {
+fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = take_hook();
         set_hook(Box::new(move |panic| {
-            if !ASKED.get() {
+            if !IN_GUARDED_CALL.get() {
                 before(panic);
             }
         }));
@@ -61,7 +61,7 @@ mod tests {
         });
         assert!(broken.unwrap_err().to_string().contains("`rye threads repair` rebuilds it"));
         assert_eq!(caught("reading it", || Ok(1)).unwrap(), 1);
-        assert!(!ASKED.get());
+        assert!(!IN_GUARDED_CALL.get());
     }
 
     /// A deterministic pseudo-random sequence.

@@ -132,7 +132,7 @@ impl Registry {
                 }
             }),
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
-            Change::Room { parent, spawn } => room(transaction, parent, *spawn),
+            Change::Room { parent, spawn } => check_spawn_limit(transaction, parent, *spawn),
             Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),
             Change::Disown { thread, owner, status, now } => edit(transaction, thread, |row| {
                 if row.owner.as_ref() == Some(owner) && !row.status.is_over() {
@@ -176,8 +176,8 @@ fn spawned(
     if let Some(known) = known {
         return known.map(Answered::Child);
     }
-    for mut row in above(transaction, parent)? {
-        if let Some(refused) = full(&row) {
+    for mut row in ancestors(transaction, parent)? {
+        if let Some(refused) = spawn_refusal(&row) {
             return Ok(refused);
         }
         row.spawned += 1;
@@ -190,23 +190,23 @@ fn spawned(
     Ok(Answered::Child(child.id.clone()))
 }
 
-fn room(transaction: &WriteTransaction, parent: &ThreadId, spawn: u64) -> Result<Answered, StoreError> {
+fn check_spawn_limit(transaction: &WriteTransaction, parent: &ThreadId, spawn: u64) -> Result<Answered, StoreError> {
     let edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
     if edges.get((parent.as_str(), spawn)).map_err(failed(DOING))?.is_some() {
         return Ok(Answered::Done);
     }
     drop(edges);
-    Ok(above(transaction, parent)?.iter().find_map(full).unwrap_or(Answered::Done))
+    Ok(ancestors(transaction, parent)?.iter().find_map(spawn_refusal).unwrap_or(Answered::Done))
 }
 
 /// Returns the refusal if this thread may have no more descendants.
-fn full(row: &ThreadRow) -> Option<Answered> {
+fn spawn_refusal(row: &ThreadRow) -> Option<Answered> {
     let limit = row.spawns.filter(|limit| row.spawned >= *limit)?;
     Some(Answered::TooMany { thread: row.id.clone(), limit })
 }
 
 /// Returns a thread and its ancestors.
-fn above(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
+fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut next) = (Vec::<ThreadRow>::new(), Some(thread.clone()));
     while let Some(row) = next.take().map(|id| find(transaction, &id)).transpose()?.flatten() {
         // A damaged registry may contain a cycle of parents.

@@ -11,14 +11,14 @@ use redb::{BackendError, CommitError, DatabaseError, StorageBackend, StorageErro
 
 use crate::store::StoreError;
 
-type Range = Bound<u64>;
+type LockBound = Bound<u64>;
 
 /// The first error of one opening, shared with the backend that records it.
 #[derive(Debug, Clone, Default)]
-pub struct FirstError(Arc<Mutex<Option<Met>>>);
+pub struct FirstError(Arc<Mutex<Option<RecordedError>>>);
 
 #[derive(Debug)]
-struct Met {
+struct RecordedError {
     doing: &'static str,
     kind: io::ErrorKind,
     /// OS error code, which yields the system's message.
@@ -28,8 +28,8 @@ struct Met {
 
 impl FirstError {
     /// Wraps a backend so that its first error is recorded here.
-    pub fn watch<B: StorageBackend>(&self, backend: B) -> Watched<B> {
-        Watched { backend, first: self.clone() }
+    pub fn watch<B: StorageBackend>(&self, backend: B) -> RecordingBackend<B> {
+        RecordingBackend { backend, first: self.clone() }
     }
 
     /// Replaces a database error by the recorded I/O error if the file caused it.
@@ -46,7 +46,7 @@ impl FirstError {
 
     fn note(&self, doing: &'static str, error: &io::Error) {
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert_with(|| Met {
+        first.get_or_insert_with(|| RecordedError {
             doing,
             kind: error.kind(),
             number: error.raw_os_error(),
@@ -55,7 +55,7 @@ impl FirstError {
     }
 }
 
-impl Met {
+impl RecordedError {
     fn again(&self) -> io::Error {
         self.number.map_or_else(|| io::Error::new(self.kind, self.words.clone()), io::Error::from_raw_os_error)
     }
@@ -79,18 +79,18 @@ fn is_io_failure(source: &(dyn Error + Send + Sync + 'static)) -> bool {
 
 /// A backend that records its first error.
 #[derive(Debug)]
-pub struct Watched<B> {
+pub struct RecordingBackend<B> {
     backend: B,
     first: FirstError,
 }
 
-impl<B> Watched<B> {
+impl<B> RecordingBackend<B> {
     fn heard<T>(&self, doing: &'static str, done: io::Result<T>) -> io::Result<T> {
         done.inspect_err(|error| self.first.note(doing, error))
     }
 }
 
-impl<B: StorageBackend> StorageBackend for Watched<B> {
+impl<B: StorageBackend> StorageBackend for RecordingBackend<B> {
     fn len(&self) -> io::Result<u64> {
         self.heard("look at", self.backend.len())
     }
@@ -115,27 +115,27 @@ impl<B: StorageBackend> StorageBackend for Watched<B> {
         self.backend.close()
     }
 
-    fn try_lock_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
+    fn try_lock_range(&self, start: LockBound, end: LockBound) -> Result<bool, BackendError> {
         self.backend.try_lock_range(start, end)
     }
 
-    fn try_lock_shared_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
+    fn try_lock_shared_range(&self, start: LockBound, end: LockBound) -> Result<bool, BackendError> {
         self.backend.try_lock_shared_range(start, end)
     }
 
-    fn lock_range(&self, start: Range, end: Range) -> Result<(), BackendError> {
+    fn lock_range(&self, start: LockBound, end: LockBound) -> Result<(), BackendError> {
         self.backend.lock_range(start, end)
     }
 
-    fn lock_shared_range(&self, start: Range, end: Range) -> Result<(), BackendError> {
+    fn lock_shared_range(&self, start: LockBound, end: LockBound) -> Result<(), BackendError> {
         self.backend.lock_shared_range(start, end)
     }
 
-    fn unlock_range(&self, start: Range, end: Range) -> Result<(), BackendError> {
+    fn unlock_range(&self, start: LockBound, end: LockBound) -> Result<(), BackendError> {
         self.backend.unlock_range(start, end)
     }
 
-    fn query_lock_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
+    fn query_lock_range(&self, start: LockBound, end: LockBound) -> Result<bool, BackendError> {
         self.backend.query_lock_range(start, end)
     }
 }

@@ -73,7 +73,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
     link(&mut folds);
     hand_over(&mut folds);
     count(&mut folds);
-    let (ledger, answers, refused) = replay(&folds);
+    let (ledger, answers, refused) = replay_ledger(&folds);
     repaired.refused = refused;
     repaired.threads = folds.len();
     registry.write(|transaction| {
@@ -160,11 +160,11 @@ fn count(folds: &mut BTreeMap<ThreadId, Folded>) {
     }
 }
 
-type Answers = Vec<(ThreadId, String, Taken)>;
+type LedgerAnswers = Vec<(ThreadId, String, Taken)>;
 
 /// Replays all ledger steps in the order of time. A refused step may depend on a step whose clock was behind, so
 /// refused steps are retried as long as any succeeds.
-fn replay(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, Answers, Vec<(ThreadId, Refusal)>) {
+fn replay_ledger(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
     let mut by_time: Vec<&(i64, LedgerStep)> = folds.values().flat_map(|folded| &folded.steps).collect();
     by_time.sort_by_key(|(ts, _)| *ts);
     let mut waiting: Vec<&LedgerStep> = by_time.into_iter().map(|(_, step)| step).collect();
@@ -222,7 +222,7 @@ fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, Folded>
     Ok(())
 }
 
-fn fill_ledger(transaction: &WriteTransaction, ledger: &Ledger, answers: &Answers) -> Result<(), StoreError> {
+fn fill_ledger(transaction: &WriteTransaction, ledger: &Ledger, answers: &LedgerAnswers) -> Result<(), StoreError> {
     let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
     for (thread, account) in ledger.accounts() {
         insert(&mut accounts, thread, account)?;

@@ -291,7 +291,7 @@ fn killed_writers_lose_nothing() {
     drop(Registry::open(Arc::clone(&disk)).unwrap());
     let mut acknowledged = Vec::new();
     for round in 0..3 {
-        let mut writers = [Writer::start(folder.path()), Writer::start(folder.path())];
+        let mut writers = [WriterProcess::start(folder.path()), WriterProcess::start(folder.path())];
         for writer in &mut writers {
             writer.wait_for(4 + round);
         }
@@ -318,13 +318,13 @@ fn killed_writers_lose_nothing() {
 }
 
 /// A process that writes until it is killed and prints each commit.
-struct Writer {
+struct WriterProcess {
     process: Child,
     said: BufReader<ChildStderr>,
     committed: Vec<ThreadId>,
 }
 
-impl Writer {
+impl WriterProcess {
     fn start(folder: &Path) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "store::registry::tests::killed_writers_lose_nothing", "--nocapture"])

@@ -14,7 +14,7 @@ use super::{Answered, Change, Registry};
 use crate::store::StoreError;
 
 /// Upper bound on the lists in one transaction, so that no answer is delayed indefinitely.
-const BATCH: usize = 512;
+const MAX_BATCH: usize = 512;
 
 /// Waiting times of a commit for further commits of the same process, used if several of its threads are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Default for Gathering {
 }
 
 /// Fewest running threads for which a commit waits for others.
-const CROWD: usize = 4;
+const MIN_GROUP_THREADS: usize = 4;
 
 /// A registry handle shared by any number of tasks.
 #[derive(Debug)]
@@ -41,18 +41,18 @@ pub struct RegistryWriter {
     /// Number of threads that may commit at the same time.
     crowd: Arc<AtomicUsize>,
     gathering: Gathering,
-    desk: Mutex<Option<Desk>>,
+    desk: Mutex<Option<WriterThread>>,
 }
 
 /// The writer thread and the channel to it.
 #[derive(Debug)]
-struct Desk {
-    jobs: Sender<Job>,
+struct WriterThread {
+    jobs: Sender<CommitJob>,
     thread: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Job {
+struct CommitJob {
     lists: Vec<Vec<Change>>,
     answer: oneshot::Sender<Result<Vec<Vec<Answered>>, StoreError>>,
 }
@@ -84,11 +84,11 @@ impl RegistryWriter {
             }
         }
         let (answer, answered) = oneshot::channel();
-        self.leave(Job { lists, answer })?;
+        self.leave(CommitJob { lists, answer })?;
         answered.await.unwrap_or_else(|gone| Err(super::failed("writing to it")(gone)))
     }
 
-    fn leave(&self, job: Job) -> Result<(), StoreError> {
+    fn leave(&self, job: CommitJob) -> Result<(), StoreError> {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let desk = match &mut *desk {
             Some(desk) => desk,
@@ -100,14 +100,14 @@ impl RegistryWriter {
     }
 
     /// Starts the writer thread.
-    fn open(&self) -> Result<Desk, StoreError> {
+    fn open(&self) -> Result<WriterThread, StoreError> {
         let (jobs, received) = channel();
         let (registry, crowd, gathering) = (Arc::clone(&self.registry), Arc::clone(&self.crowd), self.gathering);
         let thread = std::thread::Builder::new()
             .name("registry".to_string())
-            .spawn(move || work(&registry, &received, &crowd, gathering))
+            .spawn(move || run_writer(&registry, &received, &crowd, gathering))
             .map_err(super::failed("starting its writer"))?;
-        Ok(Desk { jobs, thread })
+        Ok(WriterThread { jobs, thread })
     }
 
     /// Returns the registry, for reading.
@@ -118,7 +118,8 @@ impl RegistryWriter {
 
 impl Drop for RegistryWriter {
     fn drop(&mut self) {
-        if let Some(Desk { jobs, thread }) = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(WriterThread { jobs, thread }) = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        {
             drop(jobs);
             // A panicked writer has dropped its callers' answer channels, so they already got errors.
             let _ = thread.join();
@@ -126,12 +127,14 @@ impl Drop for RegistryWriter {
     }
 }
 
-fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize, gathering: Gathering) {
+fn run_writer(registry: &Registry, jobs: &Receiver<CommitJob>, crowd: &AtomicUsize, gathering: Gathering) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
-        let most = Some(crowd.load(Ordering::Relaxed)).filter(|crowd| *crowd >= CROWD).map_or(1, |n| n.min(BATCH));
+        let most = Some(crowd.load(Ordering::Relaxed))
+            .filter(|crowd| *crowd >= MIN_GROUP_THREADS)
+            .map_or(1, |n| n.min(MAX_BATCH));
         let until = Instant::now() + gathering.longest;
-        batch.extend(jobs.try_iter().take(BATCH - 1));
+        batch.extend(jobs.try_iter().take(MAX_BATCH - 1));
         while batch.len() < most {
             let left = until.saturating_duration_since(Instant::now()).min(gathering.next);
             let Ok(job) = jobs.recv_timeout(left) else { break };

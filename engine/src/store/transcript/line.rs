@@ -21,10 +21,10 @@ pub const VERSION: u64 = 1;
 pub const START: &str = "{\"v\":";
 
 /// Field names reserved for the line itself.
-const RESERVED: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
+const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
 
 /// The text between the hash and the seal.
-const SEAL: &str = "\",\"s\":\"";
+const SEAL_PREFIX: &str = "\",\"s\":\"";
 
 /// A signature of a line, and so of every line before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub fn write<T: Serialize>(
     let mut hash = before.next(&front, &back);
     let seal = signer.map(|sign| Seal { link: hash, mark: sign(seq, hash) });
     if let Some(Seal { mark, .. }) = &seal {
-        back = format!("{SEAL}{mark}\",{fields}");
+        back = format!("{SEAL_PREFIX}{mark}\",{fields}");
         hash = before.next(&front, &back);
     }
     let text = format!("{front}{hash}{back}\n");
@@ -150,7 +150,7 @@ impl Serialize for Escaped<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (key, value) in self.0 {
-            if RESERVED.contains(&key.trim_start_matches('_')) {
+            if RESERVED_FIELDS.contains(&key.trim_start_matches('_')) {
                 map.serialize_entry(&format!("_{key}"), value)?;
             } else {
                 map.serialize_entry(key, value)?;
@@ -162,7 +162,7 @@ impl Serialize for Escaped<'_> {
 
 fn unescape((key, value): (String, Value)) -> (String, Value) {
     match key.strip_prefix('_') {
-        Some(name) if RESERVED.contains(&name.trim_start_matches('_')) => (name.to_string(), value),
+        Some(name) if RESERVED_FIELDS.contains(&name.trim_start_matches('_')) => (name.to_string(), value),
         Some(_) | None => (key, value),
     }
 }
@@ -192,11 +192,11 @@ pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
         return Err(broken("its hash does not follow from the line before"));
     }
     let seal = back
-        .strip_prefix(SEAL)
+        .strip_prefix(SEAL_PREFIX)
         .and_then(|sealed| sealed.split_once('"'))
         .map(|(mark, fields)| Seal { link: before.next(before_hash, &format!("\"{fields}")), mark: mark.to_owned() });
     let line: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
-    let body = line.into_iter().filter(|(key, _)| !RESERVED.contains(&key.as_str())).map(unescape).collect();
+    let body = line.into_iter().filter(|(key, _)| !RESERVED_FIELDS.contains(&key.as_str())).map(unescape).collect();
     Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
@@ -211,7 +211,7 @@ pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     front(start).map(|front| front.barrier)
 }
 
-struct Front {
+struct LineFront {
     version: u64,
     seq: u64,
     ts: i64,
@@ -221,13 +221,13 @@ struct Front {
 }
 
 /// Parses `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] writes it.
-fn front(text: &str) -> Option<Front> {
+fn front(text: &str) -> Option<LineFront> {
     let rest = text.strip_prefix(START)?;
     let (version, rest) = rest.split_once(",\"seq\":")?;
     let (seq, rest) = rest.split_once(",\"ts\":")?;
     let (ts, rest) = rest.split_once(",\"b\":")?;
     let (barrier, rest) = rest.split_once(",\"h\":\"")?;
-    Some(Front {
+    Some(LineFront {
         version: version.parse().ok()?,
         seq: seq.parse().ok()?,
         ts: ts.parse().ok()?,

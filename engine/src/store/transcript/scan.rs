@@ -71,7 +71,7 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, 
         }
         Err(error) => return Err(StoreError::io("read", &path)(error)),
     };
-    scan(&path, &bytes, Start { count: 0, hash: Hash::start(thread), length: 0 }, synced)
+    scan(&path, &bytes, ScanStart { count: 0, hash: Hash::start(thread), length: 0 }, synced)
 }
 
 /// Reads the first lines of a transcript, which contain the start of the thread.
@@ -88,7 +88,7 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreErr
     // A partial last line is skipped.
     let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
     let head = bytes.get(..whole).unwrap_or_default();
-    scan(&path, head, Start { count: 0, hash: Hash::start(thread), length: 0 }, 0)
+    scan(&path, head, ScanStart { count: 0, hash: Hash::start(thread), length: 0 }, 0)
 }
 
 /// Maximum bytes of the head of a transcript: three lines.
@@ -100,19 +100,19 @@ pub fn read_after(disk: &dyn Disk, thread: &ThreadId, last: &Record, length: u64
     let end = disk.length(&path).map_err(StoreError::io("read", &path))?;
     let more = usize::try_from(end.saturating_sub(length)).unwrap_or(usize::MAX);
     let bytes = disk.read_range(&path, length, more).map_err(StoreError::io("read", &path))?;
-    scan(&path, &bytes, Start { count: last.seq + 1, hash: last.hash, length }, 0)
+    scan(&path, &bytes, ScanStart { count: last.seq + 1, hash: last.hash, length }, 0)
 }
 
 /// The point where a scan starts: the number of events before it, the hash of the last one, and the end of its line.
 #[derive(Clone, Copy)]
-struct Start {
+struct ScanStart {
     count: u64,
     hash: Hash,
     length: u64,
 }
 
-fn scan(path: &Path, bytes: &[u8], start: Start, synced: u64) -> Result<Reading, StoreError> {
-    let Start { mut count, mut hash, mut length } = start;
+fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Reading, StoreError> {
+    let ScanStart { mut count, mut hash, mut length } = start;
     let mut records: Vec<Record> = Vec::new();
     let mut ends = Vec::new();
     let mut rest = bytes;

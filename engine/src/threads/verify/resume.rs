@@ -29,7 +29,7 @@ pub(crate) enum Signer {
 
 /// The signers of a transcript and of the `thread.json` beside it, if there is one.
 #[derive(Debug)]
-pub(crate) struct Signers {
+pub(crate) struct SignatureHolders {
     pub transcript: Signer,
     pub snapshot: Option<Signer>,
 }
@@ -45,7 +45,7 @@ pub(crate) fn signers(
     trust: &TrustStore,
     reading: &Reading,
     events: &[Event],
-) -> Result<Signers, StoreError> {
+) -> Result<SignatureHolders, StoreError> {
     let mut look = Look::new(disk, thread, trust);
     let transcript = look.last_seal(reading);
     // After a power failure, `thread.json` may be older than the transcript and signed with another key.
@@ -53,7 +53,7 @@ pub(crate) fn signers(
     let story = Story { reading, events, head: Head::of(events) };
     let snapshot = look.resumed_snapshot(&story)?;
     match look.found.faults.into_iter().next() {
-        None => Ok(Signers { transcript, snapshot }),
+        None => Ok(SignatureHolders { transcript, snapshot }),
         Some(fault) => Err(match fault.line {
             Some(line) => StoreError::Damaged { path: fault.file.into(), line, reason: fault.reason },
             None => StoreError::Altered { path: fault.file.into(), reason: fault.reason },

@@ -19,7 +19,7 @@ pub struct Bash {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct BashParameters {
     command: String,
     #[serde(default)]
     timeout_seconds: Option<u64>,
@@ -29,7 +29,7 @@ struct Parameters {
 
 impl Bash {
     async fn act(&self, invocation: Invocation) -> Answer {
-        let given: Parameters = parameters(&invocation.parameters)?;
+        let given: BashParameters = parameters(&invocation.parameters)?;
         if given.command.contains('\0') {
             return Err(Failure("`command` holds a zero byte".into()));
         }

@@ -12,9 +12,9 @@ use super::{Answer, Failure, ToolOutcome};
 use crate::tool::confine::{Found, Project, Refused, Stamp};
 
 /// Maximum size in bytes of a file that can be edited.
-const MAX_FILE: u64 = 16 << 20;
+const MAX_EDITABLE_BYTES: u64 = 16 << 20;
 /// Maximum number of line numbers listed if the text occurs more than once.
-const MAX_NAMED: usize = 8;
+const MAX_LISTED_LINES: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,12 +36,17 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
     let place = project.locate(&parameters.path)?;
     let path = &place.path;
     let (file, metadata) = project.open_file(&place)?;
-    if metadata.len() > MAX_FILE {
-        return Err(Failure(format!("`{path}` has {} bytes; at most {MAX_FILE} can be edited", metadata.len())));
+    if metadata.len() > MAX_EDITABLE_BYTES {
+        return Err(Failure(format!(
+            "`{path}` has {} bytes; at most {MAX_EDITABLE_BYTES} can be edited",
+            metadata.len()
+        )));
     }
     let stamp = if let Found::File { stat, .. } = &place.found { Some(Stamp::of(stat)) } else { None };
     let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|source| Refused::Io { path: path.to_string(), source })?;
+    file.take(MAX_EDITABLE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| Refused::Io { path: path.to_string(), source })?;
 
     let mut old = parameters.old_string.clone();
     let mut new = parameters.new_string.clone();
@@ -58,7 +63,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
         return Err(Failure(not_found_message(&bytes, &parameters.old_string, &path.to_string())));
     }
     if places.len() > 1 && !parameters.replace_all {
-        return Err(Failure(ambiguous(&bytes, &places, &path.to_string())));
+        return Err(Failure(ambiguous_message(&bytes, &places, &path.to_string())));
     }
     let mut out = Vec::with_capacity(bytes.len() + places.len() * new.len());
     let mut from = 0;
@@ -69,7 +74,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
     }
     out.extend_from_slice(bytes.get(from..).unwrap_or_default());
     project.replace(&place, &out, stamp)?;
-    let lines: Vec<usize> = places.iter().take(MAX_NAMED).map(|at| line_of(&bytes, *at)).collect();
+    let lines: Vec<usize> = places.iter().take(MAX_LISTED_LINES).map(|at| line_of(&bytes, *at)).collect();
     let text = if let [line] = lines.as_slice() {
         format!("edited `{path}` at line {line}{note}")
     } else {
@@ -101,9 +106,9 @@ fn line_of(bytes: &[u8], at: usize) -> usize {
     memchr::memchr_iter(b'\n', bytes.get(..at).unwrap_or_default()).count() + 1
 }
 
-fn ambiguous(bytes: &[u8], places: &[usize], path: &str) -> String {
-    let lines: Vec<String> = places.iter().take(MAX_NAMED).map(|at| line_of(bytes, *at).to_string()).collect();
-    let more = if places.len() > MAX_NAMED { ", …" } else { "" };
+fn ambiguous_message(bytes: &[u8], places: &[usize], path: &str) -> String {
+    let lines: Vec<String> = places.iter().take(MAX_LISTED_LINES).map(|at| line_of(bytes, *at).to_string()).collect();
+    let more = if places.len() > MAX_LISTED_LINES { ", …" } else { "" };
     format!(
         "`old_string` is {} times in `{path}` (lines {}{more}); give more of the text around it, or set `replace_all`",
         places.len(),
@@ -119,7 +124,7 @@ fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
     };
     let mut best: Option<(usize, usize, &str)> = None;
     for (index, line) in text.lines().enumerate() {
-        let score = likeness(wanted, line.trim());
+        let score = similarity_percent(wanted, line.trim());
         if score >= 60 && best.is_none_or(|b| score > b.0) {
             best = Some((score, index + 1, line));
         }
@@ -137,7 +142,7 @@ fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
 }
 
 /// Returns the similarity of two lines, 0 to 100: the common prefix and suffix relative to the longer line.
-fn likeness(a: &str, b: &str) -> usize {
+fn similarity_percent(a: &str, b: &str) -> usize {
     if a == b {
         return 100;
     }

@@ -28,7 +28,7 @@ pub enum Git {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct GitParameters {
     #[serde(default)]
     path: Option<String>,
     #[serde(default)]
@@ -55,7 +55,7 @@ impl Git {
     }
 
     async fn act(self, invocation: Invocation) -> Answer {
-        let given: Parameters = parameters(&invocation.parameters)?;
+        let given: GitParameters = parameters(&invocation.parameters)?;
         let arguments = self.arguments(&given)?;
         let root = &invocation.project_root;
         match std::fs::symlink_metadata(root.join(".git")) {
@@ -78,8 +78,8 @@ impl Git {
             streams: Streams::Apart,
         };
         // Listing the names of settings runs nothing; settings that could run a program are then overridden.
-        let listed = run(&program(words(&["config", "--list", "--name-only", "-z"]))).await?;
-        let mut all = hardened(&listed.output.text)?;
+        let listed = run(&program(to_os_strings(&["config", "--list", "--name-only", "-z"]))).await?;
+        let mut all = hardening_options(&listed.output.text)?;
         all.extend(arguments);
         let finished = run(&program(all)).await?;
         if finished.exit != Exit::Code(0) {
@@ -94,25 +94,25 @@ impl Git {
         Ok(ToolOutcome::ok(if text.is_empty() { self.nothing().to_owned() } else { text }))
     }
 
-    fn arguments(self, given: &Parameters) -> Result<Vec<OsString>, Failure> {
+    fn arguments(self, given: &GitParameters) -> Result<Vec<OsString>, Failure> {
         let refuse = |name: &str, given: bool| {
             if given { Err(Failure(format!("`{name}` has no meaning for {}", self.word()))) } else { Ok(()) }
         };
         let mut arguments = match self {
             Self::Status => {
                 refuse("revision", given.revision.is_some())?;
-                words(&["status", "--porcelain=v1", "--branch", "--ignore-submodules=all", "--no-renames"])
+                to_os_strings(&["status", "--porcelain=v1", "--branch", "--ignore-submodules=all", "--no-renames"])
             }
-            Self::Diff => words(&["diff"]),
+            Self::Diff => to_os_strings(&["diff"]),
             Self::Log => {
                 let limit = given.limit.unwrap_or(DEFAULT_COMMITS).clamp(1, MAX_COMMITS);
                 let mut all =
-                    words(&["log", "--no-show-signature", "--no-color", "--date=iso-strict", "--no-decorate"]);
+                    to_os_strings(&["log", "--no-show-signature", "--no-color", "--date=iso-strict", "--no-decorate"]);
                 all.push(format!("--max-count={limit}").into());
                 all.push("--format=%h %ad %an: %s".into());
                 all
             }
-            Self::Show => words(&["show", "--no-show-signature", "--date=iso-strict", "--no-decorate"]),
+            Self::Show => to_os_strings(&["show", "--no-show-signature", "--date=iso-strict", "--no-decorate"]),
         };
         if self != Self::Diff {
             refuse("staged", given.staged.is_some())?;
@@ -121,7 +121,12 @@ impl Git {
             refuse("limit", given.limit.is_some())?;
         }
         if matches!(self, Self::Diff | Self::Show) {
-            arguments.extend(words(&["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"]));
+            arguments.extend(to_os_strings(&[
+                "--no-ext-diff",
+                "--no-textconv",
+                "--no-color",
+                "--ignore-submodules=all",
+            ]));
             if given.stat == Some(true) {
                 arguments.push("--stat".into());
             }
@@ -139,7 +144,7 @@ impl Git {
         }
         arguments.push("--".into());
         if let Some(path) = &given.path {
-            arguments.push(path_of(path)?.into());
+            arguments.push(parse_path(path)?.into());
         }
         // `status` does not support `--end-of-options`, and takes no revision.
         if self == Self::Status {
@@ -158,7 +163,7 @@ impl Git {
     }
 }
 
-fn words(all: &[&str]) -> Vec<OsString> {
+fn to_os_strings(all: &[&str]) -> Vec<OsString> {
     all.iter().map(OsString::from).collect()
 }
 
@@ -167,7 +172,7 @@ fn parse_revision(text: &str) -> Result<String, Failure> {
     if odd { Err(Failure(format!("`{}` names no revision", text.escape_debug()))) } else { Ok(text.to_owned()) }
 }
 
-fn path_of(text: &str) -> Result<String, Failure> {
+fn parse_path(text: &str) -> Result<String, Failure> {
     let outside = text.starts_with('/') || text.split('/').any(|s| s == "..") || text.contains('\0') || text.is_empty();
     if outside {
         Err(Failure(format!("`{}` is no path inside the project", text.escape_debug())))
@@ -177,8 +182,9 @@ fn path_of(text: &str) -> Result<String, Failure> {
 }
 
 /// Returns options that override every setting of the repository that could run a program.
-fn hardened(names: &str) -> Result<Vec<OsString>, Failure> {
-    let mut options = words(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
+fn hardening_options(names: &str) -> Result<Vec<OsString>, Failure> {
+    let mut options =
+        to_os_strings(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
     let fixed = [
         "core.fsmonitor=false",
         "core.hooksPath=/dev/null",
@@ -192,7 +198,7 @@ fn hardened(names: &str) -> Result<Vec<OsString>, Failure> {
         "submodule.recurse=false",
         "gc.auto=0",
     ];
-    options.extend(fixed.iter().flat_map(|o| words(&["-c", o])));
+    options.extend(fixed.iter().flat_map(|o| to_os_strings(&["-c", o])));
     let mut filters: Vec<&str> = Vec::new();
     for name in names.split('\0') {
         // Section names are case-insensitive; the filter's name is between section and key.

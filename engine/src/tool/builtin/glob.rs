@@ -12,9 +12,9 @@ use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::stop::Stop;
 
 /// Default number of paths.
-const DEFAULT_LIMIT: usize = 200;
+const DEFAULT_MAX_PATHS: usize = 200;
 /// Maximum size of a pattern, in bytes.
-const MAX_PATTERN: usize = 1024;
+const MAX_PATTERN_BYTES: usize = 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +35,7 @@ pub struct PathPattern {
 
 impl PathPattern {
     pub fn read(text: &str) -> Result<Self, String> {
-        if text.len() > MAX_PATTERN {
+        if text.len() > MAX_PATTERN_BYTES {
             return Err("the pattern is too long".into());
         }
         let pattern = text.strip_prefix("./").unwrap_or(text);
@@ -64,7 +64,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
     let pattern = PathPattern::read(&parameters.pattern)?;
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
     let dir = project.folder(&place)?;
-    let limit = parameters.limit.unwrap_or(DEFAULT_LIMIT).max(1);
+    let limit = parameters.limit.unwrap_or(DEFAULT_MAX_PATHS).max(1);
     let mut text = String::new();
     let (mut shown, mut found) = (0_usize, 0_usize);
     let ended = project.walk(&place.path, dir, pattern.dotfiles, stop, &mut |seen| {

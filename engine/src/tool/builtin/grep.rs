@@ -17,7 +17,7 @@ use crate::tool::confine::{Found, Project, Relative};
 use crate::tool::stop::Stop;
 
 /// Default number of matches.
-const DEFAULT_LIMIT: usize = 100;
+const DEFAULT_MAX_MATCHES: usize = 100;
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;
 /// Maximum bytes of a line that are searched.
@@ -41,7 +41,7 @@ pub struct Parameters {
     limit: Option<usize>,
 }
 
-struct Search<'s> {
+struct GrepSearch<'s> {
     regex: Regex,
     context: usize,
     limit: usize,
@@ -63,10 +63,10 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         .map_err(|e| Failure(format!("`pattern` is no regular expression: {e}")))?;
     let filter = parameters.glob.as_deref().map(PathPattern::read).transpose()?;
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
-    let mut search = Search {
+    let mut search = GrepSearch {
         regex,
         context: parameters.context.unwrap_or(0).min(20),
-        limit: parameters.limit.unwrap_or(DEFAULT_LIMIT).max(1),
+        limit: parameters.limit.unwrap_or(DEFAULT_MAX_MATCHES).max(1),
         stop,
         text: String::new(),
         matches: 0,
@@ -97,7 +97,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
     Ok(search.answer(ended))
 }
 
-impl Search<'_> {
+impl GrepSearch<'_> {
     fn file(&mut self, file: File, path: &Relative) {
         let mut reader = BufReader::with_capacity(64 * 1024, file);
         match reader.fill_buf() {

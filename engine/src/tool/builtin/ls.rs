@@ -10,7 +10,7 @@ use crate::tool::confine::{Project, Zone, printable, zone};
 use crate::tool::stop::Stop;
 
 /// Default number of entries.
-const DEFAULT_LIMIT: usize = 500;
+const DEFAULT_MAX_ENTRIES: usize = 500;
 /// Maximum number of entries read.
 const MAX_ENTRIES: usize = 250_000;
 
@@ -39,7 +39,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         }
     }
     names.sort_unstable();
-    let limit = parameters.limit.unwrap_or(DEFAULT_LIMIT).max(1);
+    let limit = parameters.limit.unwrap_or(DEFAULT_MAX_ENTRIES).max(1);
     let mut text = String::new();
     let mut shown = 0;
     for name in names.iter().take(limit) {

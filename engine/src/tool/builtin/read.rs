@@ -12,7 +12,7 @@ use crate::tool::confine::{Project, Refused};
 use crate::tool::stop::Stop;
 
 /// Default number of lines in a page.
-const DEFAULT_LIMIT: u64 = 2000;
+const DEFAULT_MAX_LINES: u64 = 2000;
 /// Maximum bytes of a line that are shown.
 const MAX_SHOWN_LINE_BYTES: usize = 2000;
 /// Maximum bytes of a line that are kept while reading.
@@ -61,7 +61,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         reader.consume(3);
     }
     let first = parameters.offset.unwrap_or(1).max(1);
-    let limit = parameters.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, DEFAULT_LIMIT);
+    let limit = parameters.limit.unwrap_or(DEFAULT_MAX_LINES).clamp(1, DEFAULT_MAX_LINES);
 
     let mut page = Page::default();
     let mut number = 0;

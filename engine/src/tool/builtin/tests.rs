@@ -12,21 +12,21 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct World {
+struct TestProject {
     dir: TempDir,
 }
 
-fn world(files: &[(&str, &[u8])]) -> World {
+fn world(files: &[(&str, &[u8])]) -> TestProject {
     let dir = tempfile::tempdir().unwrap();
     for (path, bytes) in files {
         let path = dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
-    World { dir }
+    TestProject { dir }
 }
 
-impl World {
+impl TestProject {
     async fn call(&self, tool: &dyn Tool, parameters: Value) -> ToolOutcome {
         tool.run(Invocation { parameters, ..invocation(self) }).await
     }
@@ -193,7 +193,7 @@ async fn ls_is_sorted_and_bounded_and_hides_state() {
     assert_eq!(w.ok(FileTool::Ls, json!({"path": "e"})).await, "[empty]\n");
 }
 
-fn tree() -> World {
+fn tree() -> TestProject {
     world(&[
         ("src/main.rs", b"fn main() {}\n// TODO: x\n"),
         ("src/lib/a.rs", b"todo\r\nnothing\r\n"),
@@ -345,7 +345,7 @@ async fn missing_project_folder_is_an_error() {
     assert!(FileTool::Ls.run(invocation).await.is_error);
 }
 
-fn invocation(w: &World) -> Invocation {
+fn invocation(w: &TestProject) -> Invocation {
     Invocation {
         item_id: ItemId::parse("rye/x").unwrap(),
         parameters: json!({}),

@@ -1,11 +1,11 @@
 //! Text helpers of the file tools: binary detection, line ends, truncation.
 
 /// Number of bytes examined to detect binary files.
-const SNIFF: usize = 8 * 1024;
+const SNIFF_BYTES: usize = 8 * 1024;
 
 /// Returns true if a file's first bytes contain a zero byte, and so are not text.
 pub fn is_binary(start: &[u8]) -> bool {
-    memchr::memchr(0, start.get(..SNIFF).unwrap_or(start)).is_some()
+    memchr::memchr(0, start.get(..SNIFF_BYTES).unwrap_or(start)).is_some()
 }
 
 /// Truncates text to at most `most` bytes, between characters.

@@ -17,7 +17,7 @@ mod html;
 pub use html::html_to_text as page_text;
 
 /// Maximum bytes of a page that are read.
-const MAX_BYTES: usize = 4 << 20;
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// The tool, with its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct WebFetchTool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct WebFetchParameters {
     url: String,
     #[serde(default)]
     raw: bool,
@@ -35,13 +35,13 @@ struct Parameters {
 
 impl WebFetchTool {
     async fn act(&self, invocation: Invocation) -> Answer {
-        let given: Parameters = parameters(&invocation.parameters)?;
+        let given: WebFetchParameters = parameters(&invocation.parameters)?;
         let url = Url::parse(&given.url).map_err(|e| Failure(format!("`url` is no address: {e}")))?;
         let accept = HeaderValue::from_static("text/html, text/plain, application/json, */*;q=0.5");
         let request =
             Request { method: Method::GET, url, headers: HeaderMap::from_iter([(ACCEPT, accept)]), body: None };
         let timeout = self.timeout.min(invocation.timeout);
-        let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_BYTES };
+        let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_PAGE_BYTES };
         let answer = web.send(request).await?;
         let kind = answer.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_text = kind.is_empty()
@@ -55,7 +55,7 @@ impl WebFetchTool {
         let is_html = kind.contains("html") || (kind.is_empty() && text.trim_start().starts_with('<'));
         let mut text = if is_html && !given.raw { html::html_to_text(&text) } else { text.into_owned() };
         if answer.cut {
-            text.extend([format!("\n[cut: only the first {MAX_BYTES} bytes were read]\n")]);
+            text.extend([format!("\n[cut: only the first {MAX_PAGE_BYTES} bytes were read]\n")]);
         }
         Ok(ToolOutcome {
             content: text.into(),

@@ -51,7 +51,7 @@ pub enum Ended {
 
 type Visit<'v> = dyn FnMut(&Seen<'_>) -> ControlFlow<()> + 'v;
 
-struct Walk<'w> {
+struct FolderWalk<'w> {
     project: &'w Project,
     dotfiles: Dotfiles,
     stop: &'w Stop,
@@ -71,7 +71,7 @@ impl Project {
         stop: &Stop,
         visit: &mut Visit,
     ) -> Result<Ended, Refused> {
-        let mut walk = Walk { project: self, dotfiles, stop, left: MAX_ENTRIES, rules: Vec::new() };
+        let mut walk = FolderWalk { project: self, dotfiles, stop, left: MAX_ENTRIES, rules: Vec::new() };
         let fail = |e: std::io::Error| Refused::io(start, e);
         let mut here = self.root.try_clone().map_err(fail)?;
         let mut at = PathBuf::new();
@@ -93,7 +93,7 @@ impl Project {
     }
 }
 
-impl Walk<'_> {
+impl FolderWalk<'_> {
     fn folder(
         &mut self,
         dir: &Dir,

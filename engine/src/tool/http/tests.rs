@@ -4,14 +4,14 @@
 
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::ToolSpec;
-use rye_grammar::tool_header::{self, ToolLanguage, Unread};
+use rye_grammar::tool_header::{self, NoScriptReader, ToolLanguage};
 use rye_grammar::{ItemId, SourceId};
 
 use super::*;
 use crate::tool::web::tests::{http, serve};
 
 fn tool(yaml: &str) -> HttpTool {
-    let parsed = tool_header::parse(SourceId(0), yaml, ToolLanguage::Yaml, &Unread);
+    let parsed = tool_header::parse(SourceId(0), yaml, ToolLanguage::Yaml, &NoScriptReader);
     assert_eq!(parsed.errors, []);
     let spec = ToolSpec::read(&parsed.tree).unwrap();
     let ToolKind::Http(http) = spec.kind else { panic!("a request") };

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::tool::environment::provider_keys;
 
 /// Maximum size of `.mcp.json`, in bytes.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_MCP_JSON_BYTES: u64 = 1 << 20;
 /// Default timeout of a call.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -215,11 +215,11 @@ fn mcp_json(project: &Path) -> Result<Option<String>, String> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(format!("`.mcp.json` cannot be read: {e}")),
     };
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
+    if !metadata.is_file() || metadata.len() > MAX_MCP_JSON_BYTES {
         return Err("`.mcp.json` is no regular file of bearable size".into());
     }
     let mut text = String::new();
-    let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+    let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_MCP_JSON_BYTES + 1).read_to_string(&mut text));
     read.map_err(|e| format!("`.mcp.json` cannot be read: {e}"))?;
     Ok(Some(text))
 }
@@ -237,7 +237,7 @@ fn read(
         let written = &entry.key.node;
         let name = super::listing::segment(written).ok_or_else(|| format!("{origin}: a server has no name"))?;
         let fault = |what: &str| format!("{origin}: server `{}`: {what}", written.escape_debug());
-        let mut server = one(&entry.value, name.clone(), origin).map_err(|what| fault(&what))?;
+        let mut server = read_server(&entry.value, name.clone(), origin).map_err(|what| fault(&what))?;
         server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
             return Err(fault(&format!(
@@ -248,7 +248,7 @@ fn read(
     Ok(())
 }
 
-fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
+fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String> {
     const KEYS: [&str; 13] = [
         "type",
         "command",
@@ -365,8 +365,8 @@ fn openings(node: &Node) -> Result<Option<Openings>, String> {
 
 /// Returns true for variables that control the dynamic loader, which acts before the sandbox applies.
 fn controls_the_loader(name: &str) -> bool {
-    const FRONTS: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
-    name.is_empty() || name.contains(['=', '\0']) || FRONTS.iter().any(|front| name.starts_with(front))
+    const LOADER_PREFIXES: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
+    name.is_empty() || name.contains(['=', '\0']) || LOADER_PREFIXES.iter().any(|front| name.starts_with(front))
 }
 
 /// Quotes a part of a command if it contains special characters.

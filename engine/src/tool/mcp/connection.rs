@@ -65,7 +65,7 @@ pub(super) struct Answer {
 /// A connection to a running server, with the tools it listed.
 pub struct Connection {
     name: String,
-    service: RunningService<RoleClient, Client>,
+    service: RunningService<RoleClient, McpClient>,
     changed: Arc<AtomicBool>,
     definitions: Mutex<Vec<Definition>>,
     /// The server's program, if it has one; dropping the connection ends it.
@@ -73,11 +73,11 @@ pub struct Connection {
 }
 
 /// The client side of the protocol: no sampling, roots or elicitation; only records that the tool list changed.
-struct Client {
+struct McpClient {
     changed: Arc<AtomicBool>,
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for McpClient {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
         // The newest version that starts with the `initialize` exchange.
@@ -96,9 +96,10 @@ impl Connection {
     /// # Errors
     /// [`McpError::Unreachable`] with the reason.
     pub async fn open(server: &Server, folder: &Path) -> Result<Self, McpError> {
-        let unreachable = |reason: String| McpError::Unreachable { server: server.name.clone(), reason: cut(&reason) };
+        let unreachable =
+            |reason: String| McpError::Unreachable { server: server.name.clone(), reason: truncate_message(&reason) };
         let changed = Arc::new(AtomicBool::new(false));
-        let client = Client { changed: Arc::clone(&changed) };
+        let client = McpClient { changed: Arc::clone(&changed) };
         if let Some(key) = server.keys.first() {
             return Err(unreachable(format!("it asks for `{key}`, which holds a provider's key; no server gets it")));
         }
@@ -112,14 +113,14 @@ impl Connection {
                 timeout(CONNECT, client.serve((output, input))).await
             }
             Transport::Http { url, headers } => {
-                let transport = http(url, headers).map_err(unreachable)?;
+                let transport = http_transport(url, headers).map_err(unreachable)?;
                 timeout(CONNECT, client.serve(transport)).await
             }
         };
         // The server's own output explains a failure better than the closed connection.
         let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|said| !said.is_empty()) {
-            Some(said) => unreachable(format!("{reason}{}; it said: {}", behind(server), last(&said))),
-            None => unreachable(format!("{reason}{}", behind(server))),
+            Some(said) => unreachable(format!("{reason}{}; it said: {}", sandbox_hint(server), last_line(&said))),
+            None => unreachable(format!("{reason}{}", sandbox_hint(server))),
         };
         let service = match service {
             Ok(service) => service.map_err(|e| why(e.to_string()))?,
@@ -233,9 +234,9 @@ impl Connection {
     fn error(&self, error: &ServiceError) -> McpError {
         let server = self.name.clone();
         match error {
-            ServiceError::McpError(said) => McpError::Refused { server, reason: cut(&said.message) },
+            ServiceError::McpError(said) => McpError::Refused { server, reason: truncate_message(&said.message) },
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => McpError::Lost { server },
-            other => McpError::Refused { server, reason: cut(&other.to_string()) },
+            other => McpError::Refused { server, reason: truncate_message(&other.to_string()) },
         }
     }
 }
@@ -280,7 +281,7 @@ fn resolve_home(path: &str) -> Option<PathBuf> {
 }
 
 /// Returns a hint about the sandbox, for servers that fail only because of it.
-fn behind(server: &Server) -> &'static str {
+fn sandbox_hint(server: &Server) -> &'static str {
     match server.wall() {
         ServerSandbox::Net | ServerSandbox::None => "",
         ServerSandbox::Process => {
@@ -290,11 +291,11 @@ fn behind(server: &Server) -> &'static str {
 }
 
 /// Returns the last line that is not blank.
-fn last(log: &str) -> &str {
+fn last_line(log: &str) -> &str {
     log.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-fn http(
+fn http_transport(
     url: &str,
     headers: &BTreeMap<String, String>,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
@@ -318,7 +319,7 @@ fn http(
 }
 
 /// Truncates a server's message and puts it on one line.
-fn cut(text: &str) -> String {
+fn truncate_message(text: &str) -> String {
     let line: String = text.chars().map(|c| if breaks_line(c) { ' ' } else { c }).take(MAX_MESSAGE_CHARS).collect();
     line.trim().to_owned()
 }

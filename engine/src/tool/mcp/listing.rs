@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rye_compiler::tool_spec::ToolSpec;
 use rye_grammar::SourceId;
-use rye_grammar::tool_header::{self, ToolLanguage, Unread};
+use rye_grammar::tool_header::{self, NoScriptReader, ToolLanguage};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -87,7 +87,7 @@ pub fn items(server: &Server, definitions: &[Definition]) -> Result<BTreeMap<Str
             ));
         }
         let text = definition.item(server);
-        let parsed = tool_header::parse(SourceId(0), &text, ToolLanguage::Yaml, &Unread);
+        let parsed = tool_header::parse(SourceId(0), &text, ToolLanguage::Yaml, &NoScriptReader);
         let fault = parsed.errors.first().map(ToString::to_string).or_else(|| {
             ToolSpec::read(&parsed.tree).err().and_then(|faults| faults.into_iter().map(|f| f.message).next())
         });

@@ -29,23 +29,23 @@ use crate::message::{Block, ToolCall, Turn};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 
 /// Maximum number of queued calls.
-const QUEUE: usize = 64;
+const MAX_QUEUED_CALLS: usize = 64;
 
 /// Maximum number of progress lines that a client may lag behind.
-const NEWS: usize = 64;
+const MAX_PROGRESS_LAG: usize = 64;
 /// Retention of a task's result, in milliseconds: one day.
 const TASK_TTL_MS: u64 = 24 * 3600 * 1000;
 
 /// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
 /// Timeout for the head of a request.
-const HEADERS: Duration = Duration::from_secs(10);
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client's side of a session: the offered tools and the channels to the thread.
 #[derive(Clone)]
 pub struct Face {
     tools: Arc<[Tool]>,
-    calls: mpsc::Sender<Asked>,
+    calls: mpsc::Sender<QueuedCall>,
     tasks: TaskManager,
     news: broadcast::Sender<String>,
     cancels: mpsc::Sender<()>,
@@ -59,33 +59,33 @@ pub struct Below {
 
 /// The thread's side of a session: takes the place of the model for the served directive; connects other directives to
 /// `behind`.
-pub struct Callers {
+pub struct ClientProviders {
     directive: String,
-    caller: Arc<Caller>,
+    caller: Arc<ClientCaller>,
     behind: Arc<dyn Providers>,
 }
 
 /// A call of the client, with the channel for its result.
-struct Asked {
+struct QueuedCall {
     name: String,
     input: Value,
-    answer: oneshot::Sender<Answered>,
+    answer: oneshot::Sender<ServedCallResult>,
 }
 
-struct Answered {
+struct ServedCallResult {
     content: String,
     is_error: bool,
 }
 
-struct Caller {
-    state: Mutex<State>,
+struct ClientCaller {
+    state: Mutex<CallerState>,
 }
 
-struct State {
-    calls: mpsc::Receiver<Asked>,
+struct CallerState {
+    calls: mpsc::Receiver<QueuedCall>,
     made: u64,
     /// The running call, by its id in the thread.
-    waiting: Option<(String, oneshot::Sender<Answered>)>,
+    waiting: Option<(String, oneshot::Sender<ServedCallResult>)>,
 }
 
 impl Below {
@@ -104,10 +104,10 @@ impl Below {
 }
 
 /// Creates the sides of a session of this plan.
-pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers, Below) {
-    let (sender, calls) = mpsc::channel(QUEUE);
+pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, ClientProviders, Below) {
+    let (sender, calls) = mpsc::channel(MAX_QUEUED_CALLS);
     let (cancels, cancelled) = mpsc::channel(1);
-    let news = broadcast::Sender::new(NEWS);
+    let news = broadcast::Sender::new(MAX_PROGRESS_LAG);
     let offered = plan.palette.iter().filter(|tool| tool.primary != Primary::Return);
     let tools = offered.map(|tool| {
         let schema = tool.schema.as_object().cloned().unwrap_or_default();
@@ -115,8 +115,8 @@ pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers, Below
     });
     let below = Below { news: news.clone(), cancels: cancelled };
     let face = Face { tools: tools.collect(), calls: sender, tasks: TaskManager::new(), news, cancels };
-    let caller = Arc::new(Caller { state: Mutex::new(State { calls, made: 0, waiting: None }) });
-    (face, Callers { directive: plan.directive.to_string(), caller, behind }, below)
+    let caller = Arc::new(ClientCaller { state: Mutex::new(CallerState { calls, made: 0, waiting: None }) });
+    (face, ClientProviders { directive: plan.directive.to_string(), caller, behind }, below)
 }
 
 impl Face {
@@ -152,7 +152,7 @@ impl Face {
             let service = service.clone();
             connections.spawn(async move {
                 let mut server = hyper::server::conn::http1::Builder::new();
-                server.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+                server.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
                 // A broken connection only affects its client.
                 server.serve_connection(TokioIo::new(stream), service).await.ok();
             });
@@ -202,7 +202,7 @@ impl ServerHandler for Face {
                     loop {
                         tokio::select! {
                             answered = &mut call.answered => {
-                                let answered = answered.map_err(|_| TaskExit::Error(over()))?;
+                                let answered = answered.map_err(|_| TaskExit::Error(session_over_error()))?;
                                 return if cancelled { Err(TaskExit::Cancelled) } else { Ok(result_of(answered)) };
                             }
                             Some(line) = next(&mut call.news) => task.set_status_message(line),
@@ -222,7 +222,7 @@ impl ServerHandler for Face {
         let mut cancelled = false;
         loop {
             tokio::select! {
-                answered = &mut call.answered => return Ok(result_of(answered.map_err(|_| over())?).into()),
+                answered = &mut call.answered => return Ok(result_of(answered.map_err(|_| session_over_error())?).into()),
                 Some(line) = next(&mut call.news), if token.is_some() => {
                     let Some(token) = token.clone() else { continue };
                     told += 1.0;
@@ -252,21 +252,21 @@ impl ServerHandler for Face {
 }
 
 /// A call on its way to the thread, with its progress.
-struct Calling {
-    answered: oneshot::Receiver<Answered>,
+struct PendingCall {
+    answered: oneshot::Receiver<ServedCallResult>,
     news: broadcast::Receiver<String>,
     /// Set if the call runs a directive, which takes time.
     starts_thread: bool,
 }
 
 impl Face {
-    async fn call(&self, name: String, input: Value) -> Result<Calling, ErrorData> {
+    async fn call(&self, name: String, input: Value) -> Result<PendingCall, ErrorData> {
         let starts_thread = name == rye_compiler::primary::Primary::Execute.tool_name()
             && input.get("item_type").is_some_and(|t| t == "directive");
         let (answer, answered) = oneshot::channel();
         let news = self.news.subscribe();
-        self.calls.send(Asked { name, input, answer }).await.map_err(|_| over())?;
-        Ok(Calling { answered, news, starts_thread })
+        self.calls.send(QueuedCall { name, input, answer }).await.map_err(|_| session_over_error())?;
+        Ok(PendingCall { answered, news, starts_thread })
     }
 }
 
@@ -281,22 +281,22 @@ async fn next(news: &mut broadcast::Receiver<String>) -> Option<String> {
     }
 }
 
-fn over() -> ErrorData {
+fn session_over_error() -> ErrorData {
     ErrorData::internal_error("the session's thread is over; `rye threads list` says why", None)
 }
 
-fn result_of(answered: Answered) -> CallToolResult {
+fn result_of(answered: ServedCallResult) -> CallToolResult {
     let content = vec![ContentBlock::text(answered.content)];
     if answered.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
-impl Providers for Callers {
+impl Providers for ClientProviders {
     fn reads_scripts(&self) -> bool {
         self.behind.reads_scripts()
     }
 
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::new(Either {
+        Ok(Arc::new(DirectiveProvider {
             directive: self.directive.clone(),
             caller: Arc::clone(&self.caller),
             model: model.clone(),
@@ -306,14 +306,14 @@ impl Providers for Callers {
 }
 
 /// A provider that selects the source of the reply by the directive of the request.
-struct Either {
+struct DirectiveProvider {
     directive: String,
-    caller: Arc<Caller>,
+    caller: Arc<ClientCaller>,
     model: PlannedModel,
     behind: Arc<dyn Providers>,
 }
 
-impl Provider for Either {
+impl Provider for DirectiveProvider {
     fn call<'a>(
         &'a self,
         request: &'a Request,
@@ -328,7 +328,7 @@ impl Provider for Either {
     }
 }
 
-impl Caller {
+impl ClientCaller {
     /// Sends the last call's result to the client, and waits for the next call. Once the client is gone, the thread
     /// ends.
     async fn next(&self, request: &Request) -> Result<Reply, CallError> {
@@ -352,10 +352,10 @@ impl Caller {
     }
 }
 
-fn result(request: &Request, id: &str) -> Option<Answered> {
+fn result(request: &Request, id: &str) -> Option<ServedCallResult> {
     request.turns.iter().rev().find_map(|turn| match turn {
         Turn::ToolResult { call_id, content, is_error, .. } if call_id == id => {
-            Some(Answered { content: content.clone(), is_error: *is_error })
+            Some(ServedCallResult { content: content.clone(), is_error: *is_error })
         }
         Turn::ToolResult { .. } | Turn::User { .. } | Turn::Assistant { .. } => None,
     })

@@ -30,7 +30,7 @@ pub struct Library<'l> {
 pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
     let answer = match request {
         FetchRequest::Item { item_type, item_id, offset, limit } => {
-            item(library, *item_type, item_id).and_then(|text| match (offset, limit) {
+            fetch_item(library, *item_type, item_id).and_then(|text| match (offset, limit) {
                 // Without a page request the whole item is returned; the guard bounds it.
                 (0, None) => Ok(ToolOutcome::ok(text)),
                 _ => page(text.as_bytes(), *offset, *limit),
@@ -44,7 +44,7 @@ pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
     answer.unwrap_or_else(ToolOutcome::error)
 }
 
-fn item(library: &Library<'_>, item_type: ItemType, id: &ItemId) -> Result<String, String> {
+fn fetch_item(library: &Library<'_>, item_type: ItemType, id: &ItemId) -> Result<String, String> {
     let found = library.world.candidates(item_type.into(), id).map_err(|e| e.to_string())?;
     let first = found
         .into_iter()

@@ -2,7 +2,7 @@
 //! signature and metadata.
 
 use rye_compiler::tool_spec::ToolSpec;
-use rye_compiler::world::{ItemKind, Located};
+use rye_compiler::world::{ItemKind, LocatedFile};
 use rye_grammar::knowledge::KnowledgeFormat;
 use rye_grammar::tool_header::ToolLanguage;
 use rye_grammar::xml::Element;
@@ -22,18 +22,18 @@ pub struct ItemText {
 }
 
 /// Reads an item. Returns a message if the item is invalid.
-pub fn item_text(item: &Located) -> Result<ItemText, String> {
+pub fn item_text(item: &LocatedFile) -> Result<ItemText, String> {
     let text = std::str::from_utf8(&item.bytes).map_err(|_| format!("`{}` is not UTF-8", item.path))?;
     let extension = item.path.rsplit_once('.').map_or("", |p| p.1);
     match item.kind {
-        ItemKind::Directive => directive_text(text).map_err(|e| broken(item, &e)),
-        ItemKind::Knowledge => knowledge_text(text, extension).map_err(|e| broken(item, &e)),
+        ItemKind::Directive => directive_text(text).map_err(|e| syntax_message(item, &e)),
+        ItemKind::Knowledge => knowledge_text(text, extension).map_err(|e| syntax_message(item, &e)),
         ItemKind::Tool => tool_text(text, extension).map_err(|e| format!("`{}`: {e}", item.path)),
         ItemKind::Config => Err("configuration is no item to fetch".into()),
     }
 }
 
-fn broken(item: &Located, error: &SyntaxError) -> String {
+fn syntax_message(item: &LocatedFile, error: &SyntaxError) -> String {
     format!("`{}` cannot be read: {error}", item.path)
 }
 

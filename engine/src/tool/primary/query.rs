@@ -7,9 +7,9 @@ use rye_compiler::semantics::glob::Glob;
 /// Maximum number of words and phrases in a query.
 const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
-const MAX_DEPTH: usize = 16;
+const MAX_QUERY_DEPTH: usize = 16;
 /// Points for each additional matching word; more than any number of repetitions.
-const FURTHER: u32 = 50;
+const POINTS_PER_WORD: u32 = 50;
 
 /// A parsed query.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub enum Query {
 #[derive(Debug)]
 pub struct Term {
     field: Option<Field>,
-    what: What,
+    what: TermPattern,
 }
 
 #[derive(Debug)]
-enum What {
+enum TermPattern {
     /// Text that may occur anywhere, also inside a word.
     Text(String),
     /// A pattern for a whole word.
@@ -100,10 +100,10 @@ impl Query {
     /// A message for the model: an unclosed quote or parenthesis, an unknown field, or no search word.
     pub fn read(text: &str) -> Result<Self, String> {
         let tokens = tokens(&text.to_lowercase(), text)?;
-        if tokens.iter().filter(|t| matches!(t, Token::Term(_))).count() > MAX_QUERY_TERMS {
+        if tokens.iter().filter(|t| matches!(t, QueryToken::Term(_))).count() > MAX_QUERY_TERMS {
             return Err(format!("`query` holds more than {MAX_QUERY_TERMS} words"));
         }
-        let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
+        let mut parser = QueryParser { tokens: tokens.into_iter().peekable(), depth: 0 };
         let query = parser.any()?;
         if parser.tokens.next().is_some() {
             return Err("`query` has a `)` that nothing opens".into());
@@ -129,7 +129,7 @@ impl Query {
 
 fn sum(found: &[u32]) -> u32 {
     let words = found.iter().filter(|p| **p > 0).count();
-    let further = u32::try_from(words.saturating_sub(1)).unwrap_or(0) * FURTHER;
+    let further = u32::try_from(words.saturating_sub(1)).unwrap_or(0) * POINTS_PER_WORD;
     found.iter().sum::<u32>() + further
 }
 
@@ -140,7 +140,7 @@ impl Term {
     }
 }
 
-impl What {
+impl TermPattern {
     fn points(&self, field: Field, text: &str) -> u32 {
         let (count, whole) = match self {
             Self::Text(word) => (text.matches(word.as_str()).take(4).count(), text == word),
@@ -165,7 +165,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty())
 }
 
-enum Token {
+enum QueryToken {
     Term(Term),
     And,
     Or,
@@ -175,7 +175,7 @@ enum Token {
 }
 
 /// Splits a query into tokens. `lower` is `text` in lowercase; operators are recognized by their capitals.
-fn tokens(lower: &str, text: &str) -> Result<Vec<Token>, String> {
+fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
     let operators: Vec<&str> = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')')).collect();
     let is_operator = |word: &str| operators.contains(&word);
     let mut tokens = Vec::new();
@@ -183,11 +183,11 @@ fn tokens(lower: &str, text: &str) -> Result<Vec<Token>, String> {
     while let Some(first) = rest.chars().next() {
         match first {
             '(' | ')' => {
-                tokens.push(if first == '(' { Token::Open } else { Token::Close });
+                tokens.push(if first == '(' { QueryToken::Open } else { QueryToken::Close });
                 rest = rest.get(1..).unwrap_or_default();
             }
             '-' | '!' => {
-                tokens.push(Token::Not);
+                tokens.push(QueryToken::Not);
                 rest = rest.get(1..).unwrap_or_default();
             }
             '"' => {
@@ -200,11 +200,11 @@ fn tokens(lower: &str, text: &str) -> Result<Vec<Token>, String> {
                 let (word, after) = rest.split_at(end);
                 rest = after;
                 match word {
-                    "and" if is_operator("AND") => tokens.push(Token::And),
-                    "or" if is_operator("OR") => tokens.push(Token::Or),
-                    "not" if is_operator("NOT") => tokens.push(Token::Not),
-                    "|" | "||" => tokens.push(Token::Or),
-                    "&" | "&&" | "+" => tokens.push(Token::And),
+                    "and" if is_operator("AND") => tokens.push(QueryToken::And),
+                    "or" if is_operator("OR") => tokens.push(QueryToken::Or),
+                    "not" if is_operator("NOT") => tokens.push(QueryToken::Not),
+                    "|" | "||" => tokens.push(QueryToken::Or),
+                    "&" | "&&" | "+" => tokens.push(QueryToken::And),
                     word => {
                         if let Some((name, value)) =
                             word.split_once(':').filter(|(n, _)| n.chars().all(char::is_alphabetic))
@@ -238,38 +238,40 @@ fn quoted(from: &str) -> Result<(&str, &str), String> {
         .ok_or_else(|| "`query` has a quote that nothing closes".into())
 }
 
-fn phrase_of(phrase: &str, field: Option<Field>) -> Option<Token> {
+fn phrase_of(phrase: &str, field: Option<Field>) -> Option<QueryToken> {
     let text = phrase.split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.is_empty() { None } else { Some(Token::Term(Term { field, what: What::Text(text) })) }
+    if text.is_empty() { None } else { Some(QueryToken::Term(Term { field, what: TermPattern::Text(text) })) }
 }
 
 /// Adds the terms of a word: a pattern if it has wildcards, else its parts between punctuation.
-fn terms(word: &str, field: Option<Field>, into: &mut Vec<Token>) {
+fn terms(word: &str, field: Option<Field>, into: &mut Vec<QueryToken>) {
     if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
-        into.push(Token::Term(Term { field, what: What::Word(Glob::new(word)) }));
+        into.push(QueryToken::Term(Term { field, what: TermPattern::Word(Glob::new(word)) }));
         return;
     }
     for part in word.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|p| !p.is_empty()) {
-        into.push(Token::Term(Term { field, what: What::Text(part.to_owned()) }));
+        into.push(QueryToken::Term(Term { field, what: TermPattern::Text(part.to_owned()) }));
     }
 }
 
-struct Parser {
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+struct QueryParser {
+    tokens: std::iter::Peekable<std::vec::IntoIter<QueryToken>>,
     depth: usize,
 }
 
-impl Parser {
+impl QueryParser {
     /// Parses adjacent words and `OR`, which bind weakest.
     fn any(&mut self) -> Result<Option<Query>, String> {
         let mut parts = Vec::new();
         loop {
             match self.tokens.peek() {
-                None | Some(Token::Close) => break,
-                Some(Token::Or) => {
+                None | Some(QueryToken::Close) => break,
+                Some(QueryToken::Or) => {
                     self.tokens.next();
                 }
-                Some(Token::And | Token::Not | Token::Open | Token::Term(_)) => parts.extend(self.all()?),
+                Some(QueryToken::And | QueryToken::Not | QueryToken::Open | QueryToken::Term(_)) => {
+                    parts.extend(self.all()?)
+                }
             }
         }
         Ok(joined(parts, Query::Any))
@@ -277,7 +279,7 @@ impl Parser {
 
     fn all(&mut self) -> Result<Option<Query>, String> {
         let mut parts: Vec<Query> = self.one()?.into_iter().collect();
-        while matches!(self.tokens.peek(), Some(Token::And)) {
+        while matches!(self.tokens.peek(), Some(QueryToken::And)) {
             self.tokens.next();
             parts.extend(self.one()?);
         }
@@ -286,28 +288,28 @@ impl Parser {
 
     fn one(&mut self) -> Result<Option<Query>, String> {
         let mut negated = false;
-        while matches!(self.tokens.peek(), Some(Token::Not)) {
+        while matches!(self.tokens.peek(), Some(QueryToken::Not)) {
             self.tokens.next();
             negated = !negated;
         }
         let inner = match self.tokens.peek() {
-            Some(Token::Open) => {
+            Some(QueryToken::Open) => {
                 self.tokens.next();
                 self.depth += 1;
-                if self.depth > MAX_DEPTH {
-                    return Err(format!("`query` nests more than {MAX_DEPTH} deep"));
+                if self.depth > MAX_QUERY_DEPTH {
+                    return Err(format!("`query` nests more than {MAX_QUERY_DEPTH} deep"));
                 }
                 let inside = self.any()?;
-                if !matches!(self.tokens.next(), Some(Token::Close)) {
+                if !matches!(self.tokens.next(), Some(QueryToken::Close)) {
                     return Err("`query` has a `(` that nothing closes".into());
                 }
                 self.depth -= 1;
                 inside
             }
-            Some(Token::Term(_)) => {
-                self.tokens.next().and_then(|t| if let Token::Term(t) = t { Some(Query::Term(t)) } else { None })
+            Some(QueryToken::Term(_)) => {
+                self.tokens.next().and_then(|t| if let QueryToken::Term(t) = t { Some(Query::Term(t)) } else { None })
             }
-            Some(Token::And | Token::Or | Token::Not | Token::Close) | None => None,
+            Some(QueryToken::And | QueryToken::Or | QueryToken::Not | QueryToken::Close) | None => None,
         };
         Ok(inner.map(|q| if negated { Query::Not(Box::new(q)) } else { q }))
     }

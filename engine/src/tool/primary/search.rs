@@ -17,7 +17,7 @@ const MAX_HITS: u64 = 50;
 /// Maximum characters of a hit's description.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-struct Hit {
+struct SearchHit {
     points: u32,
     id: ItemId,
     space: &'static str,
@@ -57,7 +57,12 @@ pub fn search(
         };
         if let Some(points) = query.points(&texts(&entry.id, &text)) {
             let description = if text.description.is_empty() { text.title } else { text.description };
-            hits.push(Hit { points, id: entry.id, space: entry.space.word(), description: one_line(&description) });
+            hits.push(SearchHit {
+                points,
+                id: entry.id,
+                space: entry.space.word(),
+                description: one_line(&description),
+            });
         }
     }
     hits.sort_by(|a, b| b.points.cmp(&a.points).then_with(|| a.id.cmp(&b.id)));

@@ -13,15 +13,15 @@ use crate::tool::ToolOutcome;
 use crate::tool::confine::{Found, Place, Project, Refused, Stamp};
 
 /// Maximum size in bytes of an item that can be signed; the compiler's maximum.
-const MAX_ITEM: u64 = 64 << 20;
+const MAX_SIGNED_ITEM_BYTES: u64 = 64 << 20;
 
 /// Signs an item of the project, where alone items can be signed; the gate has authorized the call. Reads and writes
 /// files, so call it where blocking is allowed.
 pub fn sign(project_root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) -> ToolOutcome {
-    act(project_root, identity, now, request).unwrap_or_else(ToolOutcome::error)
+    sign_item(project_root, identity, now, request).unwrap_or_else(ToolOutcome::error)
 }
 
-fn act(root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) -> Result<ToolOutcome, String> {
+fn sign_item(root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) -> Result<ToolOutcome, String> {
     let grant = capability(Primary::Sign, request.item_type, Some(&request.item_id));
     let project = Project::open(root, vec![vec![grant]]).map_err(|e| e.to_string())?;
     let kind = ItemKind::from(request.item_type);
@@ -46,13 +46,13 @@ fn act(root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) 
         )
     })?;
     let (file, metadata) = project.open_file(&place).map_err(|e| e.to_string())?;
-    if metadata.len() > MAX_ITEM {
+    if metadata.len() > MAX_SIGNED_ITEM_BYTES {
         return Err(format!("`{}` is too large to be an item", place.path));
     }
     let stamp = if let Found::File { stat, .. } = &place.found { Some(Stamp::of(stat)) } else { None };
     let mut bytes = Vec::new();
     let failed = |source| Refused::Io { path: place.path.to_string(), source }.to_string();
-    file.take(MAX_ITEM).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MAX_SIGNED_ITEM_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let timestamp = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let signed = identity.sign_file(&bytes, comment, &timestamp);
     project.replace(&place, &signed, stamp).map_err(|e| e.to_string())?;

@@ -18,9 +18,9 @@ use super::supervise::{Talk, helped};
 use super::{Scratch, Wall};
 
 /// Bytes of standard error that are kept, from the end.
-const LOG: usize = 4 * 1024;
+const MAX_STDERR_BYTES: usize = 4 * 1024;
 /// Time to wait for the end of the program before its temporary folder is removed.
-const END: Duration = Duration::from_secs(5);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A program to start.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ impl Log {
         while let Ok(read @ 1..) = from.read(&mut chunk).await {
             let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             held.extend(chunk.get(..read).unwrap_or_default());
-            let over = held.len().saturating_sub(LOG);
+            let over = held.len().saturating_sub(MAX_STDERR_BYTES);
             held.drain(..over);
         }
     }
@@ -121,7 +121,7 @@ impl Drop for Held {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         drop(group);
         runtime.spawn(async move {
-            tokio::time::timeout(END, child.wait()).await.ok();
+            tokio::time::timeout(CLEANUP_TIMEOUT, child.wait()).await.ok();
             drop(scratch);
         });
     }

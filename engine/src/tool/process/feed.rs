@@ -9,18 +9,22 @@ use tokio::net::unix::pipe;
 use tokio::process::ChildStdin;
 
 /// A write in progress; dropping it closes the input.
-pub(super) type Feed = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type InputWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Starts writing the input: through the helper's pipe, preceded by its length in eight bytes, or directly to the
 /// program.
-pub(super) fn feed(owner: Option<PipeWriter>, own: Option<ChildStdin>, input: Vec<u8>) -> io::Result<Option<Feed>> {
+pub(super) fn feed(
+    owner: Option<PipeWriter>,
+    own: Option<ChildStdin>,
+    input: Vec<u8>,
+) -> io::Result<Option<InputWrite>> {
     if let Some(owner) = owner {
         let sender = pipe::Sender::from_owned_fd(owner.into())?;
         let mut bytes = (input.len() as u64).to_le_bytes().to_vec();
         bytes.extend(input);
         return Ok(Some(Box::pin(write(sender, bytes))));
     }
-    Ok(own.map(|own| -> Feed { Box::pin(write(own, input)) }))
+    Ok(own.map(|own| -> InputWrite { Box::pin(write(own, input)) }))
 }
 
 /// Writes the input. Errors are ignored: a program need not read all of its input.
@@ -30,7 +34,7 @@ async fn write(mut to: impl AsyncWrite + Unpin, bytes: Vec<u8>) {
 }
 
 /// Waits until the input is written.
-pub(super) async fn done(feed: &mut Option<Feed>) {
+pub(super) async fn done(feed: &mut Option<InputWrite>) {
     match feed {
         Some(feed) => feed.await,
         None => std::future::pending().await,

@@ -25,13 +25,13 @@ use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
 use super::wall::{self, Wall};
 
 /// The first argument of a helper.
-const ARGUMENT: &str = "__supervise";
+const SUPERVISE_ARGUMENT: &str = "__supervise";
 /// The first argument of a helper for a long-lived program, whose input ends with its owner.
-const ATTEND: &str = "__attend";
+const LONG_LIVED_ARGUMENT: &str = "__attend";
 /// The first argument of a process that applies the sandbox and then executes a program.
-const CONFINE: &str = "__confine";
+const SANDBOX_ARGUMENT: &str = "__confine";
 /// Interval between two counts of the program's processes.
-const COUNTING: Duration = Duration::from_millis(20);
+const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 /// The exit code if the sandbox cannot be applied.
 const SANDBOX_FAILED: u8 = 126;
 /// Output drain timeout for orphaned descendants.
@@ -42,7 +42,7 @@ const START_FAILED: u8 = 127;
 /// Maximum bytes of unread input. Above it, the program is ended as one that never reads.
 const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Time for a program to end by itself after its input was closed.
-const FAREWELL: Duration = Duration::from_millis(400);
+const EXIT_GRACE: Duration = Duration::from_millis(400);
 
 /// The protocol between owner and program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,12 +66,12 @@ pub fn supervise_if_requested() -> Option<ExitCode> {
     close_fds::set_fds_cloexec(FIRST_UNSHARED_FD, &[]);
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(first) if first == ARGUMENT || first == ATTEND => {
-            let talk = if first == ATTEND { Talk::Stream } else { Talk::Once };
+        Some(first) if first == SUPERVISE_ARGUMENT || first == LONG_LIVED_ARGUMENT => {
+            let talk = if first == LONG_LIVED_ARGUMENT { Talk::Stream } else { Talk::Once };
             let (wall, program) = (arguments.next(), arguments.next());
             return Some(helper(talk, wall, program, &arguments.collect::<Vec<_>>()));
         }
-        Some(first) if first == CONFINE => {
+        Some(first) if first == SANDBOX_ARGUMENT => {
             let (wall, program) = (arguments.next(), arguments.next());
             return Some(exec_sandboxed(wall, program, &arguments.collect::<Vec<_>>()));
         }
@@ -97,8 +97,8 @@ pub(super) fn helped(
     // An empty argument means no sandbox.
     let wall = wall.map(serde_json::to_string).transpose()?.unwrap_or_default();
     let first = match talk {
-        Talk::Once => ARGUMENT,
-        Talk::Stream => ATTEND,
+        Talk::Once => SUPERVISE_ARGUMENT,
+        Talk::Stream => LONG_LIVED_ARGUMENT,
     };
     Ok(Some((helper.clone(), [first.into(), wall.into(), program.clone()])))
 }
@@ -110,11 +110,11 @@ fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: 
     let wall = wall.to_str().ok_or_else(|| io::Error::other("it is no text"));
     let raised = wall.and_then(|text| Ok(serde_json::from_str::<Wall>(text)?)).and_then(|wall| wall::raise(&wall));
     if let Err(error) = raised {
-        say(&format!("`{}` is not started, for its wall cannot be raised: {error}\n", program.display()));
+        report(&format!("`{}` is not started, for its wall cannot be raised: {error}\n", program.display()));
         return ExitCode::from(SANDBOX_FAILED);
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
-    say(&format!("`{}` cannot be started: {error}\n", program.display()));
+    report(&format!("`{}` cannot be started: {error}\n", program.display()));
     ExitCode::from(START_FAILED)
 }
 
@@ -125,20 +125,20 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
         let within = match bubblewrapped(&wall) {
             Ok(within) => within,
             Err(error) => {
-                say(&format!("`{}` is not started, for bubblewrap cannot be raised: {error}\n", program.display()));
+                report(&format!("`{}` is not started, for bubblewrap cannot be raised: {error}\n", program.display()));
                 return ExitCode::from(SANDBOX_FAILED);
             }
         };
         let (first, before) = within.unwrap_or_else(|| (own_binary(), Vec::new()));
-        let confine = [CONFINE.into(), wall, std::mem::replace(&mut program, first)];
+        let confine = [SANDBOX_ARGUMENT.into(), wall, std::mem::replace(&mut program, first)];
         arguments.splice(..0, before.into_iter().chain(confine));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(watch(talk, &program, &arguments)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(supervise(talk, &program, &arguments)));
     match ended {
-        Ok(status) => leave(status),
+        Ok(status) => exit_like(status),
         Err(e) => {
-            say(&format!("`{}` cannot be started: {e}\n", program.display()));
+            report(&format!("`{}` cannot be started: {e}\n", program.display()));
             ExitCode::from(START_FAILED)
         }
     }
@@ -160,7 +160,7 @@ fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>
     Ok(None)
 }
 
-async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {
+async fn supervise(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut table = ProcessTable::open()?;
@@ -183,7 +183,7 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
     let group = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     let stdin = child.stdin.take();
     let mut nothing = [0_u8; 1];
-    let mut counting = tokio::time::interval(COUNTING);
+    let mut counting = tokio::time::interval(COUNT_INTERVAL);
     let mut gone = Box::pin(async {
         match talk {
             Talk::Once => feed_until_owner_ends(&mut owner, stdin, input).await,
@@ -195,13 +195,13 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
             status = child.wait() => match status {
                 Ok(status) => break status,
                 Err(error) => {
-                    say(&format!("\n[stopped: its end cannot be waited for: {error}]\n"));
+                    report(&format!("\n[stopped: its end cannot be waited for: {error}]\n"));
                     end_everything(&mut table, group);
                 }
             },
             () = &mut gone => {
                 if talk == Talk::Stream {
-                    tokio::time::timeout(FAREWELL, child.wait()).await.ok();
+                    tokio::time::timeout(EXIT_GRACE, child.wait()).await.ok();
                 }
                 end_everything(&mut table, group);
             }
@@ -209,11 +209,11 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
             _ = counting.tick() => match tasks.is_exceeded(&mut table) {
                 Ok(false) => {}
                 Ok(true) => {
-                    say(&format!("\n[stopped: more than {MAX_PROCESSES} processes at once]\n"));
+                    report(&format!("\n[stopped: more than {MAX_PROCESSES} processes at once]\n"));
                     end_everything(&mut table, group);
                 }
                 Err(error) => {
-                    say(&format!("\n[stopped: its processes cannot be counted: {error}]\n"));
+                    report(&format!("\n[stopped: its processes cannot be counted: {error}]\n"));
                     end_everything(&mut table, group);
                 }
             }
@@ -279,7 +279,7 @@ async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
     }
     if let Some(mut stdin) = stdin {
         held.make_contiguous();
-        tokio::time::timeout(FAREWELL, stdin.write_all(held.as_slices().0)).await.ok();
+        tokio::time::timeout(EXIT_GRACE, stdin.write_all(held.as_slices().0)).await.ok();
     }
 }
 
@@ -307,7 +307,7 @@ fn signal_group(group: Option<Pid>, signal: Signal) {
 }
 
 /// Ends this process like the program: with the same exit code or by the same signal.
-fn leave(status: ExitStatus) -> ExitCode {
+fn exit_like(status: ExitStatus) -> ExitCode {
     if let Some(code) = status.code() {
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
@@ -319,7 +319,7 @@ fn leave(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
 }
 
-fn say(text: &str) {
+fn report(text: &str) {
     use std::io::Write;
     // There is no other way to report a failure.
     io::stderr().write_all(text.as_bytes()).ok();

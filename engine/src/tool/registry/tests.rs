@@ -26,7 +26,7 @@ fn specs() -> Vec<(String, ToolSpec)> {
     }
     let read = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        let parsed = tool_header::parse(SourceId(0), &text, ToolLanguage::Yaml, &tool_header::Unread);
+        let parsed = tool_header::parse(SourceId(0), &text, ToolLanguage::Yaml, &tool_header::NoScriptReader);
         assert_eq!(parsed.errors, [], "{}", path.display());
         let id = path.strip_prefix(&root).unwrap().with_extension("");
         (id.to_str().unwrap().to_owned(), ToolSpec::read(&parsed.tree).unwrap())

@@ -14,16 +14,16 @@ pub const MOST: usize = 3_000;
 /// Height of a box in pixels.
 pub const HEIGHT: f64 = 28.0;
 /// Gap between two layers.
-const GAP: f64 = 46.0;
+const LAYER_GAP: f64 = 46.0;
 /// Gap between two layers that are drawn side by side, with room for the edge labels.
 const LEFT_TO_RIGHT_LAYER_GAP: f64 = 170.0;
 /// Gap between two boxes of a layer.
-const SPACE: f64 = 26.0;
+const BOX_GAP: f64 = 26.0;
 const MARGIN: f64 = 24.0;
 /// Width beyond which the next connected component starts a new row.
-const ROW: f64 = 1_600.0;
+const MAX_ROW_WIDTH: f64 = 1_600.0;
 /// Width of a character of the font.
-const CHARACTER: f64 = 7.3;
+const CHARACTER_WIDTH: f64 = 7.3;
 const MAX_LABEL_CHARS: usize = 44;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +40,7 @@ pub struct Point {
 
 /// Centers of boxes and points of edges, in the drawing's order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Placed {
+pub struct DrawingLayout {
     pub nodes: Vec<Point>,
     /// Empty for an edge whose ends do not exist.
     pub edges: Vec<Vec<Point>>,
@@ -72,7 +72,7 @@ pub fn cut(text: &str, most: usize) -> String {
 
 /// Returns the width of a text in pixels.
 pub fn measure(text: &str) -> f64 {
-    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * CHARACTER
+    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * CHARACTER_WIDTH
 }
 
 pub fn width(node: &DrawnNode) -> f64 {
@@ -88,7 +88,7 @@ pub fn width(node: &DrawnNode) -> f64 {
 ///
 /// # Errors
 /// Fails if the drawing is too large.
-pub fn place(drawing: &Drawing) -> Result<Placed, DrawingTooLarge> {
+pub fn place(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let count = drawing.nodes.len();
     if count > MOST || drawing.edges.len() > MOST {
         return Err(DrawingTooLarge);
@@ -115,8 +115,8 @@ pub fn place(drawing: &Drawing) -> Result<Placed, DrawingTooLarge> {
         let low = part.iter().filter_map(|v| edge(v, -1.0)).fold(f64::INFINITY, f64::min);
         let high = part.iter().filter_map(|v| edge(v, 1.0)).fold(f64::NEG_INFINITY, f64::max);
         let deepest = part.iter().map(|v| layer_of(*v)).max().unwrap_or(0);
-        if beside > MARGIN && beside + high - low > ROW {
-            (beside, below, row_depth) = (MARGIN, below + row_depth + GAP, 0.0);
+        if beside > MARGIN && beside + high - low > MAX_ROW_WIDTH {
+            (beside, below, row_depth) = (MARGIN, below + row_depth + LAYER_GAP, 0.0);
         }
         for vertex in &part {
             let Some(layer) = starts.get(layer_of(*vertex)) else { continue };
@@ -126,7 +126,7 @@ pub fn place(drawing: &Drawing) -> Result<Placed, DrawingTooLarge> {
             }
         }
         reach = reach.max(beside + high - low);
-        beside += high - low + SPACE;
+        beside += high - low + BOX_GAP;
         row_depth = row_depth.max(starts.get(deepest).map_or(0.0, |layer| layer.end));
     }
     let nodes: Vec<Point> = points.iter().take(count).copied().collect();
@@ -135,17 +135,17 @@ pub fn place(drawing: &Drawing) -> Result<Placed, DrawingTooLarge> {
     let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(course).collect();
     let (width, height) = if drawing.sideways { (below + row_depth, reach) } else { (reach, below + row_depth) };
     let loops = edges.iter().flatten().map(|p| p.x).fold(width, f64::max);
-    Ok(Placed { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
+    Ok(DrawingLayout { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
 }
 
 /// Position of a layer, relative to the start of its component.
-struct Layer {
+struct LayerPosition {
     middle: f64,
     end: f64,
 }
 
 /// Computes the position of each layer; a layer is as deep as its deepest box.
-fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<Layer> {
+fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![HEIGHT; count];
     if drawing.sideways {
@@ -155,11 +155,11 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<Layer> {
             }
         }
     }
-    let gap = if drawing.sideways { LEFT_TO_RIGHT_LAYER_GAP } else { GAP };
+    let gap = if drawing.sideways { LEFT_TO_RIGHT_LAYER_GAP } else { LAYER_GAP };
     let mut at = 0.0;
     let mut starts = Vec::with_capacity(count);
     for depth in depths {
-        starts.push(Layer { middle: at + depth / 2.0, end: at + depth });
+        starts.push(LayerPosition { middle: at + depth / 2.0, end: at + depth });
         at += depth + gap;
     }
     starts
@@ -240,7 +240,7 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
 }
 
 /// Edges cut into steps from one layer to the next.
-struct Routes {
+struct EdgeRoutes {
     /// The bend points that each edge passes, from its upper end to its lower one.
     ways: Vec<Vec<usize>>,
     steps: Vec<(usize, usize)>,
@@ -249,8 +249,8 @@ struct Routes {
     points: usize,
 }
 
-fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) -> Result<Routes, DrawingTooLarge> {
-    let mut routes = Routes { ways: Vec::new(), steps: Vec::new(), layers: Vec::new(), points: 0 };
+fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) -> Result<EdgeRoutes, DrawingTooLarge> {
+    let mut routes = EdgeRoutes { ways: Vec::new(), steps: Vec::new(), layers: Vec::new(), points: 0 };
     let mut known = BTreeSet::new();
     for edge in forward {
         let mut way = Vec::new();
@@ -287,7 +287,7 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
         linked.iter().filter_map(|v| Some((small(*v), (*widths.get(*v)?, HEIGHT)))).collect();
     let edges: Vec<(u32, u32)> = steps.iter().map(|(a, b)| (small(*a), small(*b))).collect();
     let config = Config {
-        vertex_spacing: SPACE,
+        vertex_spacing: BOX_GAP,
         ranking_type: RankingType::Up,
         transpose: linked.len() < 400,
         ..Config::default()

@@ -25,7 +25,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     if let (Some(at), Some(project)) = (std::env::var_os(AT), std::env::var_os(PROJECT)) {
         run_and_kill_self(scenario, at.to_str().unwrap().parse().unwrap(), PathBuf::from(project));
     }
-    let first = Place::new(scenario);
+    let first = KilledProject::new(scenario);
     let steps = Arc::new(Mutex::new(Vec::new()));
     let counting = Arc::clone(&steps);
     let counted: Arc<dyn Disk> = Arc::new(Tampered::new(first.disk(), move |step| {
@@ -39,7 +39,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     let total = steps.len();
     let mut wrong = Vec::new();
     for (at, _) in (0..).zip(steps).filter(|(_, is_place)| *is_place) {
-        let place = Place::new(scenario);
+        let place = KilledProject::new(scenario);
         let killed = place.run_until_killed(name, at);
         let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
         let held = taken_up.and_then(|()| whole.holds(scenario, &place.picture(scenario)?, 1));
@@ -69,13 +69,13 @@ fn is_position(step: Step<'_>) -> bool {
 }
 
 /// A project and the temporary files that a killed process leaves behind.
-struct Place {
+struct KilledProject {
     folder: tempfile::TempDir,
     scrap: tempfile::TempDir,
     lab: Lab,
 }
 
-impl Place {
+impl KilledProject {
     fn new(scenario: &'static Scenario) -> Self {
         let (folder, scrap) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());

@@ -17,7 +17,7 @@ use crate::store::registry::Registry;
 /// Every operation of a run, and each distinct state that an interruption leaves, with the first operation that leaves
 /// it.
 #[derive(Default)]
-struct All {
+struct RemainingStates {
     /// The index of the first operation; `to` is the index after the last.
     from: Option<u64>,
     to: u64,
@@ -32,7 +32,7 @@ struct All {
 pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
     let whole = undisturbed(scenario).picture;
     let world = World::new(scenario, &[]);
-    let all = Arc::new(Mutex::new(All::default()));
+    let all = Arc::new(Mutex::new(RemainingStates::default()));
     let told = Arc::clone(&all);
     world.simulated.watch(move |at, disk| {
         disk.restart(survival(at));
@@ -40,7 +40,7 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
     });
     world.process(scenario).unwrap();
     whole.holds(scenario, &world.picture(scenario).unwrap(), 0).unwrap();
-    let All { from, to, left, .. } = std::mem::take(&mut *all.lock().unwrap());
+    let RemainingStates { from, to, left, .. } = std::mem::take(&mut *all.lock().unwrap());
     let (operations, different) = (to - from.unwrap(), left.len());
     let follow = |(at, disk): (u64, SimulatedDisk)| {
         let broken = followed(scenario, &world, disk, (survival(at), again.map(|again| again(at))));
@@ -73,7 +73,7 @@ fn followed(
     Ok((world, deaths))
 }
 
-impl All {
+impl RemainingStates {
     fn add(&mut self, at: u64, disk: SimulatedDisk) {
         // No operation is skipped.
         assert!(self.from.is_none() || at == self.to, "{at} after {}", self.to);

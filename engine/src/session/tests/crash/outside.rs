@@ -59,7 +59,7 @@ impl Outside {
 
 /// The behavior of a scenario's tool.
 #[derive(Debug, Clone, Copy)]
-enum Act {
+enum ScenarioToolKind {
     /// Logs its name.
     Note,
     /// Logs its name and returns more than fits into a conversation.
@@ -68,29 +68,29 @@ enum Act {
     Cancel,
 }
 
-struct Acting {
-    act: Act,
+struct ScenarioTool {
+    act: ScenarioToolKind,
     outside: Outside,
     engine: Arc<OnceLock<Weak<Inner>>>,
 }
 
-impl Tool for Acting {
+impl Tool for ScenarioTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
             let name = invocation.parameters["name"].as_str().unwrap_or_default().to_owned();
             let tool = invocation.item_id.as_str().rsplit('/').next().unwrap_or_default();
             let done = self.outside.happens(&format!("{tool} {name}"));
             let done = done.and_then(|()| match self.act {
-                Act::Note => Ok(format!("{tool} {name} is done")),
-                Act::Long => Ok(format!("{name} goes on and on\n").repeat(4_000)),
-                Act::Cancel => self.cancel(&invocation).map(|()| "cancelled".to_owned()),
+                ScenarioToolKind::Note => Ok(format!("{tool} {name} is done")),
+                ScenarioToolKind::Long => Ok(format!("{name} goes on and on\n").repeat(4_000)),
+                ScenarioToolKind::Cancel => self.cancel(&invocation).map(|()| "cancelled".to_owned()),
             });
             done.map_or_else(|error| ToolOutcome::error(error.to_string()), ToolOutcome::ok)
         })
     }
 }
 
-impl Acting {
+impl ScenarioTool {
     /// Sends a message to the inbox, where the watcher of this process finds it.
     fn cancel(&self, invocation: &Invocation) -> io::Result<()> {
         let thread = ThreadId::parse(&invocation.thread_id).unwrap();
@@ -106,9 +106,9 @@ impl Acting {
 }
 
 /// An approver that allows every call and suspends at limits.
-struct Person(Outside);
+struct ScenarioApprover(Outside);
 
-impl Asker for Person {
+impl Asker for ScenarioApprover {
     fn ask<'a>(&'a self, _: &'a ThreadId, asked: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
             match (self.0.happens("asked"), asked) {
@@ -129,12 +129,12 @@ fn item(name: &str, flags: &str) -> String {
 }
 
 /// The tools of the scenarios, by name. `mark` and `cancel` are not idempotent.
-const TOOLS: [(&str, &str, Act); 5] = [
-    ("mark", "", Act::Note),
-    ("note", "idempotent: true\n", Act::Note),
-    ("look", "idempotent: true\nparallel: true\n", Act::Note),
-    ("long", "idempotent: true\n", Act::Long),
-    ("cancel", "", Act::Cancel),
+const TOOLS: [(&str, &str, ScenarioToolKind); 5] = [
+    ("mark", "", ScenarioToolKind::Note),
+    ("note", "idempotent: true\n", ScenarioToolKind::Note),
+    ("look", "idempotent: true\nparallel: true\n", ScenarioToolKind::Note),
+    ("long", "idempotent: true\n", ScenarioToolKind::Long),
+    ("cancel", "", ScenarioToolKind::Cancel),
 ];
 
 /// The tools that recovery must not run again, under the names that the model calls.
@@ -181,11 +181,11 @@ pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Di
     for (name, _, act) in TOOLS {
         let (outside, engine) = (outside.clone(), Arc::clone(&known));
         options.tools.add(&format!("test_{name}"), move |_| {
-            Arc::new(Acting { act, outside: outside.clone(), engine: Arc::clone(&engine) })
+            Arc::new(ScenarioTool { act, outside: outside.clone(), engine: Arc::clone(&engine) })
         });
     }
     if scenario.attended {
-        options.asker = Some(Arc::new(Person(outside.clone())));
+        options.asker = Some(Arc::new(ScenarioApprover(outside.clone())));
     }
     let engine = Engine::open(&lab.path(), options).map_err(|error| error.to_string())?;
     known.set(Arc::downgrade(&engine.inner)).ok();

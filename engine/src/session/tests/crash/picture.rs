@@ -18,7 +18,7 @@ use crate::thread_id::ThreadId;
 /// its continuation.
 #[derive(Debug, Clone)]
 pub struct Picture {
-    threads: BTreeMap<String, Told>,
+    threads: BTreeMap<String, ThreadOutcome>,
     effects: BTreeMap<String, usize>,
     /// Number of calls that were interrupted.
     interrupted: usize,
@@ -27,14 +27,14 @@ pub struct Picture {
 }
 
 #[derive(Debug, Clone)]
-struct Told {
+struct ThreadOutcome {
     events: Vec<Value>,
     /// Row and account.
     books: Value,
 }
 
 /// The data of one thread, before it has a name.
-struct Found {
+struct FoundThread {
     row: ThreadRow,
     events: Vec<Event>,
 }
@@ -52,7 +52,7 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
         }
         let events = engine.threads().transcript(&row.id).unwrap_or_default();
         if !events.is_empty() {
-            found.insert(row.id.to_string(), Found { row, events });
+            found.insert(row.id.to_string(), FoundThread { row, events });
         }
     }
     let names = names(&found)?;
@@ -76,11 +76,12 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
             }
         }
         let tool = once(&one.events);
-        let mut telling = Telling { name, unknown: &unknown, interrupted: 0, own: 0, waited: 0, handed: false, tool };
+        let mut telling =
+            EventNormalizer { name, unknown: &unknown, interrupted: 0, own: 0, waited: 0, handed: false, tool };
         let events = telling.events(&one.events)?;
         interrupted += telling.interrupted;
         let books = telling.books(scenario, engine, one, &names)?;
-        threads.insert(name.clone(), Told { events: rename(events, &words), books });
+        threads.insert(name.clone(), ThreadOutcome { events: rename(events, &words), books });
     }
     let mut effects = BTreeMap::new();
     for line in outside.lines() {
@@ -91,8 +92,8 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
 }
 
 /// Names each thread by its place in the tree.
-fn names(found: &BTreeMap<String, Found>) -> Result<BTreeMap<String, String>, String> {
-    fn name(id: &str, found: &BTreeMap<String, Found>, depth: usize) -> Result<String, String> {
+fn names(found: &BTreeMap<String, FoundThread>) -> Result<BTreeMap<String, String>, String> {
+    fn name(id: &str, found: &BTreeMap<String, FoundThread>, depth: usize) -> Result<String, String> {
         let one = found.get(id).ok_or_else(|| format!("`{id}` has no record"))?;
         if depth > 9 {
             return Err(format!("`{id}` is above itself"));
@@ -137,7 +138,7 @@ fn belongs(name: &str, to: &str, chain: bool) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || (chain && rest.starts_with('\'')))
 }
 
-struct Telling<'a> {
+struct EventNormalizer<'a> {
     name: &'a str,
     /// Amounts booked for cut calls, by thread.
     unknown: &'a BTreeMap<String, Vec<u64>>,
@@ -151,7 +152,7 @@ struct Telling<'a> {
     tool: Option<&'static str>,
 }
 
-impl Telling<'_> {
+impl EventNormalizer<'_> {
     /// Adds up the amounts booked for cut calls of a thread and its descendants.
     fn booked(&self, name: &str, chain: bool) -> u64 {
         self.unknown.iter().filter(|(other, _)| belongs(other, name, chain)).flat_map(|(_, cut)| cut).sum()
@@ -317,7 +318,7 @@ impl Telling<'_> {
         &self,
         scenario: &Scenario,
         engine: &Engine,
-        one: &Found,
+        one: &FoundThread,
         names: &BTreeMap<String, String>,
     ) -> Result<Value, String> {
         let (row, id) = (&one.row, &one.row.id);

@@ -16,7 +16,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 /// The next action of the user.
-enum Todo {
+enum UserAction {
     Start,
     TakeUp(ThreadId, Vec<Letter>),
     Resume(ThreadId, &'static str),
@@ -30,10 +30,10 @@ const MOST: usize = 24;
 pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outside: &Outside) -> Result<(), String> {
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
-            Todo::Start => engine.start(&plan(scenario, lab), Launch::default()).await,
-            Todo::TakeUp(thread, letters) => engine.recover_with(&thread, letters).await,
-            Todo::Resume(thread, message) => engine.resume(&thread, message).await,
-            Todo::Nothing => return Ok(()),
+            UserAction::Start => engine.start(&plan(scenario, lab), Launch::default()).await,
+            UserAction::TakeUp(thread, letters) => engine.recover_with(&thread, letters).await,
+            UserAction::Resume(thread, message) => engine.resume(&thread, message).await,
+            UserAction::Nothing => return Ok(()),
         };
         let handle = match handle {
             // The thread died before its first event, and has been finalized.
@@ -54,7 +54,7 @@ fn plan(scenario: &'static Scenario, lab: &Lab) -> Arc<Compilation> {
     Arc::clone(plans.entry(scenario.name).or_insert_with(|| Arc::new(lab.compile("root"))))
 }
 
-fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Todo, String> {
+fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserAction, String> {
     let threads = engine.threads();
     let listed = threads.list().map_err(|error| error.to_string())?;
     let record = |id: &ThreadId| threads.transcript(id).unwrap_or_default();
@@ -62,26 +62,26 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Todo,
     // An ended thread without a transcript never began.
     let is_one = |id: &ThreadId| status(id).is_some_and(|status| !status.is_over() || !record(id).is_empty());
     let roots = listed.iter().filter(|listed| listed.row.parent.is_none() && listed.row.continues.is_none());
-    let Some(root) = roots.map(|listed| listed.row.id.clone()).find(is_one) else { return Ok(Todo::Start) };
+    let Some(root) = roots.map(|listed| listed.row.id.clone()).find(is_one) else { return Ok(UserAction::Start) };
     let chain = threads.chain(&root).map_err(|error| error.to_string())?;
     let chain: Vec<ThreadId> = chain.into_iter().filter(is_one).collect();
     let last = chain.last().cloned().ok_or("an empty chain")?;
     let events = record(&last);
     if status(&last).is_some_and(|status| !status.is_over() || status == Status::Continued) {
-        return Ok(Todo::TakeUp(last.clone(), letters(scenario, engine, outside, &last, &events)));
+        return Ok(UserAction::TakeUp(last.clone(), letters(scenario, engine, outside, &last, &events)));
     }
     if status(&last) == Some(Status::Suspended) {
-        return Ok(Todo::TakeUp(last, (scenario.answers)()));
+        return Ok(UserAction::TakeUp(last, (scenario.answers)()));
     }
     let went_on = chain.iter().filter(|id| {
         matches!(record(id).first().map(|event| &event.body), Some(EventBody::Opened(o)) if o.origin == Origin::Resume)
     });
     if let Some(message) = scenario.resumes.get(went_on.count()) {
-        return Ok(Todo::Resume(last, message));
+        return Ok(UserAction::Resume(last, message));
     }
     // Children orphaned while their process waited for them.
     let orphan = listed.iter().find(|listed| listed.liveness == Liveness::Orphaned);
-    Ok(orphan.map_or(Todo::Nothing, |orphan| Todo::TakeUp(orphan.row.id.clone(), Vec::new())))
+    Ok(orphan.map_or(UserAction::Nothing, |orphan| UserAction::TakeUp(orphan.row.id.clone(), Vec::new())))
 }
 
 /// Returns the control messages for a recovered thread: those of the user that it has not received.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Unit that a device overwrites atomically, in bytes.
-const SECTOR: u64 = 512;
+const SECTOR_BYTES: u64 = 512;
 /// Unit in which a file grows, in bytes; small, so that the short lines of a test get torn.
-const PIECE: u64 = 32;
+const GROWTH_BYTES: u64 = 32;
 
 /// A file or folder. Clones share file contents until one of them changes.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ impl FileNode {
 
 /// Returns the start of the atomic unit that contains a byte.
 fn part_of(offset: u64, end: u64) -> u64 {
-    let size = if offset < end { SECTOR } else { PIECE };
+    let size = if offset < end { SECTOR_BYTES } else { GROWTH_BYTES };
     offset - offset % size
 }
 
@@ -130,7 +130,7 @@ fn parts(offset: u64, bytes: &[u8], end: u64) -> Vec<(u64, &[u8])> {
     let mut parts = Vec::new();
     let (mut at, mut rest) = (offset, bytes);
     while !rest.is_empty() {
-        let size = if at < end { SECTOR } else { PIECE };
+        let size = if at < end { SECTOR_BYTES } else { GROWTH_BYTES };
         let room = usize::try_from(size - at % size).unwrap_or(usize::MAX);
         let (part, behind) = rest.split_at(room.min(rest.len()));
         parts.push((at, part));

@@ -18,7 +18,7 @@ fn amount(dice: &mut Dice, most: u64) -> Nanos {
 
 /// The expected state of a forest, from the answers so far.
 #[derive(Default)]
-struct Known {
+struct KnownForest {
     threads: Vec<String>,
     /// Open attempts, with their worst cases.
     under_way: Vec<(String, String, u64)>,
@@ -29,7 +29,7 @@ struct Known {
     next: u64,
 }
 
-impl Known {
+impl KnownForest {
     fn name(&mut self) -> String {
         self.next += 1;
         format!("t-{}", self.next)
@@ -124,7 +124,7 @@ fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
 #[test]
 fn a_million_operations_conserve_spend() {
     for seed in 0..500 {
-        let (mut ledger, mut known, mut dice) = (Ledger::new(), Known::default(), Dice::new(seed));
+        let (mut ledger, mut known, mut dice) = (Ledger::new(), KnownForest::default(), Dice::new(seed));
         for _ in 0..2_000 {
             let operation = known.operation(&mut dice);
             let before: Vec<Account> = touched(&ledger, &operation).into_iter().cloned().collect();
@@ -144,7 +144,7 @@ fn a_million_operations_conserve_spend() {
 }
 
 /// Ends every thread and checks that the spend equals the settlements plus the worst cases of open attempts.
-fn ended(known: &Known, ledger: &mut Ledger) {
+fn ended(known: &KnownForest, ledger: &mut Ledger) {
     let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.standing() == Standing::Released);
     let (mut booked, mut under_way) = (0, 0);
     for (thread, worst) in known.open.values() {
@@ -176,7 +176,7 @@ fn concurrent_operations_get_one_answer_each() {
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
     // Two registries simulate two processes, which share only the file's locks.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk) as _).unwrap()).collect();
-    let known = Mutex::new(Known::default());
+    let known = Mutex::new(KnownForest::default());
     let taken = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for worker in 0..4_u64 {
@@ -204,10 +204,10 @@ fn concurrent_operations_get_one_answer_each() {
     ended(&known, &mut ledger);
 }
 
-type Taken = Mutex<BTreeMap<String, (LedgerStep, Answer)>>;
+type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, Answer)>>;
 
 /// Runs one of several concurrent workers: groups of operations in one commit, repeated ones among them.
-fn work(worker: u64, registries: &[Registry], known: &Mutex<Known>, taken: &Taken) {
+fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, taken: &TakenSteps) {
     let registry = &registries[usize::from(worker % 2 == 1)];
     let mut dice = Dice::new(worker + 1_000);
     // The thread never ends, so that no answer is removed.

@@ -20,7 +20,7 @@ pub struct Folded {
     pub handed_over: Option<u64>,
 }
 
-struct Fold {
+struct RegistryFold {
     row: ThreadRow,
     children: BTreeMap<u64, ThreadId>,
     steps: Vec<(i64, LedgerStep)>,
@@ -44,7 +44,7 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
         row.parent = Some(ThreadId::parse(&link.thread_id).ok()?);
         row.spawn = Some(link.spawn);
     }
-    let mut fold = Fold {
+    let mut fold = RegistryFold {
         row,
         children: BTreeMap::new(),
         steps: Vec::new(),
@@ -63,7 +63,7 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
     Some(Folded { handed_over, ..fold.end() })
 }
 
-impl Fold {
+impl RegistryFold {
     fn event(&mut self, event: &Event) {
         let ts = event.ts;
         self.row.updated_at = ts;
@@ -71,7 +71,7 @@ impl Fold {
             EventBody::PlanBound(bound) => self.row.plan_id = Some(bound.plan_id.clone()),
             EventBody::Continues(continues) => self.row.continues = ThreadId::parse(&continues.thread).ok(),
             EventBody::AttemptIntended(attempt) => {
-                self.go_on();
+                self.mark_running();
                 self.intended.insert((attempt.turn, attempt.attempt), (ts, attempt.worst_case));
             }
             EventBody::Reserved(reserved) => {
@@ -86,7 +86,7 @@ impl Fold {
                 self.steps.push((ts, step));
             }
             EventBody::CognitionOut(_) => {
-                self.go_on();
+                self.mark_running();
                 self.row.cost.turns += 1;
             }
             EventBody::ChildSpawned(child) => {
@@ -123,7 +123,7 @@ impl Fold {
             EventBody::Recovered(_)
             | EventBody::ApprovalGiven(_)
             | EventBody::CognitionIn(_)
-            | EventBody::ToolStarted(_) => self.go_on(),
+            | EventBody::ToolStarted(_) => self.mark_running(),
             EventBody::Opened(_)
             | EventBody::SystemPrompt(_)
             | EventBody::ContextInjected(_)
@@ -151,7 +151,7 @@ impl Fold {
     }
 
     /// Marks the thread as running, possibly again after a suspension.
-    fn go_on(&mut self) {
+    fn mark_running(&mut self) {
         self.row.status = Status::Running;
         self.over = None;
     }

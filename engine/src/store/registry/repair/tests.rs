@@ -18,14 +18,14 @@ fn id(text: &str) -> ThreadId {
 }
 
 /// A thread that writes its transcript and registry rows as the engine does.
-struct Writer {
+struct FakeThread {
     disk: Arc<dyn Disk>,
     transcript: Transcript,
     id: ThreadId,
     ts: i64,
 }
 
-impl Writer {
+impl FakeThread {
     fn start(disk: &Arc<dyn Disk>, registry: &Registry, text: &str, parent: Option<(&str, u64)>, ts: i64) -> Self {
         let thread = id(text);
         disk.create_dir_all(&layout::thread_folder(&thread)).unwrap();
@@ -98,22 +98,22 @@ fn cost(turns: u64, spend: u64) -> Cost {
 
 /// Builds a root with two children, one ended and one running, and another root that was suspended during an attempt.
 fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
-    let mut root = Writer::start(disk, registry, "top-1", None, 100);
+    let mut root = FakeThread::start(disk, registry, "top-1", None, 100);
     root.turn(registry, 1, Some(60));
     root.spawn(registry, 1, "a/low-1", 300);
     // The child's clock is behind.
-    let mut first = Writer::start(disk, registry, "a/low-1", Some(("top-1", 1)), 50);
+    let mut first = FakeThread::start(disk, registry, "a/low-1", Some(("top-1", 1)), 50);
     first.turn(registry, 1, Some(150));
     first.end(registry, Status::Completed, cost(1, 150));
     root.spawn(registry, 2, "a/low-1-2", 250);
-    let mut second = Writer::start(disk, registry, "a/low-1-2", Some(("top-1", 2)), 110);
+    let mut second = FakeThread::start(disk, registry, "a/low-1-2", Some(("top-1", 2)), 110);
     second.turn(registry, 1, None);
     let ended = json!({"type": "child_ended", "spawn": 1, "thread_id": "a/low-1", "status": "completed",
         "cost": cost(1, 150)});
     root.record(&[ended]);
-    let mut other = Writer::start(disk, registry, "other-1", None, 100);
+    let mut other = FakeThread::start(disk, registry, "other-1", None, 100);
     other.turn(registry, 1, Some(250));
-    let update = |thread: &Writer, status, cost, ts: i64| {
+    let update = |thread: &FakeThread, status, cost, ts: i64| {
         let update = RowUpdate {
             status: Some(status),
             plan_id: Some("00ff".to_string()),
@@ -208,9 +208,9 @@ fn repair_links_continuations_and_ignores_limited_attempts() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
-        let mut first = Writer::start(&disk, &registry, "top-1", None, 100);
+        let mut first = FakeThread::start(&disk, &registry, "top-1", None, 100);
         first.end(&registry, Status::Continued, cost(0, 0));
-        let mut second = Writer::start(&disk, &registry, "top-2", None, 200);
+        let mut second = FakeThread::start(&disk, &registry, "top-2", None, 200);
         second.record(&[
             json!({"type": "continues", "thread": "top-1", "at_seq": 2, "at_h": "00"}),
             json!({"type": "attempt_intended", "turn": 1, "attempt": 0, "model": "m", "input_estimate": 10,

@@ -2,9 +2,9 @@
 //! Accepts any input, in one pass; not a renderer.
 
 /// Elements without readable content.
-const SILENT: [&str; 6] = ["script", "style", "noscript", "template", "svg", "head"];
+const SKIPPED_ELEMENTS: [&str; 6] = ["script", "style", "noscript", "template", "svg", "head"];
 /// Elements that start a new line.
-const BLOCKS: [&str; 24] = [
+const BLOCK_ELEMENTS: [&str; 24] = [
     "p",
     "div",
     "br",
@@ -35,7 +35,7 @@ const MAX_LINK_CHARS: usize = 300;
 
 /// Converts a page to text.
 pub fn html_to_text(html: &str) -> String {
-    let mut out = Text { lines: String::new(), pre: 0 };
+    let mut out = TextBuilder { lines: String::new(), pre: 0 };
     let mut links: Vec<Option<String>> = Vec::new();
     let mut rest = html;
     while let Some(at) = rest.find('<') {
@@ -58,14 +58,14 @@ pub fn html_to_text(html: &str) -> String {
         let closing = tag.starts_with('/');
         let name: String = tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
         let name = name.to_ascii_lowercase();
-        if !closing && SILENT.contains(&name.as_str()) && !tag.ends_with('/') {
+        if !closing && SKIPPED_ELEMENTS.contains(&name.as_str()) && !tag.ends_with('/') {
             rest = after_closing(rest, &name);
             continue;
         }
         if name == "pre" {
             out.pre = if closing { out.pre.saturating_sub(1) } else { out.pre + 1 };
         }
-        if BLOCKS.contains(&name.as_str()) {
+        if BLOCK_ELEMENTS.contains(&name.as_str()) {
             out.line();
         }
         match (name.as_str(), closing) {
@@ -95,16 +95,16 @@ pub fn html_to_text(html: &str) -> String {
     out.finish()
 }
 
-struct Text {
+struct TextBuilder {
     lines: String,
     /// Number of open `<pre>` elements, in which white space is kept.
     pre: usize,
 }
 
-impl Text {
+impl TextBuilder {
     /// Adds text between tags: decodes entities and collapses white space.
     fn push(&mut self, text: &str) {
-        let text = decode(text);
+        let text = decode_entities(text);
         if self.pre > 0 {
             self.lines.push_str(&text);
             return;
@@ -173,11 +173,11 @@ fn attribute(tag: &str, wanted: &str) -> Option<String> {
         Some(quote) => value.get(1..)?.split(quote).next()?,
         None => value.split_whitespace().next()?,
     };
-    Some(decode(text).chars().filter(|c| !c.is_control()).collect())
+    Some(decode_entities(text).chars().filter(|c| !c.is_control()).collect())
 }
 
 /// Decodes common entities.
-fn decode(text: &str) -> String {
+fn decode_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {

@@ -17,11 +17,11 @@ use super::Wall;
 use crate::tool::confine::{Zone, zone};
 
 /// The newest Landlock version that was tested.
-const NEWEST: ABI = ABI::V7;
-const VERSIONS: [ABI; 7] = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6, ABI::V7];
+const NEWEST_ABI: ABI = ABI::V7;
+const ABI_VERSIONS: [ABI; 7] = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6, ABI::V7];
 /// Maximum number of entries searched for protected paths in a writable folder.
-const MOST_ENTRIES: usize = 200_000;
-const DEEPEST: usize = 64;
+const MAX_ENTRIES: usize = 200_000;
+const MAX_DEPTH: usize = 64;
 
 /// Readable system paths: programs, libraries and their data.
 const SYSTEM: [&str; 17] = [
@@ -79,7 +79,7 @@ const HOME: [&str; 25] = [
 const USER_SECRETS: [&str; 3] = ["keys", "trust", "state"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Right {
+enum FileRight {
     /// Listing a folder and the folders below it.
     List,
     Read,
@@ -98,34 +98,34 @@ pub fn version() -> u8 {
         let ruleset = ruleset.and_then(|r| if **abi >= ABI::V6 { r.scope(Scope::from_all(**abi)) } else { Ok(r) });
         ruleset.and_then(Ruleset::create).is_ok()
     };
-    VERSIONS.iter().take_while(offered).last().map_or(0, |abi| *abi as u8)
+    ABI_VERSIONS.iter().take_while(offered).last().map_or(0, |abi| *abi as u8)
 }
 
 /// Applies the rules to this thread and all of its descendants.
 pub fn confine(wall: &Wall) -> io::Result<()> {
-    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).map_err(io::Error::other)?;
-    let ruleset = ruleset.scope(Scope::from_all(NEWEST)).map_err(io::Error::other)?;
+    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
+    let ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
     let ruleset = if wall.net {
         ruleset
     } else {
-        ruleset.handle_access(AccessNet::from_all(NEWEST)).map_err(io::Error::other)?
+        ruleset.handle_access(AccessNet::from_all(NEWEST_ABI)).map_err(io::Error::other)?
     };
     let ruleset = ruleset.create().map_err(io::Error::other)?;
-    let mut rules = Rules::new(wall, Some(ruleset));
+    let mut rules = FileRules::new(wall, Some(ruleset));
     rules.system()?;
     rules.home()?;
     if let Some(user) = &wall.user {
         rules.children(user, &USER_SECRETS)?;
     }
     for path in wall.read.iter().filter(|path| path.is_absolute()) {
-        rules.path(path, Right::Read)?;
+        rules.path(path, FileRight::Read)?;
     }
     rules.project(&wall.project)?;
     for folder in &wall.write {
         rules.writable(&wall.project, folder)?;
     }
     if let Some(scratch) = &wall.scratch {
-        rules.path(scratch, Right::Write)?;
+        rules.path(scratch, FileRight::Write)?;
     }
     if let Some(ruleset) = rules.ruleset {
         ruleset.restrict_self().map_err(io::Error::other)?;
@@ -135,14 +135,14 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
 
 /// Returns the writable paths of the project, by the same rules. Creates granted folders that are missing.
 pub fn places(wall: &Wall) -> io::Result<Vec<PathBuf>> {
-    let mut rules = Rules::new(wall, None);
+    let mut rules = FileRules::new(wall, None);
     for folder in &wall.write {
         rules.writable(&wall.project, folder)?;
     }
     Ok(rules.places)
 }
 
-struct Rules<'w> {
+struct FileRules<'w> {
     /// `None`: only the writable paths are collected.
     ruleset: Option<RulesetCreated>,
     /// Neither readable nor writable.
@@ -154,7 +154,7 @@ struct Rules<'w> {
     entries: usize,
 }
 
-impl<'w> Rules<'w> {
+impl<'w> FileRules<'w> {
     fn new(wall: &'w Wall, ruleset: Option<RulesetCreated>) -> Self {
         let user = wall.user.as_ref().and_then(|user| user.canonicalize().ok());
         Self { ruleset, hidden: &wall.hidden, user, places: Vec::new(), entries: 0 }
@@ -162,10 +162,10 @@ impl<'w> Rules<'w> {
 
     fn system(&mut self) -> io::Result<()> {
         for path in SYSTEM {
-            self.path(Path::new(path), Right::Read)?;
+            self.path(Path::new(path), FileRight::Read)?;
         }
         for path in DEVICES {
-            self.path(Path::new(path), Right::Device)?;
+            self.path(Path::new(path), FileRight::Device)?;
         }
         self.children(Path::new("/etc"), &ETC_SECRETS)
     }
@@ -175,14 +175,14 @@ impl<'w> Rules<'w> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         if let Some(home) = home.as_deref().filter(|home| *home != Path::new("/")) {
             for path in HOME {
-                self.path(&home.join(path), Right::Read)?;
+                self.path(&home.join(path), FileRight::Read)?;
             }
         }
         for path in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
             let Ok(path) = path.canonicalize() else { continue };
             // A folder that contains the home folder would expose all of it.
             if home.as_deref().is_none_or(|home| !home.starts_with(&path)) {
-                self.path(&path, Right::Read)?;
+                self.path(&path, FileRight::Read)?;
             }
         }
         Ok(())
@@ -191,10 +191,10 @@ impl<'w> Rules<'w> {
     /// Makes the entries of a folder readable, except for those in `but`.
     fn children(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
         let Some(fd) = open(CWD, folder.as_os_str(), OFlags::empty())? else { return Ok(()) };
-        self.allow(&fd, Right::List)?;
+        self.allow(&fd, FileRight::List)?;
         for name in names(&fd)? {
             if !but.iter().any(|but| name == *but) {
-                self.below(&fd, &name, Right::Read)?;
+                self.below(&fd, &name, FileRight::Read)?;
             }
         }
         Ok(())
@@ -203,19 +203,19 @@ impl<'w> Rules<'w> {
     /// Makes the project readable, except for hidden paths.
     fn project(&mut self, root: &Path) -> io::Result<()> {
         let Some(fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
-        self.allow(&fd, Right::List)?;
+        self.allow(&fd, FileRight::List)?;
         for name in names(&fd)? {
             match zone(std::slice::from_ref(&name)) {
                 Zone::ReadOnly if zone(&[name.clone(), "state".into()]) == Zone::Hidden => {
                     let Some(law) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
                     for inner in names(&law).unwrap_or_default() {
                         if zone(&[name.clone(), inner.clone()]) != Zone::Hidden {
-                            self.below(&law, &inner, Right::Read)?;
+                            self.below(&law, &inner, FileRight::Read)?;
                         }
                     }
                 }
                 Zone::Hidden => {}
-                Zone::Ordinary | Zone::ReadOnly | Zone::Item { .. } => self.below(&fd, &name, Right::Read)?,
+                Zone::Ordinary | Zone::ReadOnly | Zone::Item { .. } => self.below(&fd, &name, FileRight::Read)?,
             }
         }
         Ok(())
@@ -255,14 +255,14 @@ impl<'w> Rules<'w> {
     /// never granted as a whole: a program could create protected paths in it.
     fn grant(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<()> {
         if kind(fd) == FileType::RegularFile {
-            return self.allow(fd, Right::Write);
+            return self.allow(fd, FileRight::Write);
         }
         if !segments.is_empty() && self.is_unprotected(fd, segments)? {
-            return self.allow(fd, Right::Write);
+            return self.allow(fd, FileRight::Write);
         }
         for name in names(fd)? {
             let mut inner = join(segments, &name);
-            if segments.len() > DEEPEST {
+            if segments.len() > MAX_DEPTH {
                 continue;
             }
             let Some(mut child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
@@ -285,7 +285,7 @@ impl<'w> Rules<'w> {
         for name in names(fd)? {
             self.entries += 1;
             let inner = join(segments, &name);
-            if zone(&inner) != Zone::Ordinary || self.entries > MOST_ENTRIES || segments.len() > DEEPEST {
+            if zone(&inner) != Zone::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
                 return Ok(false);
             }
             let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
@@ -297,13 +297,13 @@ impl<'w> Rules<'w> {
     }
 
     /// Grants an entry of a folder. Skips links: the target has a rule of its own, or none.
-    fn below(&mut self, folder: &OwnedFd, name: &OsStr, right: Right) -> io::Result<()> {
+    fn below(&mut self, folder: &OwnedFd, name: &OsStr, right: FileRight) -> io::Result<()> {
         let Some(fd) = open(folder.as_fd(), name, OFlags::NOFOLLOW)? else { return Ok(()) };
         if kind(&fd) == FileType::Symlink { Ok(()) } else { self.allow(&fd, right) }
     }
 
     /// Grants an absolute path, following links. Skips a missing path.
-    fn path(&mut self, path: &Path, right: Right) -> io::Result<()> {
+    fn path(&mut self, path: &Path, right: FileRight) -> io::Result<()> {
         match open(CWD, path.as_os_str(), OFlags::empty())? {
             Some(fd) => self.allow(&fd, right),
             None => Ok(()),
@@ -312,10 +312,10 @@ impl<'w> Rules<'w> {
 
     /// Grants a right on a place and everything below it, except for protected paths. A folder that contains one is
     /// granted entry by entry.
-    fn allow(&mut self, fd: &OwnedFd, right: Right) -> io::Result<()> {
+    fn allow(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         match right {
-            Right::List | Right::Device => return self.add(fd, right),
-            Right::Read | Right::Write => {}
+            FileRight::List | FileRight::Device => return self.add(fd, right),
+            FileRight::Read | FileRight::Write => {}
         }
         let place = path_of(fd)?;
         if self.is_protected(&place, right) {
@@ -324,55 +324,55 @@ impl<'w> Rules<'w> {
         if !self.holds_protected(&place, right) {
             return self.add(fd, right);
         }
-        self.add(fd, Right::List)?;
+        self.add(fd, FileRight::List)?;
         for name in names(fd)? {
             self.below(fd, &name, right)?;
         }
         Ok(())
     }
 
-    fn is_protected(&self, place: &Path, right: Right) -> bool {
+    fn is_protected(&self, place: &Path, right: FileRight) -> bool {
         let in_user = |user: &PathBuf| place.starts_with(user) && !place.starts_with(user.join("data"));
         self.hidden.iter().any(|hidden| place.starts_with(hidden))
-            || (right == Right::Write && self.user.as_ref().is_some_and(in_user))
+            || (right == FileRight::Write && self.user.as_ref().is_some_and(in_user))
     }
 
-    fn holds_protected(&self, place: &Path, right: Right) -> bool {
-        let user = self.user.iter().filter(|user| right == Right::Write && !place.starts_with(user));
+    fn holds_protected(&self, place: &Path, right: FileRight) -> bool {
+        let user = self.user.iter().filter(|user| right == FileRight::Write && !place.starts_with(user));
         self.hidden.iter().chain(user).any(|protected| protected.starts_with(place))
     }
 
     /// Adds one rule, for a place and everything below it.
-    fn add(&mut self, fd: &OwnedFd, right: Right) -> io::Result<()> {
+    fn add(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         let access = access(right, kind(fd) == FileType::Directory);
         if access.is_empty() {
             return Ok(());
         }
         if let Some(ruleset) = self.ruleset.as_mut() {
             ruleset.add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
-        } else if right == Right::Write {
+        } else if right == FileRight::Write {
             self.places.push(path_of(fd)?);
         }
         Ok(())
     }
 }
 
-fn access(right: Right, is_folder: bool) -> BitFlags<AccessFs> {
+fn access(right: FileRight, is_folder: bool) -> BitFlags<AccessFs> {
     let read_file = make_bitflags!(AccessFs::{ReadFile | Execute});
     let write_file = read_file | make_bitflags!(AccessFs::{WriteFile | Truncate});
     match (right, is_folder) {
-        (Right::List, true) => AccessFs::ReadDir.into(),
-        (Right::List, false) => BitFlags::empty(),
-        (Right::Read, false) => read_file,
-        (Right::Read, true) => read_file | AccessFs::ReadDir,
-        (Right::Write, false) => write_file,
-        (Right::Write, true) => {
+        (FileRight::List, true) => AccessFs::ReadDir.into(),
+        (FileRight::List, false) => BitFlags::empty(),
+        (FileRight::Read, false) => read_file,
+        (FileRight::Read, true) => read_file | AccessFs::ReadDir,
+        (FileRight::Write, false) => write_file,
+        (FileRight::Write, true) => {
             write_file
                 | make_bitflags!(AccessFs::{
                     ReadDir | RemoveDir | RemoveFile | MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym | Refer
                 })
         }
-        (Right::Device, _) => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
+        (FileRight::Device, _) => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
     }
 }
 

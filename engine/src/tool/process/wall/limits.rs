@@ -7,10 +7,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Maximum bytes of one file.
-const FILE: u64 = 4 << 30;
+const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Maximum bytes of writable memory of one process.
-const DATA: u64 = 8 << 30;
-const OPEN_FILES: u64 = 4096;
+const MAX_DATA_BYTES: u64 = 8 << 30;
+const MAX_OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
 /// Processes and threads allowed in addition to the existing ones.
 const MAX_NEW_TASKS: u64 = 1024;
@@ -19,9 +19,9 @@ pub fn set() -> io::Result<()> {
     let processes = all_tasks().map(|there| there + MAX_NEW_TASKS);
     let bounds = [
         (Resource::Core, Some(0)),
-        (Resource::Fsize, Some(FILE)),
-        (Resource::Data, Some(DATA)),
-        (Resource::Nofile, Some(OPEN_FILES)),
+        (Resource::Fsize, Some(MAX_FILE_BYTES)),
+        (Resource::Data, Some(MAX_DATA_BYTES)),
+        (Resource::Nofile, Some(MAX_OPEN_FILES)),
         (Resource::Nproc, processes),
     ];
     for (resource, bound) in bounds {
