@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use rye_compiler::plan::Plan;
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, Unheld, drift, entry, hold};
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockMismatch, Locked, drift, entry, hold};
 use rye_compiler::plan::started::NoPlan;
 use rye_compiler::world::World;
-use rye_engine::within::Within;
+use rye_engine::within::RootedDir;
 use rye_grammar::ItemId;
 
 use crate::CommandError;
@@ -20,7 +20,7 @@ const MAX_LOCK_BYTES: u64 = 64 << 20;
 
 /// Reads the lock of a project; `None` if there is none.
 pub fn read(project: &Path) -> Result<Option<Lock>, CommandError> {
-    let read = Within::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK_BYTES));
+    let read = RootedDir::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK_BYTES));
     let Some(text) = read.map_err(|error| CommandError::failed(format!("`{PATH}` cannot be read: {error}")))? else {
         return Ok(None);
     };
@@ -38,7 +38,7 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::failed(format!("`{PATH}` cannot be written: {error}"));
     let mut text = serde_json::to_string_pretty(lock).map_err(std::io::Error::other).map_err(failed)?;
     text.push('\n');
-    let written = Within::open(project).and_then(|within| within.replace(Path::new(PATH), text.as_bytes()));
+    let written = RootedDir::open(project).and_then(|within| within.replace(Path::new(PATH), text.as_bytes()));
     written.map_err(failed)
 }
 
@@ -84,11 +84,11 @@ pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), CommandEr
     let id = &plan.directive;
     let Err(why) = hold(world, lock, plan) else { return Ok(()) };
     let failure = match why {
-        Unheld::NotLocked => {
+        LockMismatch::NotLocked => {
             CommandError::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it"))
         }
-        Unheld::NoPlan(why) => no_plan_failure(id, why),
-        Unheld::Drifted(drifts) => refusal(&drifts),
+        LockMismatch::NoPlan(why) => no_plan_failure(id, why),
+        LockMismatch::Drifted(drifts) => refusal(&drifts),
     };
     Err(CommandError { exit: Exit::Refused, ..failure })
 }

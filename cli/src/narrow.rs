@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use crate::CommandError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Narrow {
+pub enum PathFilter {
     All,
     /// Paths relative to the project's folder, with forward slashes; a folder stands for everything in it.
     To(Vec<String>),
@@ -17,9 +17,9 @@ pub enum Narrow {
 
 /// Resolves each argument as an existing path, else as an id of the project. The project's own folder selects
 /// everything.
-pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Narrow, CommandError> {
+pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<PathFilter, CommandError> {
     if asked.is_empty() {
-        return Ok(Narrow::All);
+        return Ok(PathFilter::All);
     }
     let here = std::env::current_dir()?;
     let mut paths = Vec::new();
@@ -30,7 +30,7 @@ pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Na
             Err(error) => paths.extend(files_of_id(path, &error, world)?),
         }
     }
-    Ok(if paths.iter().any(String::is_empty) { Narrow::All } else { Narrow::To(paths) })
+    Ok(if paths.iter().any(String::is_empty) { PathFilter::All } else { PathFilter::To(paths) })
 }
 
 fn inside(asked: &Path, real: &Path, project: &Path) -> Result<String, CommandError> {

@@ -10,14 +10,14 @@ use crate::CommandError;
 
 /// A file with its old and new contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rewrite {
+pub struct FileRewrite {
     /// Path relative to the project, with forward slashes.
     pub path: String,
     pub before: String,
     pub after: String,
 }
 
-impl Rewrite {
+impl FileRewrite {
     /// Returns the change as a unified diff.
     pub fn diff(&self) -> String {
         let names = (format!("a/{}", self.path), format!("b/{}", self.path));

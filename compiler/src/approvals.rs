@@ -17,7 +17,7 @@ use crate::world::{Space, World};
 /// The policy for calls that need an approval when there is no terminal; later variants are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Unattended {
+pub enum HeadlessPolicy {
     /// The call is allowed.
     #[default]
     Allow,
@@ -27,7 +27,7 @@ pub enum Unattended {
     Deny,
 }
 
-impl Unattended {
+impl HeadlessPolicy {
     /// Parses the value of `approvals.unattended`.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.word() == word)
@@ -99,8 +99,8 @@ pub struct ApprovalRequired {
 
 impl ApprovalRequired {
     /// Describes the effect on its calls, for human output.
-    pub fn told(&self, unattended: Unattended) -> String {
-        let alone = if self.vouched { Unattended::Allow.told() } else { unattended.told() };
+    pub fn told(&self, unattended: HeadlessPolicy) -> String {
+        let alone = if self.vouched { HeadlessPolicy::Allow.told() } else { unattended.told() };
         format!("asks before {}: {}, not acknowledged; where nobody can be asked, {alone}", self.pattern, self.tier)
     }
 }
@@ -152,17 +152,17 @@ mod tests {
     fn project_policy_is_never_weaker_than_user_policy() {
         let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
-        assert_eq!(Unattended::from_settings(&stdlib(), false), Unattended::Allow);
+        assert_eq!(HeadlessPolicy::from_settings(&stdlib(), false), HeadlessPolicy::Allow);
         let ways = ["allow", "queue", "deny"];
         for (rank, project) in ways.into_iter().enumerate() {
-            let way = |rank: usize| Unattended::parse(ways.get(rank).copied().unwrap()).unwrap();
+            let way = |rank: usize| HeadlessPolicy::parse(ways.get(rank).copied().unwrap()).unwrap();
             let world = stdlib().project(file, settings(project));
-            assert_eq!(Unattended::from_settings(&world, false), way(rank), "{project} over nothing");
+            assert_eq!(HeadlessPolicy::from_settings(&world, false), way(rank), "{project} over nothing");
             // If the project is the user space itself, its setting is the user's.
-            assert_eq!(Unattended::from_settings(&world, true), way(rank), "{project} of one's own");
+            assert_eq!(HeadlessPolicy::from_settings(&world, true), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {
                 let world = stdlib().project(file, settings(project)).with(Space::User, file, settings(user));
-                assert_eq!(Unattended::from_settings(&world, false), way(rank.max(other)), "{project} over {user}");
+                assert_eq!(HeadlessPolicy::from_settings(&world, false), way(rank.max(other)), "{project} over {user}");
             }
         }
     }

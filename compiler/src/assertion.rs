@@ -18,7 +18,7 @@ use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
-use read::{Assertion, Assertions, Function, Trifecta};
+use read::{Assertion, AssertionFunction, Assertions, Trifecta};
 use threads::{Reached, Thread, walk};
 
 /// The id of the settings file.
@@ -169,9 +169,9 @@ fn broken(assertion: &Assertion, thread: &Thread) -> Option<Vec<String>> {
     (holds == assertion.never).then_some(because)
 }
 
-fn ask(function: &Function, thread: &Thread) -> (bool, String) {
+fn ask(function: &AssertionFunction, thread: &Thread) -> (bool, String) {
     match function {
-        Function::Reaches(pattern) => {
+        AssertionFunction::Reaches(pattern) => {
             let found = thread.reaches(pattern);
             let told = match &found {
                 Some(example) => format!("it reaches `{pattern}`: `{example}`"),
@@ -179,11 +179,11 @@ fn ask(function: &Function, thread: &Thread) -> (bool, String) {
             };
             (found.is_some(), told)
         }
-        Function::Passes(gate) => {
+        AssertionFunction::Passes(gate) => {
             let passes = thread.passes(gate);
             (passes, format!("it {} `{gate}`", if passes { "passes" } else { "does not pass" }))
         }
-        Function::SpendsAtMost(most) => {
+        AssertionFunction::SpendsAtMost(most) => {
             let within = thread.spend <= *most;
             (within, format!("it may spend ${}", thread.spend))
         }

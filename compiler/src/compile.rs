@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
-use crate::approvals::{self, ApprovalRequired, Unattended};
+use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
 use crate::lower::shared::Shared;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
-use crate::plan::provenance::Why;
+use crate::plan::provenance::OmissionReason;
 use crate::plan::{Capabilities, FieldType, Origins, Plan, PlanLimits, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::Written;
 use crate::trust::{self, Executes};
 use crate::validate::check_composed;
 use crate::wall::{self, ToolSandbox};
-use crate::world::{ItemKind, Recording, World};
+use crate::world::{ItemKind, RecordingWorld, World};
 pub use note::Note;
 
 /// A request to compile one directive.
@@ -84,11 +84,11 @@ pub struct Compilation {
     /// Grants whose calls need approval because their risk is not acknowledged.
     pub asked: Vec<ApprovalRequired>,
     /// Policy for such calls when there is no terminal. The caller that shows the plan sets it from the settings.
-    pub unattended: Unattended,
+    pub unattended: HeadlessPolicy,
     /// Set if programs start in bubblewrap; like `unattended`, filled in from the settings by the caller.
     pub bubblewrap: bool,
     /// Estimated tokens of omitted items, filled in by [`crate::plan::absent::weigh`].
-    pub weights: BTreeMap<(Why, String), u64>,
+    pub weights: BTreeMap<(OmissionReason, String), u64>,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
 }
@@ -117,7 +117,7 @@ pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
 
 /// Compiles like [`compile`]. If there is no value, `shown` receives the sources that the diagnostics refer to.
 pub fn compile_with_sources(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
-    let recording = Recording::new(world);
+    let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
     let mut diagnostics = Diagnostics::new();
     let lowered = {
@@ -164,7 +164,7 @@ pub fn compile_with_sources(world: &dyn World, request: &Request, shown: &mut So
         executes,
         walls,
         asked,
-        unattended: Unattended::default(),
+        unattended: HeadlessPolicy::default(),
         bubblewrap: false,
         weights: BTreeMap::new(),
         parsed_files,

@@ -38,21 +38,21 @@ pub struct Composed {
     pub suppressions: Vec<Suppression>,
     pub duplicates: Vec<Duplicate>,
     /// The leaf's permissions, else the nearest ancestor's; `None` if no link has any.
-    pub permissions: Option<Sourced<Permissions>>,
+    pub permissions: Option<WithOrigin<Permissions>>,
     pub limits: LimitLayers,
     /// The leaf's `<model>`, else the nearest ancestor's.
-    pub model: Option<Sourced<ModelRequest>>,
-    pub inputs: IndexMap<String, Sourced<FieldDecl>>,
-    pub outputs: IndexMap<String, Sourced<FieldDecl>>,
-    pub continuation: Option<Sourced<ItemId>>,
-    pub nudge: Sourced<NudgePolicy>,
+    pub model: Option<WithOrigin<ModelRequest>>,
+    pub inputs: IndexMap<String, WithOrigin<FieldDecl>>,
+    pub outputs: IndexMap<String, WithOrigin<FieldDecl>>,
+    pub continuation: Option<WithOrigin<ItemId>>,
+    pub nudge: WithOrigin<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
 }
 
 /// A value with its origin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sourced<T> {
+pub struct WithOrigin<T> {
     pub value: T,
     pub origin: Origin,
 }
@@ -212,7 +212,7 @@ fn compose_route(
         outputs: inherit::fields(&chain, |d| &d.outputs),
         continuation: inherit::inherit_spanned_value(&chain, |d| d.continuation.as_ref()),
         nudge: inherit::inherit_spanned_value(&chain, |d| d.nudge.as_ref())
-            .unwrap_or(Sourced { value: NudgePolicy::Auto, origin: Origin::built_in() }),
+            .unwrap_or(WithOrigin { value: NudgePolicy::Auto, origin: Origin::built_in() }),
         hooks: Vec::new(),
         chain,
     };

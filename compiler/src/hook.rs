@@ -102,7 +102,7 @@ pub enum HookAction {
 
 /// The item call of an action; the other actions use no item.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Deed<'a> {
+pub enum HookCall<'a> {
     Fetch { item_type: ItemKind, item_id: &'a str },
     Execute { item_type: ItemKind, item_id: &'a str, params: &'a Value },
     Sign { item_type: ItemKind, item_id: &'a str },
@@ -110,13 +110,13 @@ pub enum Deed<'a> {
 
 impl HookAction {
     /// Returns the item call of the action, if it has one.
-    pub fn deed(&self) -> Option<Deed<'_>> {
+    pub fn deed(&self) -> Option<HookCall<'_>> {
         match self {
-            Self::Fetch { item_type, item_id, .. } => Some(Deed::Fetch { item_type: *item_type, item_id }),
+            Self::Fetch { item_type, item_id, .. } => Some(HookCall::Fetch { item_type: *item_type, item_id }),
             Self::Execute { item_type, item_id, params } => {
-                Some(Deed::Execute { item_type: *item_type, item_id, params })
+                Some(HookCall::Execute { item_type: *item_type, item_id, params })
             }
-            Self::Sign { item_type, item_id } => Some(Deed::Sign { item_type: *item_type, item_id }),
+            Self::Sign { item_type, item_id } => Some(HookCall::Sign { item_type: *item_type, item_id }),
             Self::SetExtends { .. }
             | Self::Transform { .. }
             | Self::Handled
@@ -147,9 +147,9 @@ impl HookAction {
     /// Returns the item that a fetching, executing or signing action names.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
         self.deed().map(|deed| match deed {
-            Deed::Fetch { item_type, item_id }
-            | Deed::Execute { item_type, item_id, .. }
-            | Deed::Sign { item_type, item_id } => (item_type, item_id),
+            HookCall::Fetch { item_type, item_id }
+            | HookCall::Execute { item_type, item_id, .. }
+            | HookCall::Sign { item_type, item_id } => (item_type, item_id),
         })
     }
 

@@ -13,7 +13,7 @@ pub const FILE: &str = "check";
 
 /// The override of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub enum SeverityOverride {
     Shown(Severity),
     /// Not shown at all.
     Allowed,
@@ -21,8 +21,8 @@ pub enum Level {
 
 /// The overrides of a check. Without an override, a diagnostic keeps its own severity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Levels {
-    by_code: BTreeMap<&'static str, Level>,
+pub struct SeverityOverrides {
+    by_code: BTreeMap<&'static str, SeverityOverride>,
     /// Codes that the caller allowed.
     asked: BTreeSet<&'static str>,
     deny_warnings: bool,
@@ -36,7 +36,7 @@ pub struct UnknownCode {
     pub suggestion: Option<String>,
 }
 
-impl Levels {
+impl SeverityOverrides {
     /// Reads the overrides of `check.yaml`.
     pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Self {
         let mut levels = Self::default();
@@ -86,10 +86,10 @@ impl Levels {
                 }
             };
             let level = match entry.value.as_str() {
-                Some("error") => Level::Shown(Severity::Error),
-                Some("warning") => Level::Shown(Severity::Warning),
-                Some("advice") => Level::Shown(Severity::Advice),
-                Some("allow") => Level::Allowed,
+                Some("error") => SeverityOverride::Shown(Severity::Error),
+                Some("warning") => SeverityOverride::Shown(Severity::Warning),
+                Some("advice") => SeverityOverride::Shown(Severity::Advice),
+                Some("allow") => SeverityOverride::Allowed,
                 Some(_) | None => {
                     let key = format!("levels.{}", entry.key.node);
                     found.push(invalid(&key, &entry.value, "`error`, `warning`, `advice` or `allow`"));
@@ -106,7 +106,7 @@ impl Levels {
     /// There is no such code.
     pub fn allow(&mut self, code: &str) -> Result<(), UnknownCode> {
         let code = known(code)?;
-        self.by_code.insert(code, Level::Allowed);
+        self.by_code.insert(code, SeverityOverride::Allowed);
         self.asked.insert(code);
         Ok(())
     }
@@ -123,8 +123,8 @@ impl Levels {
             return Some(own);
         }
         let shown = match self.by_code.get(diagnostic.code()) {
-            Some(Level::Allowed) => return None,
-            Some(Level::Shown(severity)) => *severity,
+            Some(SeverityOverride::Allowed) => return None,
+            Some(SeverityOverride::Shown(severity)) => *severity,
             None => own,
         };
         Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })

@@ -28,7 +28,7 @@ use crate::plan::{
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::limits::{Limits, resolve};
-use facts::Frame;
+use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
 use shared::Shared;
 
@@ -86,7 +86,7 @@ pub fn lower(
     let returned = built.tools.iter().find(returned).map_or(0, |tool| tool.tokens);
     let built_tokens = built.tokens().saturating_sub(returned);
 
-    let frame = Frame {
+    let frame = PlanTimeFacts {
         composed,
         inputs: inputs.as_ref(),
         model: &model.id,
@@ -150,7 +150,7 @@ fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
 }
 
 /// Checks if a composed directive can be lowered, without making a plan. Reports the same diagnostics as [`lower`].
-pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) -> Option<Audit> {
+pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) -> Option<LowerSummary> {
     // Invalid limits are reported once, with the file that sets them.
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
@@ -170,12 +170,12 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     check_affordable(composed, &model, &limits, palette, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
     let opening = palette.saturating_add(opening(composed, model.counted_by));
-    Some(Audit { limits, model, opening })
+    Some(LowerSummary { limits, model, opening })
 }
 
 /// The values that a plan without inputs or a parent would resolve to.
 #[derive(Debug, Clone)]
-pub struct Audit {
+pub struct LowerSummary {
     pub limits: Limits,
     pub model: PlannedModel,
     /// Tokens that the first request contains in any case.
@@ -322,7 +322,12 @@ fn record_other_origins(composed: &Composed, request: &Request, sources: &rye_gr
 }
 
 /// Collects notes about items that were omitted or changed.
-fn notes(composed: &Composed, plan: &Plan, repeats: &[prompt::Repeat], sources: &rye_grammar::Sources) -> Vec<Note> {
+fn notes(
+    composed: &Composed,
+    plan: &Plan,
+    repeats: &[prompt::RepeatedKnowledge],
+    sources: &rye_grammar::Sources,
+) -> Vec<Note> {
     let mut notes = Vec::new();
     for suppression in &composed.suppressions {
         notes.push(Note::Suppressed {

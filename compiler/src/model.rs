@@ -62,15 +62,15 @@ pub struct ModelOverride {
 }
 
 /// Reads a provider file by its id; `None` if it does not exist or is unusable.
-pub type Loader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
+pub type ProviderLoader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
 
 /// The existing providers; each file is read on first use, once.
-pub struct Catalog<'l> {
+pub struct ProviderCatalog<'l> {
     pub settings: ModelSettings,
     /// Every provider id, sorted.
     names: Vec<String>,
     read: RefCell<BTreeMap<String, Option<Rc<Provider>>>>,
-    load: Loader<'l>,
+    load: ProviderLoader<'l>,
 }
 
 /// A model or tier name to find, and the provider to find it in.
@@ -83,8 +83,8 @@ struct ModelQuery {
     span: Option<Span>,
 }
 
-impl<'l> Catalog<'l> {
-    pub fn new(settings: ModelSettings, mut names: Vec<String>, load: Loader<'l>) -> Self {
+impl<'l> ProviderCatalog<'l> {
+    pub fn new(settings: ModelSettings, mut names: Vec<String>, load: ProviderLoader<'l>) -> Self {
         names.sort();
         names.dedup();
         Self { settings, names, read: RefCell::default(), load }

@@ -21,17 +21,17 @@ use crate::tool_spec::Idempotence;
 /// Longest tool name that a provider accepts, in bytes.
 pub const MAX_NAME: usize = 64;
 
-pub use reach::Runnable;
+pub use reach::ToolIndex;
 
 /// `tool_preload` of `agent/resilience`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Preload {
+pub struct PreloadSettings {
     pub enabled: bool,
     /// Maximum tokens of the definitions of all tools that are not primaries.
     pub max_tokens: u64,
 }
 
-impl Default for Preload {
+impl Default for PreloadSettings {
     fn default() -> Self {
         Self { enabled: true, max_tokens: 2000 }
     }
@@ -43,18 +43,18 @@ pub struct Reached {
     pub id: ItemId,
     /// The most specific grant that reaches it.
     pub grant: String,
-    specific: Specific,
+    specific: Specificity,
 }
 
 /// The rank of a grant by how specific it is: grants of a single tool before those with wildcards, and of the latter
 /// those with more literal characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Specific {
+enum Specificity {
     Wildcard(usize),
     Single,
 }
 
-impl Specific {
+impl Specificity {
     fn of(glob: &Glob) -> Self {
         if glob.is_literal() { Self::Single } else { Self::Wildcard(glob.literal_chars()) }
     }
@@ -62,13 +62,13 @@ impl Specific {
 
 /// A tool with the size of its definition.
 #[derive(Debug, Clone)]
-pub struct Sized {
+pub struct SizedTool {
     pub tool: Arc<Tool>,
     pub tokens: u64,
     pub bytes: u64,
 }
 
-impl Sized {
+impl SizedTool {
     pub fn of(tool: Arc<Tool>) -> Self {
         let (tokens, bytes) = definition_size(&tool.spec.description, &tool.spec.parameters);
         Self { tool, tokens, bytes }
@@ -91,8 +91,8 @@ pub fn flatten(id: &ItemId) -> String {
 /// Builds the palette of some grants: primaries first, then the tools that fit. `place` returns the span of a grant.
 pub fn build(
     primaries: &[(primary::Primary, String)],
-    reached: &[(Reached, Sized)],
-    preload: Preload,
+    reached: &[(Reached, SizedTool)],
+    preload: PreloadSettings,
     place: &dyn Fn(&str) -> Option<Span>,
     diagnostics: &mut Diagnostics,
 ) -> Palette {
@@ -142,7 +142,7 @@ impl Palette {
 fn add_native_tools(
     palette: &mut Palette,
     names: &mut BTreeMap<String, String>,
-    reached: &[(Reached, Sized)],
+    reached: &[(Reached, SizedTool)],
     max_tokens: u64,
     place: &dyn Fn(&str) -> Option<Span>,
     diagnostics: &mut Diagnostics,
@@ -151,7 +151,7 @@ fn add_native_tools(
     for (reached, tool) in reached {
         let id = &reached.id;
         let name = flatten(id);
-        let Sized { tool, tokens, bytes } = tool;
+        let SizedTool { tool, tokens, bytes } = tool;
         let (tokens, bytes) = (*tokens, *bytes);
         let span = place(&reached.grant);
         let mut drop = |because: String| {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::hook::{Deed, PlannedHook};
+use crate::hook::{HookCall, PlannedHook};
 use crate::semantics::capability::may_spawn;
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
@@ -35,7 +35,7 @@ use crate::tool_spec::Idempotence;
 use crate::world::{ItemKind, Space};
 pub use cost::{LongPrompt, Prices, Tokens, Weight};
 pub use count::Tokenizer;
-pub use graph::{Asked, Graph, Node, Outcome};
+pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
 pub use prompt::{Layer, LayerKind, Pending, Prompt, Segment};
 
 /// The format version that this build writes. Older versions are read, newer ones refused.
@@ -75,7 +75,7 @@ impl Plan {
     /// Checks whether a thread of this plan may start another one: by a grant, or by a hook that runs a directive.
     pub fn can_start_threads(&self) -> bool {
         let runs = |hook: &PlannedHook| {
-            matches!(hook.action.deed(), Some(Deed::Execute { item_type: ItemKind::Directive, .. }))
+            matches!(hook.action.deed(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))
         };
         self.capabilities.grants.iter().any(|grant| may_spawn(&grant.pattern)) || self.hooks.iter().any(runs)
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::compose::Route;
 use crate::item::{Directive, FieldDecl, HookDecl, Items, ModelRequest, OrderedHooks};
-use crate::semantics::condition::{Condition, Domain, Effort, Found, Verdict};
+use crate::semantics::condition::{Condition, Domain, Found, Fuel, Verdict};
 use crate::semantics::facts::Facts;
 
 /// The facts that are known when a directive is composed.
@@ -62,7 +62,7 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     if hooks.is_empty() {
         return Routing::Certain(None);
     }
-    let mut knowledge = Known::for_routing(leaf, launch);
+    let mut knowledge = KnownFacts::for_routing(leaf, launch);
     let mut routes = Vec::new();
     let mut on: Vec<String> = Vec::new();
     let mut first = None;
@@ -109,7 +109,7 @@ pub fn target(hook: &HookDecl) -> Option<ItemId> {
 }
 
 /// The facts known before a run, and the roots of those facts.
-pub struct Known<'l> {
+pub struct KnownFacts<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
     /// Resolved only when a condition reads the model.
@@ -118,7 +118,7 @@ pub struct Known<'l> {
 
 type ModelLookup<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
 
-impl<'l> Known<'l> {
+impl<'l> KnownFacts<'l> {
     /// Returns the facts of `resolve_extends`.
     pub fn for_routing(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
         let mut known = Self::common(leaf, (leaf.model.as_ref(), launch.model));
@@ -203,7 +203,7 @@ impl<'l> Known<'l> {
     }
 
     /// Evaluates like [`Known::verdict`], but tries the unknown facts with all the values they can have.
-    pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
+    pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare(condition);
         condition.over(&self.facts, domain, effort)

@@ -12,7 +12,7 @@ use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::clean;
-use crate::hook::{Deed, HookAction, PlannedHook};
+use crate::hook::{HookAction, HookCall, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::model::PRICES;
@@ -192,15 +192,15 @@ pub fn needs_trust(hook: &PlannedHook) -> bool {
 pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
     match action.deed()? {
-        Deed::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
+        HookCall::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
             let bare = params.is_null() || params.as_object().is_some_and(serde_json::Map::is_empty);
             let params = if bare { String::new() } else { format!(" {params}") };
             Some(line(&format!("executes {} `{item_id}`{params}{beside}", item_type.word())))
         }
-        Deed::Sign { item_type, item_id } => {
+        HookCall::Sign { item_type, item_id } => {
             Some(line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
         }
-        Deed::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. } | Deed::Fetch { .. } => None,
+        HookCall::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. } | HookCall::Fetch { .. } => None,
     }
 }
 

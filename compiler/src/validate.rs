@@ -37,25 +37,25 @@ use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
-use crate::levels::Levels;
+use crate::levels::SeverityOverrides;
 use crate::lower::audit;
 use crate::lower::shared::{FROZEN, Kept, Shared};
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
-use crate::semantics::condition::Effort;
+use crate::semantics::condition::Fuel;
 use crate::semantics::risk;
 use crate::world::{Entry, ItemKind, Space, World};
-use body::Bodies;
-use capability::Reach;
+use body::EmptyDirectives;
+use capability::PatternMatcher;
 use context::SuppressionUses;
-use continuation::Continuations;
+use continuation::LostKnowledge;
 use hook_use::HookUses;
 use interface::InputUses;
-use knowledge_use::{KnowledgeUses, Unnamed};
+use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
 pub use memory::Memory;
-use memory::{Judged, Known, Lists, Merge, Share, UNITS, units};
-use prefix::Prefixes;
-use selection::Chosen;
+use memory::{Known, Merge, ProjectAnalyses, Share, UNITS, UnitLists, units};
+use prefix::CachePrefixChecks;
+use selection::SelectedDirectives;
 pub use selection::Selection;
 use spawn::Spawns;
 
@@ -72,15 +72,15 @@ pub struct CheckReport {
     /// Number of directives of the project (or of the selection).
     pub directives: usize,
     /// Severity overrides from `check.yaml`.
-    pub levels: Levels,
+    pub levels: SeverityOverrides,
     /// The work that this check did itself.
-    pub work: Work,
+    pub work: CheckStats,
     _rest: DeferredDrop,
 }
 
 /// Statistics of one check, without what it reused from an earlier one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct CheckStats {
     /// Number of files that were parsed.
     pub parsed: usize,
     /// Number of directives that were composed and checked.
@@ -109,7 +109,7 @@ pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
 /// The outcome of one pass; its diagnostics are not sorted yet.
 struct CheckOutcome {
     found: Diagnostics,
-    levels: Levels,
+    levels: SeverityOverrides,
     files: usize,
     directives: usize,
     composed: usize,
@@ -120,7 +120,15 @@ impl CheckOutcome {
     fn report(self, parsed: usize, sources: Sources, rest: DeferredDrop) -> CheckReport {
         let Self { found: mut diagnostics, levels, files, directives, composed, known: _ } = self;
         diagnostics.sort(&sources);
-        CheckReport { diagnostics, sources, files, directives, levels, work: Work { parsed, composed }, _rest: rest }
+        CheckReport {
+            diagnostics,
+            sources,
+            files,
+            directives,
+            levels,
+            work: CheckStats { parsed, composed },
+            _rest: rest,
+        }
     }
 }
 
@@ -131,14 +139,14 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
     for kind in ItemKind::ALL {
         items.list(kind);
     }
-    let lists: Lists = UNITS.map(|kind| items.list(kind));
+    let lists: UnitLists = UNITS.map(|kind| items.list(kind));
     let [directives, ..] = &lists;
     let directives = of_project(directives).count();
     let (mut known, reach) = known.refresh(items, &mut changes, directives);
     let mut check = Checker::new(items, reach, std::mem::take(&mut known.lowered));
     let ((), settings) = items.during(|| check.settings());
     check.lowering.revalidate_palettes(&mut changes, |read| known.shares.read(read));
-    let mut chosen = Chosen::new(selection);
+    let mut chosen = SelectedDirectives::new(selection);
     let mut composed = 0;
     let effort = known.effort;
     let mut ask = |kind: ItemKind, id: &ItemId, share: &mut Share| match kind {
@@ -151,7 +159,7 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
             items.tool(id);
         }
     };
-    let (mut all, mut unnamed) = (Share::default(), Unnamed::default());
+    let (mut all, mut unnamed) = (Share::default(), UnreferencedKnowledge::default());
     let (shares, unnamed) = if items.is_tracking() {
         known.shares.look(items, &lists, &changes, ask);
         if *selection == Selection::All {
@@ -188,7 +196,7 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
     found.append(items.diagnostics());
     stray::check(items, &mut found);
     chosen.narrow(items, &mut found);
-    let levels = Levels::read(items, &mut found);
+    let levels = SeverityOverrides::read(items, &mut found);
     (known.answers, known.lowered) = (reach.remember(), lowered);
     if items.is_tracking() {
         known.evict_unused(&settings);
@@ -200,7 +208,7 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
 /// Checks one composed directive and what it reaches, for `plan` and `run`, which read no other directive.
 pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
-    let mut check = Checker::new(items, Reach::default(), Kept::default());
+    let mut check = Checker::new(items, PatternMatcher::default(), Kept::default());
     limit::defaults(items, &mut check.found);
     for name in FROZEN.iter().chain(&["models"]) {
         if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
@@ -260,7 +268,7 @@ struct Checker<'i, 'w> {
     found: Diagnostics,
     shadowed: BTreeSet<Span>,
     of_hooks: interface::HookInputs,
-    capabilities: Reach,
+    capabilities: PatternMatcher,
     settings: settings::Told,
     continuation: OnceCell<continuation::Settings>,
     told: told::Told,
@@ -268,7 +276,7 @@ struct Checker<'i, 'w> {
 }
 
 impl<'i, 'w> Checker<'i, 'w> {
-    fn new(items: &'i Items<'w>, capabilities: Reach, kept: Kept) -> Self {
+    fn new(items: &'i Items<'w>, capabilities: PatternMatcher, kept: Kept) -> Self {
         Self {
             items,
             found: Diagnostics::new(),
@@ -328,7 +336,7 @@ impl<'i, 'w> Checker<'i, 'w> {
     }
 
     /// Checks one directive on every route.
-    fn directive(&mut self, id: &ItemId, mut effort: Effort, share: &mut Share) {
+    fn directive(&mut self, id: &ItemId, mut effort: Fuel, share: &mut Share) {
         let model = |asked: Option<&ModelRequest>| {
             let found = self.lowering.catalog().resolve(asked, &ModelOverride::default());
             found.ok().map(|model| model.id)
@@ -385,7 +393,12 @@ impl<'i, 'w> Checker<'i, 'w> {
 
     /// Runs the checks that need all units together. Returns the diagnostics, the resolved patterns and the lowering
     /// cache.
-    fn finish(self, shares: &[&Share], unnamed: &Unnamed, judged: &mut Judged) -> (Diagnostics, Reach, Kept) {
+    fn finish(
+        self,
+        shares: &[&Share],
+        unnamed: &UnreferencedKnowledge,
+        judged: &mut ProjectAnalyses,
+    ) -> (Diagnostics, PatternMatcher, Kept) {
         let (items, mut found) = (self.items, self.found);
         for share in shares {
             found.append(share.found.clone());
@@ -399,9 +412,9 @@ impl<'i, 'w> Checker<'i, 'w> {
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
         knowledge_use::unreached(items, &knowledge, unnamed, &mut judged.mentions, &mut found);
         let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
-        Continuations::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
-        Prefixes::together(of().map(|s| &s.prefixes)).finish(&mut found);
-        let bodies: Vec<&Bodies> = of().map(|s| &s.bodies).collect();
+        LostKnowledge::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
+        CachePrefixChecks::together(of().map(|s| &s.prefixes)).finish(&mut found);
+        let bodies: Vec<&EmptyDirectives> = of().map(|s| &s.bodies).collect();
         body::check(&bodies, &mut found);
         let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();
         spawn::check(items, &spawns, &mut found);

@@ -6,7 +6,7 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use rye_engine::provider::sse::Parser;
-use rye_engine::provider::wire::Decode;
+use rye_engine::provider::wire::ReplyDecoder;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
 /// Text deltas in a stream.
@@ -32,7 +32,7 @@ fn stream(front: &[&str], piece: impl Fn(u64) -> String, back: &[&str]) -> Vec<u
     text.into_bytes()
 }
 
-fn decode<D: Decode + Default>(bencher: Bencher<'_, '_>, bytes: &[u8]) {
+fn decode<D: ReplyDecoder + Default>(bencher: Bencher<'_, '_>, bytes: &[u8]) {
     bencher.counter(ItemsCount::new(DELTA_COUNT)).bench(|| {
         let (mut parser, mut decoder) = (Parser::default(), D::default());
         for chunk in black_box(bytes).chunks(CHUNK_BYTES) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rye_compiler::compile::{Compilation, Request as Ask, compile};
 use rye_compiler::plan::PlannedModel;
 use rye_engine::engine::{Engine, EngineOptions, Launch, Providers};
-use rye_engine::message::{Block, ToolCall};
+use rye_engine::message::{ContentBlock, ToolCall};
 use rye_engine::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, StopReason, Usage};
 use rye_engine::thread::Status;
 use rye_engine::trust::Trust;
@@ -52,7 +52,7 @@ impl Provider for FixedModel {
                 ("long", turn) if turn + 1 < self.turns => {
                     vec![call(0, "rye_file_system_read", &json!({"path": "a.txt"}))]
                 }
-                _ => vec![Block::Text { text: "done".into() }],
+                _ => vec![ContentBlock::Text { text: "done".into() }],
             };
             let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
             Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None })
@@ -60,8 +60,8 @@ impl Provider for FixedModel {
     }
 }
 
-fn call(n: usize, name: &str, input: &Value) -> Block {
-    Block::ToolCall(ToolCall { id: format!("c{n}"), name: name.to_owned(), input: input.clone() })
+fn call(n: usize, name: &str, input: &Value) -> ContentBlock {
+    ContentBlock::ToolCall(ToolCall { id: format!("c{n}"), name: name.to_owned(), input: input.clone() })
 }
 
 struct SharedProvider(Arc<FixedModel>);

@@ -8,9 +8,9 @@ use tokio::task::JoinError;
 
 /// A shared counter of running agent threads. Clones share the count.
 #[derive(Debug, Clone, Default)]
-pub struct Crew(Arc<AtomicUsize>);
+pub struct ThreadCount(Arc<AtomicUsize>);
 
-impl Crew {
+impl ThreadCount {
     /// Sets the number of running threads.
     pub fn count(&self, threads: usize) {
         self.0.store(threads, Ordering::Relaxed);
@@ -34,7 +34,7 @@ mod tests {
 
     #[tokio::test]
     async fn single_thread_blocks_inline() {
-        let crew = Crew::default();
+        let crew = ThreadCount::default();
         let here = std::thread::current().id();
         let place = || std::thread::current().id();
         for (threads, stays) in [(0, true), (1, true), (2, false), (1, true)] {

@@ -23,11 +23,11 @@ use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
 use crate::keys::{Standing, TrustStore};
-use crate::scripts::Scripts;
+use crate::scripts::SyntaxTreeReader;
 use crate::user_space;
 pub use kept::CachedWorld;
 use listing::Listing;
-pub use signing::{FileSignature, Require};
+pub use signing::{FileSignature, SignaturePolicy};
 pub use watcher::{Changed, Watcher};
 
 /// Maximum size of a file; larger files are refused, so that a mistake or an attack cannot exhaust memory.
@@ -43,7 +43,7 @@ pub struct DiskWorld {
     spaces: Vec<(Space, Dir)>,
     system: BTreeMap<(ItemKind, ItemId), Vec<EmbeddedFile>>,
     trust: TrustStore,
-    require: OnceCell<Result<Require, WorldError>>,
+    require: OnceCell<Result<SignaturePolicy, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
     /// Keys and trust records by device and number: no item is one of them under another name.
     secrets: OnceCell<BTreeSet<(u64, u64)>>,
@@ -162,7 +162,7 @@ impl DiskWorld {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
         match self.trust.standing(bytes) {
             // An invalid setting is reported by check and blocks every run; refusing each file would add nothing.
-            Ok(Standing::Unsigned) if self.require() == Ok(Require::All) => {
+            Ok(Standing::Unsigned) if self.require() == Ok(SignaturePolicy::All) => {
                 Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
             }
             Ok(Standing::Signed { .. } | Standing::Unsigned) => Ok(()),
@@ -287,7 +287,7 @@ impl World for DiskWorld {
     }
 
     fn scripts(&self) -> &dyn ScriptReader {
-        &Scripts
+        &SyntaxTreeReader
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rye_compiler::plan::Plan;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::event::{Ended, Letter, Settled};
+use crate::event::{ControlMessage, Ended, Settled};
 use crate::machine::{self, Effect, Fact, Signal, State, StepKey};
 use crate::provider::BoxFuture;
 use crate::store::StoreError;
@@ -22,8 +22,8 @@ use crate::tool::stop::Halt;
 use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
 pub use journal::Journal;
-pub use live::{EventStream, Live, Outlet};
-pub use stream::{Piece, Streamed};
+pub use live::{EventSink, EventStream, Live};
+pub use stream::{LiveLine, Piece};
 
 /// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
 /// as durable operations by their keys.
@@ -35,16 +35,16 @@ pub trait Driver: Send + Sync {
     /// Returns a handle that receives every cancellation and kill from now on.
     fn halt(&self) -> Halt;
     /// Forwards a cancellation or a kill to children and to calls under way.
-    fn pass_on(&self, children: &[String], letter: &Letter);
+    fn pass_on(&self, children: &[String], letter: &ControlMessage);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
-    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Paper) -> BoxFuture<'a, ()>;
+    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;
     /// Removes a control message from the mailbox on disk, after it was recorded durably.
     fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
 }
 
 /// The artifacts to write for a thread that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paper {
+pub enum Artifact {
     /// The knowledge item for `rye fetch`, written before the hooks of the end.
     Export,
     /// `thread.json` with the result, written after the last event.
@@ -184,7 +184,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 thread.journal.flush(true).await?;
                 let end = (*ended).clone();
                 let both = !exported && end.status != Status::Suspended;
-                let paper = if both { Paper::Both } else { Paper::Snapshot };
+                let paper = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt());
                 // The commit joins a group commit; the artifacts are written meanwhile.
                 let ((), done) = tokio::join!(driver.publish(thread, &end, paper), driver.perform(step));
@@ -207,7 +207,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 if let Effect::RunHooks(run) = &effect
                     && let Some(ended) = run.ended.as_deref().filter(|_| !exported)
                 {
-                    driver.publish(thread, ended, Paper::Export).await;
+                    driver.publish(thread, ended, Artifact::Export).await;
                     exported = true;
                 }
                 perform(thread, driver, control, effect, &mut settled).await?;
@@ -318,7 +318,7 @@ async fn record_and_check_interrupt(
     discard(driver, settled).await;
     Ok(match until {
         InterruptPolicy::AnyLetter => letter.is_some(),
-        InterruptPolicy::Killed => letter == Some(Letter::Kill),
+        InterruptPolicy::Killed => letter == Some(ControlMessage::Kill),
         InterruptPolicy::Done => false,
     })
 }
@@ -334,7 +334,7 @@ fn record_incoming(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) ->
             return None;
         }
     };
-    if matches!(letter, Letter::Cancel | Letter::Kill) {
+    if matches!(letter, ControlMessage::Cancel | ControlMessage::Kill) {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
         driver.pass_on(&children, &letter);

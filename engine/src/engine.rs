@@ -11,7 +11,7 @@ use rye_compiler::diagnostics::{Checked, Diagnostics};
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::model;
-use rye_compiler::plan::{Asked, Grant, Plan, PlannedModel};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
 use rye_compiler::trust::{Executes, TrustRequirementKind, of_plan_granted, script_of, user_space_of};
 use rye_compiler::world::World;
@@ -20,24 +20,24 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, SystemClock};
-use crate::crew::Crew;
+use crate::crew::ThreadCount;
 use crate::disk_world::DiskWorld;
 use crate::driver::control::Sender;
 use crate::driver::{DriveError, EventStream};
-use crate::event::{Approval, Letter};
+use crate::event::{Approval, ControlMessage};
 use crate::image::{ImageNotAccepted, Picture};
 use crate::keys::{KeyError, Keys};
-use crate::orchestrate::Orchestrator;
+use crate::orchestrate::ThreadsTool;
 use crate::provider::catalog::settings;
-use crate::provider::environment::Environment;
+use crate::provider::environment::ProviderEnvironment;
 use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
-use crate::seal::Sealer;
+use crate::seal::Signer;
 use crate::session::Place;
 use crate::session::below::ParentThread;
-use crate::session::papers::Papers;
+use crate::session::papers::CapabilitiesCache;
 use crate::session::plans::Plans;
 use crate::store::{
-    Disk, Gathering, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
+    Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
 };
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
@@ -74,8 +74,8 @@ pub trait Providers: Send + Sync {
 }
 
 /// A handler of approval requests.
-pub trait Asker: Send + Sync {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval>;
+pub trait ApprovalHandler: Send + Sync {
+    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval>;
 }
 
 /// The dependencies and settings of an engine.
@@ -86,7 +86,7 @@ pub struct EngineOptions {
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
     /// `None`: a call that needs approval is refused, and an escalated limit suspends the thread.
-    pub asker: Option<Arc<dyn Asker>>,
+    pub asker: Option<Arc<dyn ApprovalHandler>>,
     /// The user's keys, for `rye_sign` and for the signatures of threads. Without keys, threads are signed with a
     /// temporary key that ends with the process.
     pub keys: Option<Keys>,
@@ -96,7 +96,7 @@ pub struct EngineOptions {
     /// The user's trust in what the project executes.
     pub trust: Trust,
     /// The time for which commits wait for each other, to form a group.
-    pub gathering: Gathering,
+    pub gathering: GroupCommit,
     /// An additional check; `None` = every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
 }
@@ -144,13 +144,13 @@ pub struct Launch {
 
 /// A user message for a thread that has ended.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub struct UserMessage {
     pub text: String,
     /// The images of the message.
     pub images: Vec<Picture>,
 }
 
-impl<T: Into<String>> From<T> for Said {
+impl<T: Into<String>> From<T> for UserMessage {
     fn from(text: T) -> Self {
         Self { text: text.into(), images: Vec::new() }
     }
@@ -173,14 +173,14 @@ pub(crate) struct Inner {
     pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
-    pub asker: Option<Arc<dyn Asker>>,
+    pub asker: Option<Arc<dyn ApprovalHandler>>,
     pub keys: Option<Keys>,
     pub tools: Tools,
     pub plans: Plans,
-    pub papers: Papers,
-    pub sealer: Arc<Sealer>,
+    pub papers: CapabilitiesCache,
+    pub sealer: Arc<Signer>,
     pub trust: Trust,
-    pub crew: Crew,
+    pub crew: ThreadCount,
     /// True if the user accepts transcripts that no key of theirs signed.
     accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,
@@ -218,7 +218,7 @@ impl EngineOptions {
         system: Vec<(String, &'static [u8])>,
         trust: Trust,
     ) -> Result<Self, EngineError> {
-        let environment = Environment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
+        let environment = ProviderEnvironment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
         crate::tool::secrets::learn(environment.of_file());
         let keys = user.map(Keys::of_user_space);
         // A project that is also the user space counts as one space, not two.
@@ -240,7 +240,7 @@ impl EngineOptions {
         });
         let (asker, disk) = (None, None);
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
-        let gathering = Gathering::default();
+        let gathering = GroupCommit::default();
         let compile: Compile = Arc::new(compile);
         let plan_check = None;
         Ok(Self { world, compile, providers, clock, asker, keys, disk, tools, trust, gathering, plan_check })
@@ -271,10 +271,10 @@ impl Engine {
         let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
         let writer = RegistryWriter::new(registry, gathering);
-        let sealer = Arc::new(Sealer::of(keys.as_ref())?);
+        let sealer = Arc::new(Signer::of(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<Inner>| {
             let engine = Weak::clone(engine);
-            tools.add("orchestrator", move |_| Arc::new(Orchestrator { engine: Weak::clone(&engine) }));
+            tools.add("orchestrator", move |_| Arc::new(ThreadsTool { engine: Weak::clone(&engine) }));
             Inner {
                 project: project.to_path_buf(),
                 objects: Arc::new(Objects::new(Arc::clone(&disk))),
@@ -290,10 +290,10 @@ impl Engine {
                 keys,
                 tools,
                 plans: Plans::default(),
-                papers: Papers::default(),
+                papers: CapabilitiesCache::default(),
                 sealer,
                 trust,
-                crew: Crew::default(),
+                crew: ThreadCount::default(),
                 accepts_records: AtomicBool::new(false),
                 plan_check,
                 live: Mutex::default(),
@@ -315,24 +315,29 @@ impl Engine {
 
     /// Recovers a thread and delivers control messages before it continues: the answer that a suspended thread waits
     /// for, or `cancel` or `kill`.
-    pub async fn recover_with(&self, thread: &ThreadId, letters: Vec<Letter>) -> Result<Handle, EngineError> {
+    pub async fn recover_with(&self, thread: &ThreadId, letters: Vec<ControlMessage>) -> Result<Handle, EngineError> {
         self.inner.recover_root(thread, letters).await
     }
 
     /// Resumes an ended thread: starts a new thread with its conversation and one more message. A thread that has not
     /// ended is recovered instead, and the message steers it.
-    pub async fn resume(&self, thread: &ThreadId, said: impl Into<Said>) -> Result<Handle, EngineError> {
+    pub async fn resume(&self, thread: &ThreadId, said: impl Into<UserMessage>) -> Result<Handle, EngineError> {
         Box::pin(self.inner.resume_root(thread, said.into())).await
     }
 
     /// Starts a new thread that continues another one from the end of an earlier turn, with a message.
-    pub async fn fork(&self, thread: &ThreadId, turn: u64, said: impl Into<Said>) -> Result<Handle, EngineError> {
+    pub async fn fork(
+        &self,
+        thread: &ThreadId,
+        turn: u64,
+        said: impl Into<UserMessage>,
+    ) -> Result<Handle, EngineError> {
         Box::pin(self.inner.continue_from(thread, Place::Turn(turn), said.into(), None)).await
     }
 
     /// Starts a new thread that continues an ended one as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
-        Box::pin(self.inner.continue_from(thread, Place::Handoff, Said::default(), None)).await
+        Box::pin(self.inner.continue_from(thread, Place::Handoff, UserMessage::default(), None)).await
     }
 
     /// Accepts transcripts that no key of this user signed, from now on. Damaged transcripts, and those that claim more
@@ -352,7 +357,7 @@ impl Engine {
     }
 
     /// Returns the signer of this process's threads.
-    pub fn sealer(&self) -> &Sealer {
+    pub fn sealer(&self) -> &Signer {
         &self.inner.sealer
     }
 
@@ -378,7 +383,7 @@ impl Engine {
     }
 
     /// Sends a control message to every thread of this process.
-    pub fn tell_all(&self, letter: &Letter) {
+    pub fn tell_all(&self, letter: &ControlMessage) {
         let controls: Vec<Sender> = self.inner.live().threads.values().map(|running| running.control.clone()).collect();
         for control in controls {
             control.send(letter.clone());
@@ -386,7 +391,7 @@ impl Engine {
     }
 
     /// Sends a control message to one thread of this process. Returns false if it does not run here.
-    pub fn tell(&self, thread: &ThreadId, letter: &Letter) -> bool {
+    pub fn tell(&self, thread: &ThreadId, letter: &ControlMessage) -> bool {
         self.inner.post(thread, letter.clone())
     }
 
@@ -408,16 +413,16 @@ impl Handle {
 
     /// Cancels the thread: it finishes the current step, then stops.
     pub fn cancel(&self) {
-        self.running.control.send(Letter::Cancel);
+        self.running.control.send(ControlMessage::Cancel);
     }
 
     /// Kills the thread: a call in flight is cut and counts at its worst case.
     pub fn kill(&self) {
-        self.running.control.send(Letter::Kill);
+        self.running.control.send(ControlMessage::Kill);
     }
 
     /// Sends any other control message: steering, a follow-up, a raised limit.
-    pub fn send(&self, letter: Letter) {
+    pub fn send(&self, letter: ControlMessage) {
         self.running.control.send(letter);
     }
 
@@ -511,7 +516,7 @@ impl Inner {
 
 /// Connections to the providers that plans name.
 struct PlanProviders {
-    environment: Environment,
+    environment: ProviderEnvironment,
     project: PathBuf,
     trust: Trust,
     world: OpenWorld,

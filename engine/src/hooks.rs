@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rye_compiler::hook::{Deed, HookAction, HookPoint, OnFailure, PlannedHook};
+use rye_compiler::hook::{HookAction, HookCall, HookPoint, OnFailure, PlannedHook};
 use rye_compiler::plan::{Pending, Plan, prompt};
 use rye_compiler::semantics::condition::{Condition, Found, Verdict};
 use rye_compiler::semantics::facts::Facts;
@@ -14,7 +14,7 @@ use rye_grammar::condition::from_data;
 use rye_grammar::{SourceId, Span};
 use serde_json::{Map, Value};
 
-use crate::event::{Considered, HookOutcome, HookVerdict};
+use crate::event::{HookEvaluation, HookOutcome, HookVerdict};
 use crate::machine::{HookChild, HookRun};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
@@ -57,18 +57,18 @@ pub trait Act: Send + Sync {
         action: HookAction,
         run: &'a HookRun,
         started: u64,
-    ) -> BoxFuture<'a, Result<Acted, String>>;
+    ) -> BoxFuture<'a, Result<HookCallResult, String>>;
 }
 
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Acted {
+pub struct HookCallResult {
     pub outcome: ToolOutcome,
     /// The child thread, if the action ran a directive.
     pub child: Option<HookChild>,
 }
 
-impl From<ToolOutcome> for Acted {
+impl From<ToolOutcome> for HookCallResult {
     fn from(outcome: ToolOutcome) -> Self {
         Self { outcome, child: None }
     }
@@ -77,7 +77,7 @@ impl From<ToolOutcome> for Acted {
 /// The result of evaluating the hooks of a point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Considering {
-    pub considered: Vec<Considered>,
+    pub considered: Vec<HookEvaluation>,
     /// Child threads of directives that hooks ran.
     pub children: Vec<HookChild>,
     pub answer: HookOutcome,
@@ -166,10 +166,10 @@ impl HookTable {
         let action: HookAction =
             serde_json::from_value(value).map_err(|e| format!("its action cannot be read: {e}"))?;
         match action.deed() {
-            Some(Deed::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(Fired::Layer),
-            Some(Deed::Fetch { .. } | Deed::Execute { .. } | Deed::Sign { .. }) => {
+            Some(HookCall::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(Fired::Layer),
+            Some(HookCall::Fetch { .. } | HookCall::Execute { .. } | HookCall::Sign { .. }) => {
                 let started = u64::try_from(children.len()).unwrap_or(u64::MAX);
-                let Acted { outcome, child } = act.act(hook, action, run, started).await?;
+                let HookCallResult { outcome, child } = act.act(hook, action, run, started).await?;
                 children.extend(child);
                 if outcome.is_error {
                     return Err(answer::plain(&outcome.content));
@@ -212,13 +212,13 @@ struct Turn {
     /// Facts for the next hook; in a chain, they include the answers so far.
     facts: Map<String, Value>,
     answer: HookOutcome,
-    considered: Vec<Considered>,
+    considered: Vec<HookEvaluation>,
     children: Vec<HookChild>,
 }
 
 impl Turn {
     fn note(&mut self, hook: &ReadyHook, verdict: HookVerdict, operands: Map<String, Value>, because: Option<String>) {
-        self.considered.push(Considered { hook: hook.hook.id.clone(), verdict, operands, because });
+        self.considered.push(HookEvaluation { hook: hook.hook.id.clone(), verdict, operands, because });
     }
 }
 

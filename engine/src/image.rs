@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Block, Turn};
+use crate::message::{ContentBlock, Turn};
 use crate::provider::{CallError, FailedStage, Request};
 use crate::store::{ObjectId, Objects, StoreError};
 
@@ -152,7 +152,7 @@ pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, Store
 
 /// Returns true if a request has image references without their bytes.
 pub fn has_unfilled_images(request: &Request) -> bool {
-    let is_open = |block: &Block| matches!(block, Block::Image(image) if image.data.is_empty());
+    let is_open = |block: &ContentBlock| matches!(block, ContentBlock::Image(image) if image.data.is_empty());
     request.turns.iter().any(|turn| matches!(turn, Turn::User { content } if content.iter().any(is_open)))
 }
 
@@ -165,7 +165,7 @@ pub fn fill(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     for turn in &mut request.turns {
         let Turn::User { content } = turn else { continue };
         for block in content {
-            if let Block::Image(image) = block {
+            if let ContentBlock::Image(image) = block {
                 let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
                 let bytes = bytes.map_err(|error| fault(error.to_string()))?;
                 // A hook can reference any object, so check that this one is an image.

@@ -10,10 +10,10 @@ use crate::image::Image;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Message {
     User {
-        content: Vec<Block>,
+        content: Vec<ContentBlock>,
     },
     Assistant {
-        content: Vec<Block>,
+        content: Vec<ContentBlock>,
     },
     ToolResult {
         call_id: String,
@@ -45,7 +45,7 @@ pub enum Message {
 /// A content block of a message, in a form common to all providers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Block {
+pub enum ContentBlock {
     Text {
         text: String,
     },
@@ -106,20 +106,20 @@ impl ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Turn {
-    User { content: Vec<Block> },
-    Assistant { content: Vec<Block> },
+    User { content: Vec<ContentBlock> },
+    Assistant { content: Vec<ContentBlock> },
     ToolResult { call_id: String, name: String, content: String, is_error: bool },
 }
 
 impl Message {
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User { content: vec![Block::Text { text: text.into() }] }
+        Self::User { content: vec![ContentBlock::Text { text: text.into() }] }
     }
 
     /// Creates a user message with images before its text: models read an image better when its question follows.
     pub fn showing(images: &[Image], text: impl Into<String>) -> Self {
-        let shown = images.iter().cloned().map(Block::Image);
-        Self::User { content: shown.chain([Block::Text { text: text.into() }]).collect() }
+        let shown = images.iter().cloned().map(ContentBlock::Image);
+        Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }
     }
 
     /// Returns the serialized name of the kind: `tool_result`.
@@ -137,7 +137,7 @@ impl Message {
 
     /// Converts the message to what the model sees; `None` for an excluded command.
     pub fn convert(&self) -> Option<Turn> {
-        let user = |text: String| Some(Turn::User { content: vec![Block::Text { text }] });
+        let user = |text: String| Some(Turn::User { content: vec![ContentBlock::Text { text }] });
         match self {
             Self::User { content } => Some(Turn::User { content: content.clone() }),
             Self::Assistant { content } => Some(Turn::Assistant { content: content.clone() }),
@@ -161,12 +161,15 @@ impl Message {
 }
 
 /// Joins the texts of these blocks with newlines.
-pub fn text_of(content: &[Block]) -> String {
+pub fn text_of(content: &[ContentBlock]) -> String {
     let texts: Vec<&str> = content
         .iter()
         .filter_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
-            Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+            ContentBlock::Text { text } => Some(text.as_str()),
+            ContentBlock::Image { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::Other { .. } => None,
         })
         .collect();
     texts.join("\n")
@@ -189,7 +192,7 @@ mod tests {
     fn seen(message: &Message) -> Option<String> {
         match message.convert()? {
             Turn::User { content } => match content.as_slice() {
-                [Block::Text { text }] => Some(text.clone()),
+                [ContentBlock::Text { text }] => Some(text.clone()),
                 other => panic!("one text, not {other:?}"),
             },
             other @ (Turn::Assistant { .. } | Turn::ToolResult { .. }) => panic!("user text, not {other:?}"),
@@ -240,9 +243,9 @@ mod tests {
             Message::user("a"),
             Message::Assistant {
                 content: vec![
-                    Block::Thinking { text: String::new(), signature: Some("s".to_owned()) },
-                    Block::ToolCall(ToolCall::parse("i", "n", "{\"a\":1}")),
-                    Block::Other { wire: "anthropic".to_owned(), value: json!({"type": "new", "x": [1]}) },
+                    ContentBlock::Thinking { text: String::new(), signature: Some("s".to_owned()) },
+                    ContentBlock::ToolCall(ToolCall::parse("i", "n", "{\"a\":1}")),
+                    ContentBlock::Other { wire: "anthropic".to_owned(), value: json!({"type": "new", "x": [1]}) },
                 ],
             },
             Message::ToolResult {

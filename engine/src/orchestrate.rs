@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::engine::Inner;
-use crate::event::Letter;
+use crate::event::ControlMessage;
 use crate::provider::BoxFuture;
 use crate::session::{Place, blocking};
 use crate::store::mailbox;
 use crate::store::registry::Liveness;
 use crate::thread::{PrintedCost, Status};
 use crate::thread_id::ThreadId;
-use crate::threads::{Listed, Threads, Waited};
+use crate::threads::{ListedThread, Threads, WaitOutcome};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 mod asked;
 
-use asked::Asked;
+use asked::ThreadsToolRequest;
 
 /// The tool, bound to one engine.
-pub(crate) struct Orchestrator {
+pub(crate) struct ThreadsTool {
     pub engine: Weak<Inner>,
 }
 
@@ -35,13 +35,13 @@ type RefusalText = String;
 /// Maximum number of matches of `search_transcript`.
 const MAX_MATCHES: usize = 200;
 
-impl Tool for Orchestrator {
+impl Tool for ThreadsTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
             let Some(engine) = self.engine.upgrade() else { return ToolOutcome::error("the engine is closing") };
             let mut halt = invocation.halt.clone();
             let answered = Box::pin(async {
-                let asked = Asked::read(&invocation.parameters)?;
+                let asked = ThreadsToolRequest::read(&invocation.parameters)?;
                 let caller = ThreadId::parse(&invocation.thread_id).map_err(|invalid| invalid.reason)?;
                 let threads = Arc::new(engine.threads());
                 ThreadsToolCall { engine, threads, id: caller, most: invocation.timeout }.answer(asked).await
@@ -69,19 +69,23 @@ struct ThreadsToolCall {
 }
 
 impl ThreadsToolCall {
-    async fn answer(&self, asked: Asked) -> Result<Value, RefusalText> {
+    async fn answer(&self, asked: ThreadsToolRequest) -> Result<Value, RefusalText> {
         match asked {
-            Asked::Wait { threads, timeout } => self.wait(threads, timeout).await,
-            Asked::Cancel(thread) => self.stop(thread, Letter::Cancel).await,
-            Asked::Kill(thread) => self.stop(thread, Letter::Kill).await,
-            Asked::Status(thread) => self.look(move |threads| status(threads, &thread)).await,
-            Asked::Active => self.look(active).await,
-            Asked::Aggregate(list) => self.look(move |threads| aggregate(threads, &list)).await,
-            Asked::Chain(thread) => self.look(move |threads| chain(threads, &thread)).await,
-            Asked::Search { thread, pattern } => self.look(move |threads| search(threads, &thread, &pattern)).await,
-            Asked::Read { thread, tail } => self.look(move |threads| transcript(threads, &thread, tail)).await,
-            Asked::Resume { thread, message } => Box::pin(self.go_on(thread, Place::End, message)).await,
-            Asked::Handoff(thread) => Box::pin(self.hand_over(thread)).await,
+            ThreadsToolRequest::Wait { threads, timeout } => self.wait(threads, timeout).await,
+            ThreadsToolRequest::Cancel(thread) => self.stop(thread, ControlMessage::Cancel).await,
+            ThreadsToolRequest::Kill(thread) => self.stop(thread, ControlMessage::Kill).await,
+            ThreadsToolRequest::Status(thread) => self.look(move |threads| status(threads, &thread)).await,
+            ThreadsToolRequest::Active => self.look(active).await,
+            ThreadsToolRequest::Aggregate(list) => self.look(move |threads| aggregate(threads, &list)).await,
+            ThreadsToolRequest::Chain(thread) => self.look(move |threads| chain(threads, &thread)).await,
+            ThreadsToolRequest::Search { thread, pattern } => {
+                self.look(move |threads| search(threads, &thread, &pattern)).await
+            }
+            ThreadsToolRequest::Read { thread, tail } => {
+                self.look(move |threads| transcript(threads, &thread, tail)).await
+            }
+            ThreadsToolRequest::Resume { thread, message } => Box::pin(self.go_on(thread, Place::End, message)).await,
+            ThreadsToolRequest::Handoff(thread) => Box::pin(self.hand_over(thread)).await,
         }
     }
 
@@ -109,7 +113,7 @@ impl ThreadsToolCall {
         for thread in threads {
             // The deadline is shared: the threads are awaited one after another.
             let waited = self.threads.wait(&thread, until).await.map_err(|error| error.to_string())?;
-            complete &= matches!(waited, Waited::Over(_));
+            complete &= matches!(waited, WaitOutcome::Over(_));
             list.push(told(&thread, waited, "timed_out"));
         }
         Ok(json!({"all_over": complete, "threads": list}))
@@ -125,7 +129,7 @@ impl ThreadsToolCall {
         Ok(Duration::from_secs(seconds.unwrap_or(600)))
     }
 
-    async fn stop(&self, thread: ThreadId, letter: Letter) -> Result<Value, RefusalText> {
+    async fn stop(&self, thread: ThreadId, letter: ControlMessage) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_of(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
@@ -147,7 +151,7 @@ impl ThreadsToolCall {
         if let Some(tool) = &listed.row.tool {
             return Err(format!("`{last}` is a run of the tool `{tool}`, which nothing can go on from"));
         }
-        self.send(&last, Letter::Handoff).await?;
+        self.send(&last, ControlMessage::Handoff).await?;
         Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
     }
 
@@ -168,7 +172,7 @@ impl ThreadsToolCall {
     }
 
     /// Sends a control message: directly to a thread of this process, through the mailbox to any other thread.
-    async fn send(&self, thread: &ThreadId, letter: Letter) -> Result<(), RefusalText> {
+    async fn send(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), RefusalText> {
         if self.engine.post(thread, letter.clone()) {
             return Ok(());
         }
@@ -215,7 +219,7 @@ impl ThreadsToolCall {
         blocking(move || Ok(threads.last_of(&id)?)).await.map_err(|error| error.to_string())
     }
 
-    async fn listed(&self, thread: &ThreadId) -> Result<Option<Listed>, RefusalText> {
+    async fn listed(&self, thread: &ThreadId) -> Result<Option<ListedThread>, RefusalText> {
         let (threads, id) = (Arc::clone(&self.threads), thread.clone());
         blocking(move || Ok(threads.show(&id)?)).await.map_err(|error| error.to_string())
     }
@@ -232,12 +236,12 @@ fn to_refusal(error: impl ToString) -> RefusalText {
 
 /// Renders the outcome of a wait. `asked` is the id in the request; `not_over` is the state to report for a running
 /// thread.
-fn told(asked: &ThreadId, waited: Waited, not_over: &str) -> Value {
+fn told(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut told, state) = match waited {
-        Waited::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
-        Waited::Orphaned(listed) => (row(&listed), Some("orphaned")),
-        Waited::TimedOut(listed) => (row(&listed), Some(not_over)),
-        Waited::Unknown => (json!({"thread_id": asked}), Some("unknown")),
+        WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
+        WaitOutcome::Orphaned(listed) => (row(&listed), Some("orphaned")),
+        WaitOutcome::TimedOut(listed) => (row(&listed), Some(not_over)),
+        WaitOutcome::Unknown => (json!({"thread_id": asked}), Some("unknown")),
     };
     if let Value::Object(map) = &mut told {
         map.insert("asked".into(), asked.as_str().into());
@@ -246,7 +250,7 @@ fn told(asked: &ThreadId, waited: Waited, not_over: &str) -> Value {
     told
 }
 
-fn row(listed: &Listed) -> Value {
+fn row(listed: &ListedThread) -> Value {
     let row = &listed.row;
     let mut told = json!({
         "thread_id": row.id, "directive": row.directive, "status": row.status,
@@ -279,7 +283,7 @@ fn aggregate(threads: &Threads, list: &[ThreadId]) -> Result<Value, RefusalText>
 
 fn chain(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
     let chain = threads.chain(thread).map_err(to_refusal)?;
-    let rows: Result<Vec<Option<Listed>>, RefusalText> =
+    let rows: Result<Vec<Option<ListedThread>>, RefusalText> =
         chain.iter().map(|id| threads.show(id).map_err(to_refusal)).collect();
     let rows: Vec<Value> = rows?.iter().flatten().map(row).collect();
     if rows.is_empty() { Err(unknown(thread)) } else { Ok(json!({"chain": rows})) }

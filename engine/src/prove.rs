@@ -5,11 +5,11 @@ use rye_compiler::plan::Plan;
 
 use crate::event::{Event, EventBody};
 use crate::machine::{State, apply, opening};
-use crate::message::{Block, Message, text_of};
+use crate::message::{ContentBlock, Message, text_of};
 
 /// The result of comparing a recorded opening with the plan's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Beginning {
+pub enum OpeningCheck {
     /// Equal: `bytes` is the size of system prompt and message.
     AsPlanned { bytes: usize },
     /// Different: `what` is `system prompt`, `contributors` or `message`; `at` is the first byte that differs.
@@ -19,17 +19,17 @@ pub enum Beginning {
 }
 
 /// Compares the opening in a transcript with that of a plan.
-pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
+pub fn beginning(plan: &Plan, events: &[Event]) -> OpeningCheck {
     let mut state = State::new();
     let opens = |event: &Event| matches!(event.body, EventBody::SystemPrompt(_));
-    let Some(at) = events.iter().position(opens) else { return Beginning::NotYet };
+    let Some(at) = events.iter().position(opens) else { return OpeningCheck::NotYet };
     for event in events.iter().take(at) {
         apply(&mut state, event);
     }
     let planned = opening(plan, &state);
     let recorded: Vec<&EventBody> = events.iter().skip(at).take(planned.len()).map(|event| &event.body).collect();
     if recorded.len() < planned.len() {
-        return Beginning::NotYet;
+        return OpeningCheck::NotYet;
     }
     let mut bytes = 0;
     for (planned, recorded) in planned.iter().zip(recorded) {
@@ -41,15 +41,15 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
                 ("message", comparable_text(&a.message), comparable_text(&b.message))
             }
             (a, b) if a == b => continue,
-            _ => return Beginning::Differs { what: "contributors", at: 0 },
+            _ => return OpeningCheck::Differs { what: "contributors", at: 0 },
         };
         if a != b {
             let at = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-            return Beginning::Differs { what, at };
+            return OpeningCheck::Differs { what, at };
         }
         bytes += a.len();
     }
-    Beginning::AsPlanned { bytes }
+    OpeningCheck::AsPlanned { bytes }
 }
 
 /// Returns the text to compare: of a user message its text after references to its images, of any other message its
@@ -57,8 +57,11 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
 fn comparable_text(message: &Message) -> String {
     if let Message::User { content } = message {
         let shown = content.iter().filter_map(|block| match block {
-            Block::Image(image) => Some(format!("[{} {}]\n", image.media_type, image.sha256)),
-            Block::Text { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+            ContentBlock::Image(image) => Some(format!("[{} {}]\n", image.media_type, image.sha256)),
+            ContentBlock::Text { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::Other { .. } => None,
         });
         return shown.chain([text_of(content)]).collect();
     }

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Block, Turn};
+use crate::message::{ContentBlock, Turn};
 
 pub use rye_compiler::plan::Sampling;
-pub use settings::{ProviderSettings, Secret, Wire};
+pub use settings::{ApiKey, ProviderSettings, Wire};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -53,12 +53,12 @@ pub struct Request {
     pub text_tools: bool,
     /// The position of the call in its thread. Never sent; only the scripted provider reads it.
     #[serde(default)]
-    pub cue: Cue,
+    pub cue: ThreadPosition,
 }
 
 /// The position of a call in its thread, so that a script can be played from any point, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cue {
+pub struct ThreadPosition {
     /// Full id of the directive; selects the branch of a script.
     pub directive: String,
     /// Number of replies the thread already has; `None` = the number of assistant turns in the request (which a
@@ -87,7 +87,7 @@ pub struct ToolDefinition {
 /// A complete reply: the stream ended with its final event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    pub content: Vec<Block>,
+    pub content: Vec<ContentBlock>,
     pub usage: Usage,
     pub stop: StopReason,
     /// The model that the provider reports.

@@ -5,7 +5,7 @@ use rye_compiler::plan::Plan;
 
 use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
 use crate::machine::{Effect, State, apply, next};
-use crate::message::{Block, MALFORMED, ToolCall, text_of};
+use crate::message::{ContentBlock, MALFORMED, ToolCall, text_of};
 use crate::provider::scripted::{
     Arguments, Expect, Fault, Recorded, ScriptedCall, ScriptedErrorBody, ScriptedFailure, ScriptedReply, ScriptedUsage,
     Step,
@@ -70,8 +70,11 @@ fn reply(out: &CognitionOut, expect: Expect) -> ScriptedReply {
         .content
         .iter()
         .filter_map(|block| match block {
-            Block::Thinking { text, .. } => Some(text.as_str()),
-            Block::Text { .. } | Block::Image { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+            ContentBlock::Thinking { text, .. } => Some(text.as_str()),
+            ContentBlock::Text { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::Other { .. } => None,
         })
         .filter(|text| !text.is_empty())
         .collect();
@@ -79,8 +82,11 @@ fn reply(out: &CognitionOut, expect: Expect) -> ScriptedReply {
         .content
         .iter()
         .filter_map(|block| match block {
-            Block::ToolCall(call) => Some(scripted(call)),
-            Block::Text { .. } | Block::Thinking { .. } | Block::Image { .. } | Block::Other { .. } => None,
+            ContentBlock::ToolCall(call) => Some(scripted(call)),
+            ContentBlock::Text { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Other { .. } => None,
         })
         .collect();
     let natural = if tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };

@@ -16,7 +16,7 @@ pub fn judge(
     plan: &Plan,
     error: &CallError,
     failures: u32,
-    draw: Draw,
+    draw: SeededJitter,
     now: i64,
     left_ms: u64,
 ) -> (Classification, Option<u64>) {
@@ -87,9 +87,9 @@ fn stage_word(stage: FailedStage) -> &'static str {
 
 /// A pseudo-random number that depends only on the thread's seed, the turn and the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Draw(u64);
+pub struct SeededJitter(u64);
 
-impl Draw {
+impl SeededJitter {
     pub fn new(seed: u64, turn: u64, attempt: u32) -> Self {
         // SplitMix64 over the three numbers.
         let mut z =
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn jitter_repeats_per_attempt_and_differs_between_attempts() {
-        let draws: Vec<u64> = (0..20).map(|n| Draw::new(7, 1, n).up_to(1_000)).collect();
-        let again: Vec<u64> = (0..20).map(|n| Draw::new(7, 1, n).up_to(1_000)).collect();
+        let draws: Vec<u64> = (0..20).map(|n| SeededJitter::new(7, 1, n).up_to(1_000)).collect();
+        let again: Vec<u64> = (0..20).map(|n| SeededJitter::new(7, 1, n).up_to(1_000)).collect();
         assert_eq!(draws, again);
         assert!(draws.iter().all(|d| *d <= 1_000));
         assert!(draws.iter().collect::<std::collections::BTreeSet<_>>().len() > 10);
-        assert_eq!(Draw::new(1, 1, 1).up_to(0), 0);
+        assert_eq!(SeededJitter::new(1, 1, 1).up_to(0), 0);
     }
 }

@@ -25,9 +25,9 @@ const SMALL_SCRIPT_STACK_BYTES: usize = 8 << 20;
 
 /// The [`ScriptReader`] of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scripts;
+pub struct SyntaxTreeReader;
 
-impl ScriptReader for Scripts {
+impl ScriptReader for SyntaxTreeReader {
     fn read(&self, source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Script> {
         let refuse = |message: String| {
             let error = SyntaxKind::Script
@@ -44,8 +44,8 @@ impl ScriptReader for Scripts {
         }
         let work = move || match language {
             ToolLanguage::Python => python::read(source, text),
-            ToolLanguage::JavaScript => javascript::read(source, text, javascript::Dialect::Plain),
-            ToolLanguage::TypeScript => javascript::read(source, text, javascript::Dialect::Typed),
+            ToolLanguage::JavaScript => javascript::read(source, text, javascript::JavaScriptDialect::Plain),
+            ToolLanguage::TypeScript => javascript::read(source, text, javascript::JavaScriptDialect::Typed),
             ToolLanguage::Yaml | ToolLanguage::Shell => Parsed::clean(Script::default()),
         };
         let stack = if text.len() <= SMALL_SCRIPT_BYTES { SMALL_SCRIPT_STACK_BYTES } else { PARSER_STACK_BYTES };
@@ -73,12 +73,12 @@ fn complaint(source: SourceId, message: &str, span: Span, language: &str) -> Syn
 }
 
 /// A builder of values with spans, with maximum depth and number.
-struct Literals {
+struct LiteralReader {
     source: SourceId,
     values: usize,
 }
 
-impl Literals {
+impl LiteralReader {
     fn new(source: SourceId) -> Self {
         Self { source, values: 0 }
     }

@@ -10,7 +10,7 @@ pub const EPHEMERAL: &str = "ephemeral-";
 
 /// The key that a process signs its threads with.
 #[derive(Debug)]
-pub struct Sealer {
+pub struct Signer {
     identity: Identity,
     name: String,
     /// The reason why the user's own key is not used, if it is not.
@@ -31,7 +31,7 @@ pub struct Place<'t> {
     pub before: Hash,
 }
 
-impl Sealer {
+impl Signer {
     /// Loads the user's key, or creates a temporary one if that fails or there is none.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use rye_compiler::trust::of_plan;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::driver::embedded::Embedded;
-use crate::driver::{Control, DriveError, Driver, Journal, Outlet, Thread, control, drive, live};
+use crate::driver::embedded::EmbeddedDriver;
+use crate::driver::{Control, DriveError, Driver, EventSink, Journal, Thread, control, drive, live};
 use crate::engine::{EngineError, Handle, Inner, Launch, Running};
 use crate::event::{Continues, Opened, Origin, ParentLink};
 use crate::image::{self, Image, Picture};
@@ -35,7 +35,7 @@ mod vouch;
 pub(crate) const MAX_CHAIN_THREADS: usize = 1_000;
 
 /// The initial state of a thread.
-pub(crate) struct Beginning {
+pub(crate) struct ThreadInit {
     pub plan: Arc<Plan>,
     pub plan_id: String,
     pub inputs: Map<String, Value>,
@@ -43,19 +43,19 @@ pub(crate) struct Beginning {
     pub limits: PlanLimits,
     /// The capability sets that must all allow an action, the thread's own first.
     pub grants: Vec<Vec<Grant>>,
-    pub parent: Option<Above>,
+    pub parent: Option<ParentContext>,
     pub continues: Option<Continues>,
     pub history: Vec<Message>,
     /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<Picture>,
-    pub outlet: Arc<Outlet>,
+    pub outlet: Arc<EventSink>,
     /// A limit on parallel siblings, if there is one.
     pub queue: Option<Arc<Semaphore>>,
     /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
 }
 
-impl Beginning {
+impl ThreadInit {
     /// Returns references to the images of the first message.
     pub(crate) fn images(&self) -> Vec<Image> {
         self.shown.iter().map(|picture| picture.image().clone()).collect()
@@ -64,7 +64,7 @@ impl Beginning {
 
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rows {
+pub(crate) enum RowsToWrite {
     /// A row and an account.
     Root,
     /// A row, an account, and the link from the thread that it continues.
@@ -75,7 +75,7 @@ pub(crate) enum Rows {
 
 /// The parent of a child.
 #[derive(Debug, Clone)]
-pub(crate) struct Above {
+pub(crate) struct ParentContext {
     pub link: ParentLink,
     pub root: ThreadId,
     pub limits: PlanLimits,
@@ -93,7 +93,7 @@ impl Inner {
         let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
         let (outlet, events) = live::channel();
-        let beginning = Beginning {
+        let beginning = ThreadInit {
             inputs,
             plan_id: compilation.plan_id.clone(),
             origin: Origin::Run,
@@ -111,7 +111,7 @@ impl Inner {
         image::accept(&beginning.plan.model, &beginning.images())?;
         self.admit_compiled(compilation).await?;
         let id = self.allocate(&beginning.plan).await?;
-        let running = self.begin(id.clone(), beginning, Rows::Root).await?;
+        let running = self.begin(id.clone(), beginning, RowsToWrite::Root).await?;
         Ok(Handle::new(id, events, running))
     }
 
@@ -146,18 +146,18 @@ impl Inner {
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: ThreadId,
-        beginning: Beginning,
-        rows: Rows,
+        beginning: ThreadInit,
+        rows: RowsToWrite,
     ) -> Result<Running, DriveError> {
         let begun = Box::pin(self.write_init(id.clone(), beginning, rows)).await;
         if let Err(error) = &begun {
             match rows {
-                Rows::Root | Rows::Linked => {
+                RowsToWrite::Root | RowsToWrite::Linked => {
                     if let Err(second) = self.bury(&id, Status::Error).await {
                         tracing::debug!(thread = %id, %error, %second, "its row stays");
                     }
                 }
-                Rows::There => self.give_up(&id, None).await,
+                RowsToWrite::There => self.give_up(&id, None).await,
             }
         }
         begun
@@ -166,8 +166,8 @@ impl Inner {
     async fn write_init(
         self: &Arc<Self>,
         id: ThreadId,
-        beginning: Beginning,
-        rows: Rows,
+        beginning: ThreadInit,
+        rows: RowsToWrite,
     ) -> Result<Running, DriveError> {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
@@ -228,12 +228,12 @@ impl Inner {
         // The row is written first: a thread with any event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, beginning.limits.spend));
         let changes = match rows {
-            Rows::Root => vec![Change::Put(Box::new(row)), register()],
-            Rows::Linked => {
+            RowsToWrite::Root => vec![Change::Put(Box::new(row)), register()],
+            RowsToWrite::Linked => {
                 let link = row.continues.clone().map(|before| self.link(&before, &id));
                 [Change::Put(Box::new(row)), register()].into_iter().chain(link).collect()
             }
-            Rows::There => Vec::new(),
+            RowsToWrite::There => Vec::new(),
         };
         if !changes.is_empty() {
             self.writer.commit(changes).await?;
@@ -246,7 +246,7 @@ impl Inner {
     pub(crate) fn spawn_task(
         self: &Arc<Self>,
         thread: Thread,
-        outlet: Arc<Outlet>,
+        outlet: Arc<EventSink>,
         queue: Option<Arc<Semaphore>>,
     ) -> Result<Running, DriveError> {
         let Some(launch) = thread.state.launch.clone() else {
@@ -254,7 +254,7 @@ impl Inner {
         };
         let (launch, plan) = (Arc::from(launch), Arc::clone(&thread.plan));
         let plan = (thread.state.plan_id.as_str(), plan);
-        let driver = Embedded::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
+        let driver = EmbeddedDriver::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let (sender, mut control) = control::channel(self.owner.id().as_str());
         let (tell, done) = watch::channel(None);
@@ -289,7 +289,7 @@ impl Inner {
         mut thread: Thread,
         driver: Arc<dyn Driver>,
         mut control: Control,
-        outlet: Arc<Outlet>,
+        outlet: Arc<EventSink>,
     ) -> RunResult {
         self.announce(&thread).await;
         let ended = drive(&mut thread, &driver, &mut control).await;

@@ -7,10 +7,10 @@ use rye_compiler::plan::PlanLimits;
 
 use crate::driver::{DriveError, journal};
 use crate::event::{Event, EventBody, Head, Opened};
-use crate::machine::state::Question;
+use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{State, apply, slot};
 use crate::session::below::ParentThread;
-use crate::store::registry::{Liveness, Repaired, repair};
+use crate::store::registry::{Liveness, RepairReport, repair};
 use crate::store::transcript;
 use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow};
 use crate::thread::{RunError, RunResult, Status};
@@ -21,7 +21,7 @@ pub mod verify;
 mod wait;
 
 pub use chain::Found;
-pub use wait::Waited;
+pub use wait::WaitOutcome;
 
 /// The threads of a project.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Threads {
 
 /// A thread's row and the state of its owner.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct ListedThread {
     pub row: ThreadRow,
     pub liveness: Liveness,
 }
@@ -57,7 +57,7 @@ impl Threads {
     ///
     /// # Errors
     /// Fails if any process works on a thread of the project, or on I/O errors.
-    pub fn repair(project: &Path) -> Result<Repaired, StoreError> {
+    pub fn repair(project: &Path) -> Result<RepairReport, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         repair(&disk)
     }
@@ -67,13 +67,13 @@ impl Threads {
     }
 
     /// Lists every thread, by id.
-    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+    pub fn list(&self) -> Result<Vec<ListedThread>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(Vec::new()) };
         registry.threads()?.into_iter().map(|row| listed(registry, row)).collect()
     }
 
     /// Returns one thread.
-    pub fn show(&self, thread: &ThreadId) -> Result<Option<Listed>, StoreError> {
+    pub fn show(&self, thread: &ThreadId) -> Result<Option<ListedThread>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(None) };
         registry.thread(thread)?.map(|row| listed(registry, row)).transpose()
     }
@@ -111,12 +111,12 @@ impl Threads {
     }
 }
 
-fn listed(registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
-    Ok(Listed { liveness: registry.liveness(&row)?, row })
+fn listed(registry: &Registry, row: ThreadRow) -> Result<ListedThread, StoreError> {
+    Ok(ListedThread { liveness: registry.liveness(&row)?, row })
 }
 
 /// Returns the approval request that a transcript leaves unanswered.
-pub fn pending_approval(events: &[Event]) -> Option<Question> {
+pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
     let mut state = State::new();
     for event in events {
         apply(&mut state, event);

@@ -24,7 +24,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::crew::Crew;
+use crate::crew::ThreadCount;
 use crate::provider::BoxFuture;
 use stop::Halt;
 
@@ -48,7 +48,7 @@ pub struct Invocation {
     /// Set when the thread is cancelled.
     pub halt: Halt,
     /// Runs short blocking I/O of a tool.
-    pub crew: Crew,
+    pub crew: ThreadCount,
 }
 
 /// The result of a tool. `content` is JSON, or a string for plain text.

@@ -12,9 +12,9 @@ use rustix::fs::OFlags;
 
 /// A folder and everything below it.
 #[derive(Debug)]
-pub struct Within(Dir);
+pub struct RootedDir(Dir);
 
-impl Within {
+impl RootedDir {
     /// Opens a folder.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ mod tests {
         symlink(&outside, root.join("folder")).unwrap();
         symlink(outside.join("file"), root.join("link")).unwrap();
         symlink(outside.join("absent"), root.join("dangling")).unwrap();
-        let within = Within::open(&root).unwrap();
+        let within = RootedDir::open(&root).unwrap();
         for path in ["folder/new", "link", "dangling", "folder/file", "../outside/new", "folder/more/new"] {
             let path = Path::new(path);
             assert!(within.create(path, b"x").is_err(), "{path:?}");
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn read_rejects_pipes_folders_and_large_files() {
         let base = tempfile::tempdir().unwrap();
-        let within = Within::open(base.path()).unwrap();
+        let within = RootedDir::open(base.path()).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, base.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
         assert!(within.read(Path::new("pipe"), 100).is_err());
         assert!(within.replace(Path::new("pipe"), b"x").is_err());
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_permissions() {
         let base = tempfile::tempdir().unwrap();
-        let within = Within::open(base.path()).unwrap();
+        let within = RootedDir::open(base.path()).unwrap();
         let path = Path::new("a/b/c");
         within.create(path, b"one").unwrap();
         assert_eq!(within.create(path, b"two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);

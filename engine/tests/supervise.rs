@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rye_engine::tool::process::{Exit, Finished, Program, Streams, run, supervise_if_requested};
+use rye_engine::tool::process::{Exit, Finished, Program, StderrMode, run, supervise_if_requested};
 
 /// Makes this binary run one command as an owner and exit: `__own COMMAND`.
 const OWN: &str = "__own";
@@ -86,7 +86,7 @@ fn done(command: &str, timeout: Duration) -> Finished {
         wall: None,
         input: Vec::new(),
         environment: Vec::new(),
-        streams: Streams::Together,
+        streams: StderrMode::Together,
     };
     runtime().block_on(run(&program)).unwrap()
 }
@@ -142,7 +142,7 @@ fn hands_the_input_on() {
         wall: None,
         input: vec![b'x'; 300_000],
         environment: Vec::new(),
-        streams: Streams::Apart,
+        streams: StderrMode::Apart,
     };
     let finished = runtime().block_on(run(&program)).unwrap();
     assert_eq!((finished.output.text.trim(), finished.errors.text.trim()), ("300000", "log"));
@@ -162,7 +162,7 @@ fn names_a_program_that_is_not_there() {
         wall: None,
         input: Vec::new(),
         environment: Vec::new(),
-        streams: Streams::Together,
+        streams: StderrMode::Together,
     };
     let f = runtime().block_on(run(&program)).unwrap();
     assert_eq!(f.exit, Exit::Code(127));
@@ -235,7 +235,7 @@ fn dropping_the_run_ends_all_processes() {
             wall: None,
             input: Vec::new(),
             environment: Vec::new(),
-            streams: Streams::Together,
+            streams: StderrMode::Together,
         };
         let task = tokio::spawn(async move { run(&program).await });
         while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < 2 {

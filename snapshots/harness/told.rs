@@ -2,7 +2,7 @@
 //! times depend on the length of a folder's name and are omitted; the total cost is rendered at the end.
 
 use rye_engine::event::{AttemptFailed, Ended, Event, EventBody, HookOutcome, HookPointRun, HookVerdict, ResultKind};
-use rye_engine::message::{Block, Message};
+use rye_engine::message::{ContentBlock, Message};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -97,11 +97,11 @@ fn content(message: &Message) -> String {
     }
 }
 
-fn block(block: &Block) -> Option<String> {
+fn block(block: &ContentBlock) -> Option<String> {
     match block {
-        Block::Text { text } => Some(text.clone()),
-        Block::ToolCall(call) => Some(format!("calls {} {}", call.name, call.input)),
-        Block::Thinking { .. } | Block::Image { .. } | Block::Other { .. } => None,
+        ContentBlock::Text { text } => Some(text.clone()),
+        ContentBlock::ToolCall(call) => Some(format!("calls {} {}", call.name, call.input)),
+        ContentBlock::Thinking { .. } | ContentBlock::Image { .. } | ContentBlock::Other { .. } => None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::diagnostics::Diagnostic;
-use rye_compiler::validate::{CheckReport, Memory, Selection, Work, check};
+use rye_compiler::validate::{CheckReport, CheckStats, Memory, Selection, check};
 use rye_compiler::world::{MapWorld, Space};
 use rye_engine::disk_world::{CachedWorld, DiskWorld, Watcher};
 use rye_engine::keys::TrustStore;
@@ -309,7 +309,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
             let (again, fresh) = (memory.check(&kept, &Selection::All), check(&open(), &Selection::All));
             same(&again, &fresh, &history);
             // A re-check without changes does no work.
-            assert_eq!(memory.check(&kept, &Selection::All).work, Work::default(), "after {history:#?}");
+            assert_eq!(memory.check(&kept, &Selection::All).work, CheckStats::default(), "after {history:#?}");
         }
     }
     assert!(kept_looks > anew, "{kept_looks} looks at what was kept, {anew} at a new world");
@@ -429,7 +429,7 @@ fn recheck_recomputes_only_dependents() {
     let first = look(&editor);
     assert_eq!(first.composed, 200);
     assert!(first.parsed > 420, "{first:?}");
-    assert_eq!(look(&editor), Work { parsed: 0, composed: 0 });
+    assert_eq!(look(&editor), CheckStats { parsed: 0, composed: 0 });
     let mut after = |path: &str, change: &dyn Fn(String) -> Option<String>| {
         let key = (Space::Project, path.to_owned());
         let text = editor.files.remove(&key).map(|bytes| String::from_utf8(bytes).unwrap()).unwrap_or_default();

@@ -30,7 +30,7 @@ fn page() -> String {
 }
 
 /// A fenced block: its info string, its content, and its first line number.
-struct Block {
+struct PageBlock {
     info: String,
     content: String,
     line: usize,
@@ -38,13 +38,13 @@ struct Block {
 
 /// Parts of a page in order: blocks and other lines.
 enum Part {
-    Block(Block),
+    Block(PageBlock),
     Line(usize, String),
 }
 
 fn parts(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
-    let mut open: Option<(String, Block)> = None;
+    let mut open: Option<(String, PageBlock)> = None;
     for (i, line) in text.lines().enumerate() {
         let ticks = line.len() - line.trim_start_matches('`').len();
         open = match open.take() {
@@ -59,7 +59,7 @@ fn parts(text: &str) -> Vec<Part> {
             }
             None if ticks >= 3 => {
                 let info = line.trim_start_matches('`').to_owned();
-                Some(("`".repeat(ticks), Block { info, content: String::new(), line: i + 1 }))
+                Some(("`".repeat(ticks), PageBlock { info, content: String::new(), line: i + 1 }))
             }
             None => {
                 parts.push(Part::Line(i + 1, line.to_owned()));

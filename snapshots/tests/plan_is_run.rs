@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use generator::{Project, project};
 use rye_compiler::compile::{Compilation, Parent, Request, compile};
 use rye_compiler::diagnostics::Diagnostic;
-use rye_compiler::plan::prompt::Known;
+use rye_compiler::plan::prompt::PromptFacts;
 use rye_compiler::plan::{Pending, Plan, PlannedModel};
 use rye_engine::clock::JumpingClock;
 use rye_engine::engine::{Engine, EngineOptions, Launch, OpenWorld, Providers};
@@ -207,7 +207,7 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage
 /// Facts for a plan without placeholders, which must never be read.
 struct NoFacts;
 
-impl Known for NoFacts {
+impl PromptFacts for NoFacts {
     fn text(&mut self, hole: &Pending) -> String {
         panic!("there is a hole: {}", hole.marker())
     }

@@ -10,7 +10,7 @@ use clap::Args;
 use rye_compiler::diagnostics::{ConfigError, Diagnostic, Severity};
 #[cfg(feature = "mcp")]
 use rye_compiler::item::Items;
-use rye_compiler::levels::Levels;
+use rye_compiler::levels::SeverityOverrides;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Global, OutputFormat};
 use crate::exit::Exit;
-use crate::narrow::{Narrow, narrow};
+use crate::narrow::{PathFilter, narrow};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, github, sarif};
 use crate::space::Spaces;
@@ -68,7 +68,7 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
     // Report an unknown code before reading anything.
-    severity_overrides(args, Levels::default())?;
+    severity_overrides(args, SeverityOverrides::default())?;
     if args.fix {
         fix::run(args, &spaces, report)?;
     }
@@ -86,7 +86,7 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, 
 /// The result of one check.
 struct CheckResult {
     report: CheckReport,
-    levels: Levels,
+    levels: SeverityOverrides,
 }
 
 impl CheckResult {
@@ -113,8 +113,8 @@ fn look(
     check: impl FnOnce(&dyn World, &Selection) -> CheckReport,
 ) -> Result<CheckResult, CommandError> {
     let selection = match narrow(&args.paths, &spaces.project, world)? {
-        Narrow::All => Selection::All,
-        Narrow::To(paths) => Selection::Paths(paths),
+        PathFilter::All => Selection::All,
+        PathFilter::To(paths) => Selection::Paths(paths),
     };
     let mut report = check(world, &selection);
     #[cfg(feature = "mcp")]
@@ -128,7 +128,7 @@ fn look(
 }
 
 /// Returns the severity overrides of the project, with those of the command line on top.
-fn severity_overrides(args: &CheckArgs, mut levels: Levels) -> Result<Levels, CommandError> {
+fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result<SeverityOverrides, CommandError> {
     for code in &args.allow {
         levels.allow(code).map_err(|unknown| {
             let failure = CommandError::usage(unknown.to_string());

@@ -3,18 +3,18 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use rye_compiler::approvals::Unattended;
+use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::model;
 use rye_compiler::validate::{Selection, check};
 use rye_compiler::wall::SandboxKind;
 use rye_compiler::world::{ItemKind, Space, World};
-use rye_engine::disk_world::{DiskWorld, Require};
+use rye_engine::disk_world::{DiskWorld, SignaturePolicy};
 use rye_engine::keys::Standing;
-use rye_engine::provider::environment::Environment;
+use rye_engine::provider::environment::ProviderEnvironment;
 use rye_engine::threads::Threads;
-use rye_engine::tool::process::{Offers, offers};
+use rye_engine::tool::process::{SandboxSupport, offers};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -160,7 +160,7 @@ impl Findings {
     }
 
     fn providers(&mut self, world: &DiskWorld, spaces: &Spaces) {
-        let environment = match Environment::read(spaces.user.as_deref()) {
+        let environment = match ProviderEnvironment::read(spaces.user.as_deref()) {
             Ok(environment) => environment,
             Err(error) => return self.wrong("provider", format!("your `.env` cannot be read: {error}"), None),
         };
@@ -188,9 +188,9 @@ impl Findings {
 
     fn signatures(&mut self, world: &DiskWorld) {
         let policy = match world.require() {
-            Ok(Require::None) => "none",
-            Ok(Require::Shared) => "shared",
-            Ok(Require::All) => "all",
+            Ok(SignaturePolicy::None) => "none",
+            Ok(SignaturePolicy::Shared) => "shared",
+            Ok(SignaturePolicy::All) => "all",
             Err(error) => {
                 let fix = Some("write `signing: { require: shared }` into `.ai/config/agent/agent.yaml`");
                 return self.wrong("signing", error.to_string(), fix);
@@ -233,15 +233,15 @@ impl Findings {
     }
 
     fn approvals(&mut self, world: &DiskWorld, own: bool) {
-        let unattended = Unattended::from_settings(world, own);
+        let unattended = HeadlessPolicy::from_settings(world, own);
         let text = format!(
             "risky calls that no `<acknowledge>` covers are asked about at the terminal; where nobody can be asked, {} (`approvals.unattended: {}`)",
             unattended.told(),
             unattended.word()
         );
         match unattended {
-            Unattended::Queue | Unattended::Deny => self.fine("approvals", text),
-            Unattended::Allow => {
+            HeadlessPolicy::Queue | HeadlessPolicy::Deny => self.fine("approvals", text),
+            HeadlessPolicy::Allow => {
                 let fix =
                     "write `approvals: { unattended: queue }` into `.ai/config/agent/agent.yaml` of your user space";
                 self.add("approvals", State::Note, text, Some(fix));
@@ -249,7 +249,7 @@ impl Findings {
         }
     }
 
-    fn sandbox(&mut self, offers: Offers, asked: &BubblewrapState) {
+    fn sandbox(&mut self, offers: SandboxSupport, asked: &BubblewrapState) {
         let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
         let around = match asked {
             BubblewrapState::At(program) => format!(", within bubblewrap ({})", program.display()),
@@ -313,7 +313,7 @@ fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
     ids
 }
 
-fn tool_sandboxes(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
+fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutput> {
     let items = Items::new(world);
     let mut walls = Vec::new();
     for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
@@ -337,7 +337,7 @@ fn tool_sandboxes(world: &dyn World, offers: Offers) -> Vec<SandboxOutput> {
     walls
 }
 
-fn process_sandbox(offers: Offers) -> String {
+fn process_sandbox(offers: SandboxSupport) -> String {
     if offers.landlock == 0 {
         return "a process of its own without a wall: this kernel has none".to_owned();
     }

@@ -10,8 +10,8 @@ use rye_compiler::primary::{FetchRequest, ItemType};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::store::{ObjectId, StoreError};
 use rye_engine::tool::guard::ObjectStore;
-use rye_engine::tool::primary::{Library, fetch};
-use rye_engine::within::Within;
+use rye_engine::tool::primary::{FetchSources, fetch};
+use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -156,7 +156,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
 fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, CommandError> {
     let (objects, own_objects) = (NoObjects, BTreeSet::new());
     let outcome =
-        fetch(&Library { world, objects: &objects, own_objects: &own_objects, user_space: &|| Ok(()) }, request);
+        fetch(&FetchSources { world, objects: &objects, own_objects: &own_objects, user_space: &|| Ok(()) }, request);
     if outcome.is_error {
         return Err(CommandError::failed(outcome.content.as_str().unwrap_or_default()));
     }
@@ -204,7 +204,7 @@ fn copy_item(
         return Err(CommandError::failed(format!("it lies in the {} space already", space.word())));
     }
     let place = root.join(path);
-    match Within::open(root)?.create(Path::new(path), bytes) {
+    match RootedDir::open(root)?.create(Path::new(path), bytes) {
         Ok(()) => Ok(place),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             Err(CommandError::failed(format!("`{}` is there already", place.display())))

@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::narrow::{Narrow, narrow};
+use crate::narrow::{PathFilter, narrow};
 use crate::report::{Printer, printable};
-use crate::rewrite::Rewrite;
+use crate::rewrite::FileRewrite;
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -75,7 +75,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         };
         match layout(&text) {
             Ok(formatted) if formatted.text == text => {}
-            Ok(formatted) => rewrites.push(Rewrite { path: file, before: text, after: formatted.text }),
+            Ok(formatted) => rewrites.push(FileRewrite { path: file, before: text, after: formatted.text }),
             Err(refused) => {
                 broken |= refused == Refused::Broken;
                 output.skipped.push(skip(refused.to_string()));
@@ -129,10 +129,10 @@ fn layout(kind: ItemKind, path: &str) -> Option<Formatter> {
     }
 }
 
-fn is_selected(narrowed: &Narrow, path: &str) -> bool {
+fn is_selected(narrowed: &PathFilter, path: &str) -> bool {
     match narrowed {
-        Narrow::All => true,
-        Narrow::To(paths) => paths
+        PathFilter::All => true,
+        PathFilter::To(paths) => paths
             .iter()
             .any(|p| path.strip_prefix(p.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))),
     }

@@ -13,7 +13,7 @@ use rye_compiler::trust::{Subject, script};
 use rye_compiler::world::ItemKind;
 use rye_engine::keys::Keys;
 use rye_engine::trust::shipped_file;
-use rye_engine::within::Within;
+use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -76,7 +76,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     };
     refuse_to_overwrite(&args.dir, &files)?;
     fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
-    let within = Within::open(&args.dir).map_err(|error| io_failure("open", &args.dir, &error))?;
+    let within = RootedDir::open(&args.dir).map_err(|error| io_failure("open", &args.dir, &error))?;
     // Read first, so that an error leaves nothing half done.
     let ignored = ignored(&within).map_err(|error| io_failure("read", &args.dir.join(GITIGNORE), &error))?;
     for (path, bytes) in &files {
@@ -193,7 +193,7 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
 }
 
 /// Returns `.gitignore` with the missing lines added; `None` if none are missing.
-fn ignored(within: &Within) -> io::Result<Option<Vec<u8>>> {
+fn ignored(within: &RootedDir) -> io::Result<Option<Vec<u8>>> {
     let mut text = within.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
     let missing: Vec<&str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();

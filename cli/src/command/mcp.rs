@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
 use rye_compiler::tool_spec::ServerSandbox;
 use rye_compiler::trust::Executes;
-use rye_engine::tool::mcp::{Connection, Server, config, listing};
-use rye_engine::within::Within;
+use rye_engine::tool::mcp::{McpConnection, Server, config, listing};
+use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -150,7 +150,7 @@ fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Printer) 
             report.note(&format!("{}: without a wall, it may do whatever you may", server.name));
         }
         let listed = runtime.block_on(async {
-            let connection = Connection::open(server, project).await.map_err(|e| e.to_string())?;
+            let connection = McpConnection::open(server, project).await.map_err(|e| e.to_string())?;
             listing::items(server, &connection.definitions().await)
         });
         let done = listed.and_then(|files| write(project, server, &files, dry_run).map_err(|e| e.message));
@@ -216,7 +216,7 @@ fn id(server: &Server, file: &str) -> String {
 /// Returns the existing items of a server: file names with texts.
 fn existing_items(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, CommandError> {
     let mut found = BTreeMap::new();
-    let within = Within::open(project)?;
+    let within = RootedDir::open(project)?;
     let entries = match fs::read_dir(project.join(folder(server))) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
@@ -243,7 +243,7 @@ fn write(
 ) -> Result<(Vec<String>, McpChanges), CommandError> {
     let before = existing_items(project, server)?;
     let mut changes = McpChanges::default();
-    let within = Within::open(project)?;
+    let within = RootedDir::open(project)?;
     let place = |file: &str| PathBuf::from(folder(server)).join(file);
     let failed = |file: &str, error: &std::io::Error| {
         CommandError::failed(format!("`{}` cannot be written: {error}", place(file).display()))

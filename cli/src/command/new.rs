@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use rye_compiler::trust::{Executes, requirements_of_workspace};
 use rye_compiler::world::{ItemKind, World};
-use rye_engine::within::Within;
+use rye_engine::within::RootedDir;
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -85,7 +85,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         )));
     }
     let path = format!("{}{id}.{extension}", kind.folder());
-    match Within::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
+    match RootedDir::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             return Err(CommandError::failed(format!("`{path}` is there already")));

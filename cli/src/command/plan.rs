@@ -5,7 +5,7 @@ pub mod file;
 mod matrix;
 
 use clap::Args;
-use rye_compiler::approvals::Unattended;
+use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::plan::absent::weigh;
@@ -74,7 +74,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     };
     weigh(&world, &mut compilation);
     compilation.bubblewrap = requires_bubblewrap(&world);
-    compilation.unattended = Unattended::from_settings(&world, spaces.own);
+    compilation.unattended = HeadlessPolicy::from_settings(&world, spaces.own);
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,

@@ -21,12 +21,12 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use rye_compiler::approvals::Unattended;
+use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostics, Severity};
 use rye_engine::driver::DriveError;
 use rye_engine::engine::EngineError;
-use rye_engine::event::Letter;
+use rye_engine::event::ControlMessage;
 use rye_engine::session::below::ParentThread;
 use rye_engine::store::{StoreError, layout};
 use rye_engine::thread::Status;
@@ -146,7 +146,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         (None, None) => return Err(CommandError::usage("name a directive, or a thread with `--resume`")),
     };
     let script = args.script.as_deref();
-    let unattended = args.unattended.map(Unattended::from);
+    let unattended = args.unattended.map(HeadlessPolicy::from);
     let (events, images) = (args.events, images.as_slice());
     let (lock, trust_record) = (lock.as_ref(), args.trust_record);
     let how = RunOptions {
@@ -247,7 +247,7 @@ pub fn resumed(
     };
     match (over, message) {
         (false, message) => {
-            let letters = message.map(|text| Letter::Steer { text }).into_iter().collect();
+            let letters = message.map(|text| ControlMessage::Steer { text }).into_iter().collect();
             Ok(ThreadStart::TakeUp { thread: row.id, letters })
         }
         (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),

@@ -4,7 +4,7 @@
 use clap::Args;
 use rye_compiler::semantics::glob;
 use rye_compiler::world::{ItemKind, Space};
-use rye_engine::disk_world::{DiskWorld, FileSignature, Require};
+use rye_engine::disk_world::{DiskWorld, FileSignature, SignaturePolicy};
 use rye_engine::keys::{Standing, sign_in_place};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -80,7 +80,7 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let signed = all_signatures(&spaces.open()?)?;
     let signed =
         signed.into_iter().filter(|file| wanted.iter().any(|w| (w.space, &w.path) == (file.space, &file.path)));
-    print_signatures(&signed.collect::<Vec<_>>(), Require::Shared, report)
+    print_signatures(&signed.collect::<Vec<_>>(), SignaturePolicy::Shared, report)
 }
 
 pub fn verify(args: &VerifyArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -122,7 +122,7 @@ fn matches_item(word: &str, file: &FileSignature) -> bool {
     kind == Some(file.kind) && glob::matches(pattern, file.id.as_str())
 }
 
-fn print_signatures(files: &[FileSignature], require: Require, report: &Printer) -> Result<Exit, CommandError> {
+fn print_signatures(files: &[FileSignature], require: SignaturePolicy, report: &Printer) -> Result<Exit, CommandError> {
     let outputs: Vec<SignatureOutput> = files.iter().map(|file| signature_output(file, require)).collect();
     let refused = outputs.iter().filter(|file| file.state == "refused").count();
     let exit = if refused > 0 { Exit::Refused } else { Exit::Fine };
@@ -145,10 +145,10 @@ fn print_signatures(files: &[FileSignature], require: Require, report: &Printer)
     Ok(exit)
 }
 
-fn signature_output(file: &FileSignature, require: Require) -> SignatureOutput {
+fn signature_output(file: &FileSignature, require: SignaturePolicy) -> SignatureOutput {
     let (state, key_id, signed_at, because) = match &file.standing {
         Ok(Standing::Signed { key_id, timestamp }) => ("signed", Some(key_id.clone()), Some(timestamp.clone()), None),
-        Ok(Standing::Unsigned) if require == Require::All => {
+        Ok(Standing::Unsigned) if require == SignaturePolicy::All => {
             ("refused", None, None, Some("it is not signed, and `signing.require` is `all`".to_owned()))
         }
         Ok(Standing::Unsigned) => ("unsigned", None, None, None),

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use rye_compiler::compile::{Request, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::Place;
-use rye_compiler::plan::why::{NotInPlan, Why, why};
+use rye_compiler::plan::why::{Explanation, NotInPlan, why};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
@@ -150,7 +150,7 @@ fn answers_of_all_directives(
 
 /// Merges equal answers, with the directives they apply to.
 fn merge_answers(
-    asked: impl IntoIterator<Item = (String, Result<Vec<Why>, NotInPlan>)>,
+    asked: impl IntoIterator<Item = (String, Result<Vec<Explanation>, NotInPlan>)>,
 ) -> (Vec<AnswerOutput>, Option<String>) {
     let mut answers: IndexMap<String, AnswerOutput> = IndexMap::new();
     let mut near = Vec::new();

@@ -2,10 +2,10 @@
 
 use rye_compiler::semantics::limits::told;
 use rye_engine::event::{
-    Approval, ChildEnded, CognitionOut, Considered, Ended, Event, EventBody, HookPointRun, HookVerdict, Letter,
-    LimitHit, Opened, ResultKind, Settled, ToolCallResult,
+    Approval, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation, HookPointRun,
+    HookVerdict, LimitHit, Opened, ResultKind, Settled, ToolCallResult,
 };
-use rye_engine::message::{Block, Message, ToolCall};
+use rye_engine::message::{ContentBlock, Message, ToolCall};
 use rye_engine::thread::Cost;
 use serde::Serialize;
 use serde_json::Value;
@@ -146,15 +146,15 @@ fn reply_view(reply: &CognitionOut) -> Shown {
     Shown { line, text: Some(blocks(&reply.content)).filter(|text| !text.is_empty()), bad: false }
 }
 
-fn blocks(content: &[Block]) -> String {
+fn blocks(content: &[ContentBlock]) -> String {
     let parts: Vec<String> = content
         .iter()
         .map(|block| match block {
-            Block::Text { text } => text.clone(),
-            Block::Thinking { text, .. } => format!("(thinks) {text}"),
-            Block::ToolCall(called) => format!("→ {}", call(called, 2_000)),
-            Block::Image(image) => format!("({})", image.told()),
-            Block::Other { wire, value } => {
+            ContentBlock::Text { text } => text.clone(),
+            ContentBlock::Thinking { text, .. } => format!("(thinks) {text}"),
+            ContentBlock::ToolCall(called) => format!("→ {}", call(called, 2_000)),
+            ContentBlock::Image(image) => format!("({})", image.told()),
+            ContentBlock::Other { wire, value } => {
                 format!("(a block of {wire}) {}", short(&value.to_string(), MAX_INLINE_CHARS))
             }
         })
@@ -185,7 +185,7 @@ fn hooks(run: &HookPointRun) -> Shown {
     Shown { line, text: None, bad }
 }
 
-fn hook(considered: &Considered) -> String {
+fn hook(considered: &HookEvaluation) -> String {
     let because = considered.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
     format!("{} {}{because}", considered.hook, word(&considered.verdict))
 }
@@ -201,17 +201,19 @@ fn child_ended(child: &ChildEnded) -> String {
     format!("{} {}: {}", child.thread_id, child.status.word(), cost(&child.cost))
 }
 
-fn letter(letter: &Letter) -> Shown {
+fn letter(letter: &ControlMessage) -> Shown {
     let (line, text) = match letter {
-        Letter::Cancel => ("cancel".to_owned(), None),
-        Letter::Kill => ("kill".to_owned(), None),
-        Letter::Handoff => ("hand over".to_owned(), None),
-        Letter::Steer { text } => ("steer".to_owned(), Some(text.clone())),
-        Letter::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
-        Letter::Approve { yes: true, .. } => ("approve".to_owned(), None),
-        Letter::Approve { yes: false, .. } => ("refuse".to_owned(), None),
-        Letter::Raise { limit, value } if limit == "spend" => (format!("raise {limit} to {}", money(*value)), None),
-        Letter::Raise { limit, value } => (format!("raise {limit} to {value}"), None),
+        ControlMessage::Cancel => ("cancel".to_owned(), None),
+        ControlMessage::Kill => ("kill".to_owned(), None),
+        ControlMessage::Handoff => ("hand over".to_owned(), None),
+        ControlMessage::Steer { text } => ("steer".to_owned(), Some(text.clone())),
+        ControlMessage::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
+        ControlMessage::Approve { yes: true, .. } => ("approve".to_owned(), None),
+        ControlMessage::Approve { yes: false, .. } => ("refuse".to_owned(), None),
+        ControlMessage::Raise { limit, value } if limit == "spend" => {
+            (format!("raise {limit} to {}", money(*value)), None)
+        }
+        ControlMessage::Raise { limit, value } => (format!("raise {limit} to {value}"), None),
     };
     Shown { line, text, bad: false }
 }

@@ -27,7 +27,7 @@ pub struct Assertion {
     pub never: bool,
     pub condition: Condition,
     /// The n-th function sets the fact `assertion.cN`.
-    pub functions: Vec<Function>,
+    pub functions: Vec<AssertionFunction>,
     /// The directives that it applies to; `None` means all.
     pub only: Option<Condition>,
     /// The span of the condition.
@@ -35,7 +35,7 @@ pub struct Assertion {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Function {
+pub enum AssertionFunction {
     /// The thread may use a capability that matches the pattern.
     Reaches(String),
     /// The thread passes a gate: `ask`, or the id of a hook.
@@ -46,9 +46,9 @@ pub enum Function {
 impl Assertion {
     /// Returns the patterns of its `reaches` functions.
     pub fn patterns(&self) -> Vec<Pattern> {
-        let pattern = |function: &Function| match function {
-            Function::Reaches(pattern) => Some(Pattern(pattern.clone())),
-            Function::Passes(_) | Function::SpendsAtMost(_) => None,
+        let pattern = |function: &AssertionFunction| match function {
+            AssertionFunction::Reaches(pattern) => Some(Pattern(pattern.clone())),
+            AssertionFunction::Passes(_) | AssertionFunction::SpendsAtMost(_) => None,
         };
         self.functions.iter().filter_map(pattern).collect()
     }
@@ -129,7 +129,7 @@ fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
 }
 
 /// Compiles a condition and extracts its functions.
-fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<Function>)> {
+fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<AssertionFunction>)> {
     let mut refused = |why: String| {
         let (file, key) = (FILE.to_owned(), id.to_owned());
         found.push(ConfigError::Refused { file, key, why, span: Some(node.span) });
@@ -162,7 +162,7 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
 }
 
 /// Replaces each function call with a fact. Strings are copied unchanged.
-fn functions(text: &str) -> Result<(String, Vec<Function>), String> {
+fn functions(text: &str) -> Result<(String, Vec<AssertionFunction>), String> {
     let mut out = String::with_capacity(text.len());
     let mut functions = Vec::new();
     let mut rest = text;
@@ -222,14 +222,14 @@ fn argument(text: &str) -> Option<(&str, &str)> {
     Some((argument.trim(), after))
 }
 
-fn function(name: &str, argument: &str) -> Result<Function, String> {
+fn function(name: &str, argument: &str) -> Result<AssertionFunction, String> {
     if argument.is_empty() {
         return Err(format!("`{name}(…)` needs an argument"));
     }
     Ok(match name {
-        "reaches" => Function::Reaches(capability::normalise(argument).0),
-        "passes" => Function::Passes(argument.to_owned()),
-        _ => Function::SpendsAtMost(Nanos::parse(argument).map_err(|error| error.to_string())?),
+        "reaches" => AssertionFunction::Reaches(capability::normalise(argument).0),
+        "passes" => AssertionFunction::Passes(argument.to_owned()),
+        _ => AssertionFunction::SpendsAtMost(Nanos::parse(argument).map_err(|error| error.to_string())?),
     })
 }
 

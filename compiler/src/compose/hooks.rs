@@ -10,7 +10,7 @@ use super::context::suppress;
 use super::{By, Composed, ComposedHook, Duplicate, Origin, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
 use crate::item::{HookDecl, Items, OrderedHooks};
-use crate::resolve::{Inputs, Known, Launch};
+use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table::Removed;
@@ -21,7 +21,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     let line = line(items, composed);
     let mut suppressions = std::mem::take(&mut composed.suppressions);
     let request = composed.model.as_ref().map(|m| &m.value);
-    let mut known = Known::of_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
+    let mut known = KnownFacts::of_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
     let mut at_routing = None;
     let explain = matches!(launch.inputs, Inputs::Given(_));
     let mut hooks = Vec::with_capacity(line.places.len());
@@ -35,7 +35,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
             None if decl.event == HookPoint::ResolveExtends => {
-                let known = at_routing.get_or_insert_with(|| Known::for_routing(&leaf, launch));
+                let known = at_routing.get_or_insert_with(|| KnownFacts::for_routing(&leaf, launch));
                 routing_verdict(composed, decl, known, explain)
             }
             None => verdict(decl, &mut known, explain),
@@ -106,7 +106,7 @@ fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<S
     })
 }
 
-fn verdict(decl: &HookDecl, known: &mut Known, explain: bool) -> PlanVerdict {
+fn verdict(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     match known.verdict(decl) {
         Verdict::True => PlanVerdict::Fires,
         Verdict::Unknown(on) => PlanVerdict::Depends { on },
@@ -116,7 +116,7 @@ fn verdict(decl: &HookDecl, known: &mut Known, explain: bool) -> PlanVerdict {
 
 /// Returns the verdict of a `resolve_extends` hook after routing: the hook that routed fires; the others are evaluated
 /// with the facts that were known during routing.
-fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut Known, explain: bool) -> PlanVerdict {
+fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
         return PlanVerdict::Fires;
     }

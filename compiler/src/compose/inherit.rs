@@ -5,29 +5,29 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rye_grammar::{ItemId, Spanned};
 
-use super::{By, LimitLayers, Origin, Sourced};
+use super::{By, LimitLayers, Origin, WithOrigin};
 use crate::item::{Directive, FieldDecl, Items, Permissions};
 use crate::semantics::limits::{Setting, Written};
 
 /// Returns the nearest link's value; the origin points at the directive itself.
-pub fn nearest<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<Sourced<T>> {
-    chain.iter().rev().find_map(|d| of(d).map(|value| Sourced { value, origin: Origin::directive(d, d.span) }))
+pub fn nearest<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<WithOrigin<T>> {
+    chain.iter().rev().find_map(|d| of(d).map(|value| WithOrigin { value, origin: Origin::directive(d, d.span) }))
 }
 
 /// Returns the nearest link's value; the origin points at the value.
 pub fn inherit_spanned_value<T: Clone>(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> Option<&Spanned<T>>,
-) -> Option<Sourced<T>> {
+) -> Option<WithOrigin<T>> {
     chain.iter().rev().find_map(|d| {
-        of(d).map(|value| Sourced { value: value.node.clone(), origin: Origin::directive(d, value.span) })
+        of(d).map(|value| WithOrigin { value: value.node.clone(), origin: Origin::directive(d, value.span) })
     })
 }
 
-pub fn permissions(chain: &[Arc<Directive>]) -> Option<Sourced<Permissions>> {
+pub fn permissions(chain: &[Arc<Directive>]) -> Option<WithOrigin<Permissions>> {
     chain.iter().rev().find_map(|d| {
         let value = d.permissions.clone()?;
-        Some(Sourced { origin: Origin::directive(d, value.span), value })
+        Some(WithOrigin { origin: Origin::directive(d, value.span), value })
     })
 }
 
@@ -35,12 +35,12 @@ pub fn permissions(chain: &[Arc<Directive>]) -> Option<Sourced<Permissions>> {
 pub fn fields(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> &IndexMap<String, FieldDecl>,
-) -> IndexMap<String, Sourced<FieldDecl>> {
+) -> IndexMap<String, WithOrigin<FieldDecl>> {
     let mut merged = IndexMap::new();
     for directive in chain {
         for (name, field) in of(directive) {
             let origin = Origin::directive(directive, field.span);
-            merged.insert(name.clone(), Sourced { value: field.clone(), origin });
+            merged.insert(name.clone(), WithOrigin { value: field.clone(), origin });
         }
     }
     merged

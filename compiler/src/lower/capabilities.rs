@@ -6,14 +6,14 @@ use rye_grammar::Sources;
 
 use super::origin;
 use super::shared::Shared;
-use crate::compose::{Composed, Sourced};
+use crate::compose::{Composed, WithOrigin};
 use crate::item::Permissions;
 use crate::plan::{Capabilities, Grant, Origin, Origins};
 use crate::semantics::risk::Policy;
 
 /// Returns the initial capabilities of a thread. If the chain declares none, the parent's apply.
 pub fn set(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
-    let Some(Sourced { value: permissions, .. }) = &composed.permissions else {
+    let Some(WithOrigin { value: permissions, .. }) = &composed.permissions else {
         let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {
             declared: false,
             from: None,
@@ -36,7 +36,7 @@ pub fn lower(
     origins: &mut Origins,
 ) -> Capabilities {
     let set = set(composed, parent);
-    let Some(Sourced { value: permissions, origin: by }) = &composed.permissions else {
+    let Some(WithOrigin { value: permissions, origin: by }) = &composed.permissions else {
         for grant in &set.grants {
             origins.insert(format!("capability.{}", grant.pattern), origin::unwritten("inherited at spawn"));
         }

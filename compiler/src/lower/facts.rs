@@ -11,7 +11,7 @@ use crate::semantics::hook_point::{self, Shape};
 use crate::semantics::limits::{LimitName, Limits};
 
 /// The values of a thread that are known when its plan is made.
-pub struct Frame<'a> {
+pub struct PlanTimeFacts<'a> {
     pub composed: &'a Composed,
     /// `None` if no inputs were given: then each declared input is unknown.
     pub inputs: Option<&'a Map<String, Value>>,
@@ -23,7 +23,7 @@ pub struct Frame<'a> {
     pub directive_body: Option<String>,
 }
 
-impl Frame<'_> {
+impl PlanTimeFacts<'_> {
     /// Returns the facts of a point. `reads` lists the paths that will be looked up, because the fields of a transcript
     /// event are not in the table of facts.
     pub fn at(&self, point: HookPoint, reads: &[&Path]) -> Facts {

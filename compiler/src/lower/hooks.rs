@@ -2,7 +2,7 @@
 
 use rye_grammar::Sources;
 
-use super::facts::Frame;
+use super::facts::PlanTimeFacts;
 use super::origin;
 use super::words::{list, shown};
 use crate::compose::ComposedHook;
@@ -18,7 +18,11 @@ pub struct HookTrace {
 }
 
 /// Returns the hooks of the plan in evaluation order, each with its trace.
-pub fn lower(frame: &Frame<'_>, sources: &Sources, origins: &mut Origins) -> (Vec<PlannedHook>, Vec<HookTrace>) {
+pub fn lower(
+    frame: &PlanTimeFacts<'_>,
+    sources: &Sources,
+    origins: &mut Origins,
+) -> (Vec<PlannedHook>, Vec<HookTrace>) {
     let mut planned = Vec::new();
     let mut traces = Vec::new();
     for hook in &frame.composed.hooks {
@@ -48,7 +52,7 @@ fn source(hook: &PlannedHook) -> String {
 }
 
 /// Returns the verdict of a hook, and the reason as text.
-pub fn verdict(frame: &Frame<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
+pub fn verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
     if let PlanVerdict::Removed { because } = &hook.verdict {
         return (hook.verdict.clone(), because.clone());
     }

@@ -5,14 +5,14 @@ use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value};
 
 use super::words::{list, shown};
-use crate::compose::Sourced;
+use crate::compose::WithOrigin;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::item;
 use crate::plan::{Field, FieldType};
 use crate::semantics::value::{Type, equal};
 
 /// Converts declared fields to the plan's form.
-pub fn fields(declared: &IndexMap<String, Sourced<item::FieldDecl>>) -> IndexMap<String, Field> {
+pub fn fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> IndexMap<String, Field> {
     let plan = |field: &item::FieldDecl| Field {
         kind: field.kind,
         required: field.required,
@@ -27,7 +27,7 @@ pub fn fields(declared: &IndexMap<String, Sourced<item::FieldDecl>>) -> IndexMap
 /// choices.
 pub fn values(
     directive: &ItemId,
-    declared: &IndexMap<String, Sourced<item::FieldDecl>>,
+    declared: &IndexMap<String, WithOrigin<item::FieldDecl>>,
     given: &Map<String, Value>,
     diagnostics: &mut Diagnostics,
 ) -> Map<String, Value> {
@@ -41,7 +41,7 @@ pub fn values(
         });
     }
     let mut values = Map::new();
-    for (name, Sourced { value: field, .. }) in declared {
+    for (name, WithOrigin { value: field, .. }) in declared {
         match given.get(name).filter(|v| !v.is_null()).or(field.default.as_ref()) {
             Some(value) => {
                 if let Some(wrong) = type_error(name, field, value) {

@@ -7,18 +7,18 @@ mod fill;
 use std::collections::BTreeSet;
 
 use crate::compose::{ComposedHook, ContextItem};
-use crate::hook::{Deed, HookAction, HookPoint, PlanVerdict, Position};
+use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
 use crate::item::Knowledge;
 use crate::plan::{Layer, LayerKind, Pending, Prompt, Segment};
 use crate::world::ItemKind;
 
-use super::facts::Frame;
+use super::facts::PlanTimeFacts;
 use super::hooks;
 pub use body::body;
 
 /// A knowledge item that is not sent again because an earlier layer contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repeat {
+pub struct RepeatedKnowledge {
     pub id: String,
     /// Id of the hook or directive that would have provided the item.
     pub by: String,
@@ -26,7 +26,12 @@ pub struct Repeat {
 
 /// Returns the layers of a directive, and adds items that an earlier layer already contains to `repeats`. `body` is the
 /// directive's own layer, `alone` its body without the enclosing element.
-pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut Vec<Repeat>) -> Prompt {
+pub fn lower(
+    frame: &PlanTimeFacts<'_>,
+    body: Layer,
+    alone: Vec<Segment>,
+    repeats: &mut Vec<RepeatedKnowledge>,
+) -> Prompt {
     let composed = frame.composed;
     let mut collect = LayerCollector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
     collect.hooks(HookPoint::BuildSystemPrompt, Position::Before);
@@ -49,12 +54,12 @@ pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut 
 }
 
 struct LayerCollector<'a, 'f> {
-    frame: &'a Frame<'f>,
+    frame: &'a PlanTimeFacts<'f>,
     /// Ids of knowledge that is always sent. Items of hooks that only may fire are not included; a run deduplicates
     /// those.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
-    repeats: &'a mut Vec<Repeat>,
+    repeats: &'a mut Vec<RepeatedKnowledge>,
 }
 
 impl LayerCollector<'_, '_> {
@@ -122,8 +127,10 @@ impl LayerCollector<'_, '_> {
         }
         // The result of an executed item, and an item fetched by a templated id, are only known at run time.
         let (item_type, item_id) = match action.deed() {
-            Some(Deed::Fetch { item_type, item_id } | Deed::Execute { item_type, item_id, .. }) => (item_type, item_id),
-            Some(Deed::Sign { .. }) | None => return None,
+            Some(HookCall::Fetch { item_type, item_id } | HookCall::Execute { item_type, item_id, .. }) => {
+                (item_type, item_id)
+            }
+            Some(HookCall::Sign { .. }) | None => return None,
         };
         let pending = Segment::Pending {
             pending: Pending::Hook { id: id.clone() },
@@ -147,7 +154,7 @@ impl LayerCollector<'_, '_> {
     /// Returns true if no earlier layer contains the item for certain; otherwise records a repeat.
     fn first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
-            self.repeats.push(Repeat { id: id.to_owned(), by: by.to_owned() });
+            self.repeats.push(RepeatedKnowledge { id: id.to_owned(), by: by.to_owned() });
             return false;
         }
         if !depends {

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
 use crate::item::{Dependencies, Dependency, Invalidation, Items};
-use crate::model::{self, Catalog, ModelSettings};
-use crate::palette::{self, Palette, Preload, Runnable, Sized};
+use crate::model::{self, ModelSettings, ProviderCatalog};
+use crate::palette::{self, Palette, PreloadSettings, SizedTool, ToolIndex};
 use crate::plan::graph::{Graph, Needs, build};
 use crate::plan::verify::verify;
 use crate::plan::{Capabilities, Tokenizer};
@@ -54,8 +54,8 @@ type Patterns = Arc<[String]>;
 /// Results that may stay valid for a later compilation.
 #[derive(Default)]
 pub struct Kept {
-    tools: OnceCell<Runnable>,
-    sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
+    tools: OnceCell<ToolIndex>,
+    sized: RefCell<BTreeMap<ItemId, Option<SizedTool>>>,
     /// Palettes by grant patterns: directives with the same grants share a palette.
     palettes: RefCell<BTreeMap<Patterns, Rc<PaletteEntry>>>,
     proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
@@ -91,9 +91,9 @@ impl Kept {
 /// The state of the module's introduction: one for all directives of a project, or for the planned one.
 pub struct Shared<'i, 'w> {
     pub items: &'i Items<'w>,
-    catalog: OnceCell<Catalog<'i>>,
+    catalog: OnceCell<ProviderCatalog<'i>>,
     risk: OnceCell<RiskTable>,
-    preload: OnceCell<Preload>,
+    preload: OnceCell<PreloadSettings>,
     frozen: OnceCell<BTreeMap<String, Value>>,
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
@@ -147,7 +147,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Returns the providers and their models.
-    pub fn catalog(&self) -> &Catalog<'i> {
+    pub fn catalog(&self) -> &ProviderCatalog<'i> {
         self.catalog.get_or_init(|| {
             let (items, found) = (self.items, Rc::clone(&self.found));
             let settings = items
@@ -171,7 +171,7 @@ impl<'i, 'w> Shared<'i, 'w> {
                 let node = items.config_by_name(&format!("{PROVIDERS}{name}"))?;
                 model::provider(name, &node, &items.sources(), &mut found.borrow_mut())
             };
-            Catalog::new(settings, names, Box::new(load))
+            ProviderCatalog::new(settings, names, Box::new(load))
         })
     }
 
@@ -329,12 +329,12 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Returns a tool with the tokens of its definition; `None` if the tool cannot be read, which the parser reported.
-    fn tool(&self, id: &ItemId) -> Option<Sized> {
+    fn tool(&self, id: &ItemId) -> Option<SizedTool> {
         self.items.depends(|| Dependency::Item(ItemKind::Tool, id.clone()));
         if let Some(known) = self.kept.sized.borrow().get(id) {
             return known.clone();
         }
-        let sized = self.items.tool(id).map(Sized::of);
+        let sized = self.items.tool(id).map(SizedTool::of);
         self.kept.sized.borrow_mut().insert(id.clone(), sized.clone());
         sized
     }
@@ -359,11 +359,11 @@ impl<'i, 'w> Shared<'i, 'w> {
         primaries
     }
 
-    fn preload(&self) -> Preload {
+    fn preload(&self) -> PreloadSettings {
         *self.preload.get_or_init(|| {
             let node = self.items.config_by_name("agent/resilience");
             let section = node.as_ref().and_then(|n| n.get("tool_preload"));
-            section.map_or_else(Preload::default, |section| preload(section, &mut self.found.borrow_mut()))
+            section.map_or_else(PreloadSettings::default, |section| preload(section, &mut self.found.borrow_mut()))
         })
     }
 
@@ -378,9 +378,9 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    fn tools(&self) -> &Runnable {
+    fn tools(&self) -> &ToolIndex {
         self.items.depends(|| Dependency::List(ItemKind::Tool));
-        self.kept.tools.get_or_init(|| Runnable::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
+        self.kept.tools.get_or_init(|| ToolIndex::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
     }
 }
 
@@ -395,8 +395,8 @@ fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
     here
 }
 
-fn preload(section: &Node, found: &mut Diagnostics) -> Preload {
-    let mut preload = Preload::default();
+fn preload(section: &Node, found: &mut Diagnostics) -> PreloadSettings {
+    let mut preload = PreloadSettings::default();
     for entry in section.entries() {
         let expected = match (entry.key.node.as_str(), &entry.value.kind) {
             ("enabled", Kind::Bool(enabled)) => {

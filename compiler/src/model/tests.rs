@@ -60,8 +60,8 @@ fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedMod
     let mut diagnostics = Diagnostics::new();
     let settings = settings(&read("models.yaml", SETTINGS).0, &mut diagnostics);
     let names = files.keys().map(|k| (*k).to_owned()).collect();
-    let loader: Loader<'_> = Box::new(move |id| files.get(id).and_then(|text| load(id, text).0));
-    Catalog::new(settings, names, loader).resolve(Some(&request), instead)
+    let loader: ProviderLoader<'_> = Box::new(move |id| files.get(id).and_then(|text| load(id, text).0));
+    ProviderCatalog::new(settings, names, loader).resolve(Some(&request), instead)
 }
 
 fn chosen(asked: &[(&str, &str)]) -> String {

@@ -7,26 +7,26 @@ use std::rc::Rc;
 use rye_grammar::ItemId;
 use rye_grammar::capability::is_plain;
 
-use super::{Reached, Specific};
+use super::{Reached, Specificity};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::glob::Glob;
 
 /// The tools of a world, each with the capability that executes it.
 #[derive(Debug, Default)]
-pub struct Runnable {
+pub struct ToolIndex {
     /// Sorted by capability.
     tools: Vec<(String, ItemId)>,
     matches: RefCell<BTreeMap<String, Rc<PatternMatches>>>,
 }
 
-/// The tools that one pattern reaches, as indices into [`Runnable::tools`].
+/// The tools that one pattern reaches, as indices into [`ToolIndex::tools`].
 #[derive(Debug)]
 struct PatternMatches {
-    specific: Specific,
+    specific: Specificity,
     places: Vec<usize>,
 }
 
-impl Runnable {
+impl ToolIndex {
     pub fn new(ids: impl IntoIterator<Item = ItemId>) -> Self {
         let named = |id: ItemId| (capability(Primary::Execute, ItemType::Tool, Some(&id)), id);
         let mut tools: Vec<(String, ItemId)> = ids.into_iter().map(named).collect();
@@ -37,7 +37,7 @@ impl Runnable {
 
     /// Returns the tools that patterns reach, most specific pattern first, then by id.
     pub fn reached(&self, patterns: &[String]) -> Vec<Reached> {
-        let mut best: BTreeMap<usize, (Specific, &str)> = BTreeMap::new();
+        let mut best: BTreeMap<usize, (Specificity, &str)> = BTreeMap::new();
         for pattern in patterns {
             let matches = self.matches(pattern);
             for place in &matches.places {
@@ -80,7 +80,7 @@ impl Runnable {
                 all.filter(|(_, (c, _))| glob.matches(c)).map(|(place, _)| place).collect()
             }
         };
-        let found = Rc::new(PatternMatches { specific: Specific::of(&glob), places });
+        let found = Rc::new(PatternMatches { specific: Specificity::of(&glob), places });
         self.matches.borrow_mut().insert(pattern.to_owned(), Rc::clone(&found));
         found
     }

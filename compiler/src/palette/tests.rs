@@ -46,16 +46,16 @@ fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Pale
     let patterns = texts(patterns);
     let ids: Vec<ItemId> = tools.iter().map(|(t, _)| id(t)).collect();
     let weight: BTreeMap<ItemId, usize> = tools.iter().map(|(t, w)| (id(t), *w)).collect();
-    let reached: Vec<_> = Runnable::new(ids.iter().cloned())
+    let reached: Vec<_> = ToolIndex::new(ids.iter().cloned())
         .reached(&patterns)
         .into_iter()
         .map(|r| {
-            let tool = Sized::of(tool(r.id.as_str(), weight[&r.id]));
+            let tool = SizedTool::of(tool(r.id.as_str(), weight[&r.id]));
             (r, tool)
         })
         .collect();
     let mut diagnostics = Diagnostics::new();
-    let preload = Preload { enabled: true, max_tokens };
+    let preload = PreloadSettings { enabled: true, max_tokens };
     let primaries = super::primaries(Some(&patterns), primaries_of);
     let palette = build(&primaries, &reached, preload, &|_| None, &mut diagnostics);
     (palette, diagnostics)
@@ -120,7 +120,13 @@ fn primary_is_offered_if_a_grant_could_allow_it() {
     assert_eq!(primaries(&["rye.?etch.knowledge.a", "rye.sign.directive.b"]), ["rye_fetch", "rye_sign"]);
     assert_eq!(primaries(&["rye.execute.nothing.a", "other"]), Vec::<String>::new());
     assert_eq!(primaries(&[]), Vec::<String>::new());
-    let all = build(&super::primaries(None, primaries_of), &[], Preload::default(), &|_| None, &mut Diagnostics::new());
+    let all = build(
+        &super::primaries(None, primaries_of),
+        &[],
+        PreloadSettings::default(),
+        &|_| None,
+        &mut Diagnostics::new(),
+    );
     assert_eq!(names(&all), ["rye_execute", "rye_fetch", "rye_sign"]);
 }
 
@@ -128,7 +134,7 @@ fn primary_is_offered_if_a_grant_could_allow_it() {
 fn disabled_preload_keeps_primaries_and_return_tool() {
     let patterns = texts(&["rye.execute.tool.a"]);
     let reached: Vec<_> =
-        Runnable::new([id("a")]).reached(&patterns).into_iter().map(|r| (r, Sized::of(tool("a", 10)))).collect();
+        ToolIndex::new([id("a")]).reached(&patterns).into_iter().map(|r| (r, SizedTool::of(tool("a", 10)))).collect();
     let field = Field {
         kind: FieldType::String,
         required: true,
@@ -137,7 +143,7 @@ fn disabled_preload_keeps_primaries_and_return_tool() {
         description: String::new(),
     };
     let outputs = IndexMap::from([("url".to_owned(), field)]);
-    let off = Preload { enabled: false, max_tokens: 2000 };
+    let off = PreloadSettings { enabled: false, max_tokens: 2000 };
     let primaries = super::primaries(Some(&patterns), primaries_of);
     let mut palette = build(&primaries, &reached, off, &|_| None, &mut Diagnostics::new());
     assert!(palette.add_return(&outputs) && !palette.add_return(&IndexMap::new()));
@@ -157,7 +163,7 @@ fn pattern_within_one_primary_allows_only_it() {
 
 #[test]
 fn patterns_match_by_name_prefix_and_wildcard() {
-    let tools = Runnable::new(["a/b", "a/c", "ab", "b"].map(id));
+    let tools = ToolIndex::new(["a/b", "a/c", "ab", "b"].map(id));
     let reached =
         |pattern: &str| tools.reached(&texts(&[pattern])).into_iter().map(|r| r.id.to_string()).collect::<Vec<_>>();
     assert_eq!(reached("rye.execute.tool.a.*"), ["a/b", "a/c"]);

@@ -7,7 +7,7 @@ use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
 use super::Tokenizer;
-use super::provenance::{Absent, Why, absent};
+use super::provenance::{Absent, OmissionReason, absent};
 use crate::compile::Compilation;
 use crate::item::Items;
 use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
@@ -19,12 +19,12 @@ pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
     let mut weights = BTreeMap::new();
     for one in absent(compilation) {
         let tokens = one.tokens.or_else(|| match one.why {
-            Why::Suppressed | Why::Deduplicated => {
+            OmissionReason::Suppressed | OmissionReason::Deduplicated => {
                 of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
             }
-            Why::ConditionFalse | Why::Removed => of_hook(&items, compilation, &one.id),
-            Why::Shadowed => shadowed_tokens(world, compilation, &one),
-            Why::DroppedForSize => None,
+            OmissionReason::ConditionFalse | OmissionReason::Removed => of_hook(&items, compilation, &one.id),
+            OmissionReason::Shadowed => shadowed_tokens(world, compilation, &one),
+            OmissionReason::DroppedForSize => None,
         });
         if let Some(tokens) = tokens {
             weights.insert((one.why, one.id), tokens);
@@ -103,11 +103,14 @@ mod tests {
         let request = request.with_inputs(inputs.as_object().unwrap().clone());
         let mut compilation = compile(&world, &request).value.unwrap();
         let before = compilation.plan.manifest.clone();
-        assert!(absent(&compilation).iter().any(|one| one.why == Why::Suppressed && one.tokens.is_none()));
+        assert!(absent(&compilation).iter().any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none()));
         weigh(&world, &mut compilation);
         let all = absent(&compilation);
-        let weight = |why: Why| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
-        assert!(weight(Why::Suppressed) > Some(10) && weight(Why::Shadowed) > Some(10), "{all:?}");
+        let weight = |why: OmissionReason| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
+        assert!(
+            weight(OmissionReason::Suppressed) > Some(10) && weight(OmissionReason::Shadowed) > Some(10),
+            "{all:?}"
+        );
         assert_eq!(compilation.plan.manifest, before);
     }
 }

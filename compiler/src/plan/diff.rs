@@ -21,7 +21,7 @@ use super::started::{Plans, started};
 use crate::compile::Compilation;
 use crate::world::WorldError;
 pub use capabilities::CapabilityChange;
-use change::Trees;
+use change::DiffSides;
 pub use change::{Area, Change, Direction, Tree};
 pub use context::{PartChange, PrefixChange};
 pub use hooks::HookChange;
@@ -153,7 +153,7 @@ pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<P
 /// Checks whether two equal plans reach tools whose files differ: a plan does not list every tool that its grants
 /// allow.
 fn reaches_others(was: &Compilation, is: &Compilation, old: Tree<'_>, new: Tree<'_>) -> bool {
-    let trees = Trees::new(Tree { compilation: was, ..old }, Tree { compilation: is, ..new });
+    let trees = DiffSides::new(Tree { compilation: was, ..old }, Tree { compilation: is, ..new });
     !tools::changes(&trees).is_empty()
 }
 
@@ -180,7 +180,7 @@ fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
 fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));
-    let trees = Trees::new(before, after);
+    let trees = DiffSides::new(before, after);
     found.hooks = hooks::changes(&trees);
     found.changes = rest::changes(&trees);
     found.changes.extend(settings::changes(&trees));

@@ -20,7 +20,7 @@ const MAX_SIMULATED_TURNS: u64 = 10_000;
 
 /// Totals of one simulated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Course {
+pub struct RunEstimate {
     pub turns: u64,
     /// Prompt tokens of all requests together, cached ones included.
     pub input: u64,
@@ -29,12 +29,12 @@ pub struct Course {
     pub output: u64,
     /// `None` where the model has no price.
     pub cost: Option<Nanos>,
-    pub stopped: Stop,
+    pub stopped: StopReason,
 }
 
 /// The reason a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The model has nothing left to do.
     Done,
     Limit(LimitName),
@@ -42,7 +42,7 @@ pub enum Stop {
     Window,
 }
 
-impl Stop {
+impl StopReason {
     /// Returns the name used in reports: `done`, a limit's name, or `context window`.
     pub fn word(self) -> &'static str {
         match self {
@@ -55,10 +55,10 @@ impl Stop {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
-    pub first: Course,
-    pub typical: Course,
+    pub first: RunEstimate,
+    pub typical: RunEstimate,
     /// The worst case: every reply of maximum length, one largest tool result per turn, nothing read from a cache.
-    pub worst: Course,
+    pub worst: RunEstimate,
     /// Upper bound on the turns that the spend limit pays for; `None` if the model has no price.
     pub affordable_turns: Option<u64>,
     pub prefix: Prefix,
@@ -109,17 +109,18 @@ impl Plan {
         }
     }
 
-    fn course(&self, first: &Weight, pace: Scenario) -> Course {
+    fn course(&self, first: &Weight, pace: Scenario) -> RunEstimate {
         let opening = first.input();
         let budget = Nanos::from_u64(self.limits.spend);
-        let mut course = Course { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: Stop::Done };
+        let mut course =
+            RunEstimate { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: StopReason::Done };
         let mut spent = Nanos::ZERO;
         let mut grown = 0u64;
         while course.turns < pace.turns.min(MAX_SIMULATED_TURNS) {
             let prompt = opening.saturating_add(grown);
             let left = Nanos(budget.0.saturating_sub(spent.0));
             course.stopped = self.stopped(&course, prompt, left);
-            if course.stopped != Stop::Done {
+            if course.stopped != StopReason::Done {
                 break;
             }
             let output = self.affordable_output(prompt, pace.output, left);
@@ -146,21 +147,21 @@ impl Plan {
     }
 
     /// Returns the limit that prevents the next request, checked in the order of a run.
-    fn stopped(&self, course: &Course, prompt: u64, left: Nanos) -> Stop {
+    fn stopped(&self, course: &RunEstimate, prompt: u64, left: Nanos) -> StopReason {
         if course.turns >= self.limits.turns {
-            return Stop::Limit(LimitName::Turns);
+            return StopReason::Limit(LimitName::Turns);
         }
         if course.input.saturating_add(course.output) >= self.limits.tokens {
-            return Stop::Limit(LimitName::Tokens);
+            return StopReason::Limit(LimitName::Tokens);
         }
         if self.model.prices.is_some() && self.model.worst_case(prompt, self.least_output()) > left {
-            return Stop::Limit(LimitName::Spend);
+            return StopReason::Limit(LimitName::Spend);
         }
         // The first request is sent however large it is.
         if course.turns > 0 && prompt.saturating_mul(10) >= self.model.context_window.saturating_mul(9) {
-            return Stop::Window;
+            return StopReason::Window;
         }
-        Stop::Done
+        StopReason::Done
     }
 
     fn least_output(&self) -> u64 {
@@ -267,17 +268,17 @@ mod tests {
         let found = forecast("<metadata><permissions/></metadata>");
         assert_eq!((found.typical.turns, found.worst.turns), (1, 1));
         assert_eq!(found.worst.cost, Some(Nanos(100 * 2000 + 500 * 10_000)));
-        assert_eq!(found.first, Course { stopped: Stop::Done, ..found.worst });
+        assert_eq!(found.first, RunEstimate { stopped: StopReason::Done, ..found.worst });
     }
 
     #[test]
     fn worst_case_run_stops_at_the_first_limit() {
         let wall = |inside: &str| forecast(&format!("<metadata>{inside}{TOOLS}</metadata>")).worst;
-        assert_eq!(wall("").stopped, Stop::Window);
-        assert_eq!(wall("<limits turns=\"1\"/>").stopped, Stop::Limit(LimitName::Turns));
-        assert_eq!(wall("<limits tokens=\"300\"/>").stopped, Stop::Limit(LimitName::Tokens));
+        assert_eq!(wall("").stopped, StopReason::Window);
+        assert_eq!(wall("<limits turns=\"1\"/>").stopped, StopReason::Limit(LimitName::Turns));
+        assert_eq!(wall("<limits tokens=\"300\"/>").stopped, StopReason::Limit(LimitName::Tokens));
         let spend = wall("<limits spend=\"0.0056\"/>");
-        assert_eq!((spend.stopped, spend.turns), (Stop::Limit(LimitName::Spend), 1));
+        assert_eq!((spend.stopped, spend.turns), (StopReason::Limit(LimitName::Spend), 1));
         assert!(spend.cost.unwrap() <= Nanos::parse("0.0056").unwrap());
     }
 

@@ -24,7 +24,7 @@ pub enum Node {
     Nudge,
     /// Takes the next group of tool calls and allows or denies each of them.
     Gate,
-    Ask(Asked),
+    Ask(ApprovalOrigin),
     Tools,
     /// Truncates results to their limits and adds them to the conversation.
     Guard,
@@ -41,7 +41,7 @@ pub enum Node {
 /// The origin of an approval request: a call at the gate, or an escalated limit or error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Asked {
+pub enum ApprovalOrigin {
     Call,
     Limit,
 }
@@ -202,8 +202,8 @@ const NODE_NAMES: [(Node, &str); 15] = [
     (Node::Model, "model"),
     (Node::Nudge, "nudge"),
     (Node::Gate, "gate"),
-    (Node::Ask(Asked::Call), "ask.call"),
-    (Node::Ask(Asked::Limit), "ask.limit"),
+    (Node::Ask(ApprovalOrigin::Call), "ask.call"),
+    (Node::Ask(ApprovalOrigin::Limit), "ask.limit"),
     (Node::Tools, "tools"),
     (Node::Guard, "guard"),
     (Node::Return, "return"),

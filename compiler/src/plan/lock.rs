@@ -52,7 +52,7 @@ pub struct Drift {
 
 /// The reason why a plan does not match the lock.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Unheld {
+pub enum LockMismatch {
     /// The lock has no entry for its directive.
     NotLocked,
     /// The directive has no plan now.
@@ -80,22 +80,22 @@ pub fn entry_of(plans: &[Compilation]) -> Vec<Locked> {
 ///
 /// # Errors
 /// The directive is not locked, has no plan now, or differs from the lock.
-pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Unheld> {
+pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), LockMismatch> {
     let directive = plan.directive.as_str();
-    let locked = lock.directives.get(directive).ok_or(Unheld::NotLocked)?;
-    let now = entry(world, &plan.directive).map_err(Unheld::NoPlan)?;
+    let locked = lock.directives.get(directive).ok_or(LockMismatch::NotLocked)?;
+    let now = entry(world, &plan.directive).map_err(LockMismatch::NoPlan)?;
     let mut found = drift(directive, locked, &now);
     if found.is_empty() {
         let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         let again = compile(world, &request);
-        let Some(again) = again.value else { return Err(Unheld::NoPlan(NoPlan::Errors(again.diagnostics))) };
+        let Some(again) = again.value else { return Err(LockMismatch::NoPlan(NoPlan::Errors(again.diagnostics))) };
         let is_call = plan.prompt.body.is_empty() && !again.plan.prompt.body.is_empty();
         let files = if is_call { again.plan.for_call() } else { again.plan };
         let changed =
             |what: &str| Drift { directive: directive.to_owned(), what: what.to_owned(), how: "changed".into() };
         found.extend(differing_parts(plan, &files).into_iter().map(changed));
     }
-    if found.is_empty() { Ok(()) } else { Err(Unheld::Drifted(found)) }
+    if found.is_empty() { Ok(()) } else { Err(LockMismatch::Drifted(found)) }
 }
 
 /// Lists the parts of a plan that differ from a plan of the current files, except for those that depend on the call.

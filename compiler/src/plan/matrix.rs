@@ -18,7 +18,7 @@ use crate::diagnostics::Diagnostics;
 use crate::item::Items;
 use crate::lower::interface::fields;
 use crate::resolve::{Inputs, Launch};
-use crate::semantics::condition::{Samples, around};
+use crate::semantics::condition::{ComparedLiterals, around};
 use crate::world::World;
 
 /// Largest number of combinations that are planned.
@@ -175,7 +175,7 @@ fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<Str
 }
 
 /// Returns values that represent everything an input can be when only these literals matter.
-fn candidates(samples: &Samples, kind: FieldType) -> Vec<Value> {
+fn candidates(samples: &ComparedLiterals, kind: FieldType) -> Vec<Value> {
     let whole = kind == FieldType::Integer;
     let numbers = samples.numbers().filter(|_| whole || kind == FieldType::Number);
     let mut values = match numbers {

@@ -96,7 +96,7 @@ impl Pending {
 }
 
 /// The facts of a run that a plan lacks. Printing a plan implements this with markers, a run with values.
-pub trait Known {
+pub trait PromptFacts {
     /// Returns the text for a placeholder.
     fn text(&mut self, hole: &Pending) -> String;
     /// Returns whether the hook of a layer fires; called only for layers with `depends`.
@@ -144,7 +144,7 @@ impl Prompt {
     }
 
     /// Renders the opening of a fresh thread.
-    pub fn open(&self, known: &mut dyn Known) -> Opening {
+    pub fn open(&self, known: &mut dyn PromptFacts) -> Opening {
         let mut seen = BTreeSet::new();
         let system = rendered(&self.system, known, &mut seen);
         let message = rendered(&self.first_message, known, &mut seen);
@@ -152,7 +152,7 @@ impl Prompt {
     }
 
     /// Renders the opening of a continuation or resume whose last user message is `message`.
-    pub fn go_on(&self, known: &mut dyn Known, message: &str) -> Opening {
+    pub fn go_on(&self, known: &mut dyn PromptFacts, message: &str) -> Opening {
         let mut seen = BTreeSet::new();
         let system = rendered(&self.system, known, &mut seen);
         let layers = rendered(&self.continued, known, &mut seen);
@@ -192,7 +192,7 @@ fn joined(layers: &[(&Layer, String)]) -> String {
 /// holds the ids of earlier positions), and none that renders to an empty text.
 pub fn rendered<'l>(
     layers: &'l [Layer],
-    known: &mut dyn Known,
+    known: &mut dyn PromptFacts,
     seen: &mut BTreeSet<&'l str>,
 ) -> Vec<(&'l Layer, String)> {
     let mut sent = Vec::new();
@@ -219,7 +219,7 @@ pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&Pending) -> String)
 /// A run in which every hook fires.
 struct AllHooksFire<'f>(&'f mut dyn FnMut(&Pending) -> String);
 
-impl Known for AllHooksFire<'_> {
+impl PromptFacts for AllHooksFire<'_> {
     fn text(&mut self, hole: &Pending) -> String {
         (self.0)(hole)
     }

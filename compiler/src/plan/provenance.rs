@@ -7,12 +7,12 @@ use crate::hook::{HookSource, PlanVerdict};
 
 /// A step of a derivation: a statement and the source line it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct DerivationStep {
     pub text: String,
     pub place: Option<Place>,
 }
 
-impl Reason {
+impl DerivationStep {
     fn new(text: impl Into<String>, place: Option<Place>) -> Self {
         Self { text: text.into(), place }
     }
@@ -21,10 +21,10 @@ impl Reason {
 impl Compilation {
     /// Returns the token estimate of the omitted item that a note describes.
     pub fn tokens_of(&self, note: &Note) -> Option<u64> {
-        self.weight(Why::of(note)?, note.id())
+        self.weight(OmissionReason::of(note)?, note.id())
     }
 
-    fn weight(&self, why: Why, id: &str) -> Option<u64> {
+    fn weight(&self, why: OmissionReason, id: &str) -> Option<u64> {
         self.weights.get(&(why, id.to_owned())).copied()
     }
 }
@@ -32,7 +32,7 @@ impl Compilation {
 /// An item that the sources name and the plan omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    pub why: Why,
+    pub why: OmissionReason,
     /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
@@ -43,7 +43,7 @@ pub struct Absent {
 
 /// Reasons for an omission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum OmissionReason {
     Suppressed,
     Shadowed,
     Deduplicated,
@@ -52,7 +52,7 @@ pub enum Why {
     DroppedForSize,
 }
 
-impl Why {
+impl OmissionReason {
     fn of(note: &Note) -> Option<Self> {
         match note {
             Note::Suppressed { .. } => Some(Self::Suppressed),
@@ -76,7 +76,7 @@ impl Why {
 
 /// Returns the derivation of an origin key (`layer.ID`, `tool.NAME`, `limit.NAME`, …), nearest step first; empty if the
 /// directive itself is the origin.
-pub fn reasons(compilation: &Compilation, key: &str) -> Vec<Reason> {
+pub fn reasons(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
     let Some(origin) = compilation.origins.get(key) else { return Vec::new() };
     match key.split_once('.') {
         Some(("hook", id)) => hook(compilation, id),
@@ -87,21 +87,21 @@ pub fn reasons(compilation: &Compilation, key: &str) -> Vec<Reason> {
 }
 
 /// Returns the derivation of one prompt layer, starting with the line that declares it.
-pub fn layer(compilation: &Compilation, layer: &Layer) -> Vec<Reason> {
+pub fn layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
     if let Some(id) = &layer.hook {
         let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
-        let mut steps = vec![Reason::new(format!("brought by the hook `{id}`"), place)];
+        let mut steps = vec![DerivationStep::new(format!("brought by the hook `{id}`"), place)];
         steps.extend(hook(compilation, id));
         return steps;
     }
     let Some(origin) = compilation.origins.get(&format!("layer.{}", layer.id)) else { return Vec::new() };
-    let mut steps = vec![Reason::new(origin.because.clone(), origin.place.clone())];
+    let mut steps = vec![DerivationStep::new(origin.because.clone(), origin.place.clone())];
     steps.extend(declared(compilation, origin));
     steps
 }
 
 /// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
-fn declared(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
+fn declared(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     if let Some(id) = quoted(&origin.because, "brought by the hook `") {
         return hook(compilation, id);
     }
@@ -113,7 +113,7 @@ fn quoted<'t>(text: &'t str, before: &str) -> Option<&'t str> {
 }
 
 /// Returns the steps that put a directive into the chain: each child down to the leaf, with its `extends` line.
-fn chain(compilation: &Compilation, id: &str) -> Vec<Reason> {
+fn chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let chain = &compilation.plan.chain;
     let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };
     let mut steps = Vec::new();
@@ -123,19 +123,19 @@ fn chain(compilation: &Compilation, id: &str) -> Vec<Reason> {
         let routed = compilation.plan.route.as_ref().filter(|_| child.id == compilation.plan.directive);
         let Some(route) = routed else {
             let text = format!("`{}` extends `{}`", child.id, parent.id);
-            steps.push(Reason::new(text, origin.and_then(|o| o.place.clone())));
+            steps.push(DerivationStep::new(text, origin.and_then(|o| o.place.clone())));
             continue;
         };
         let extends = compilation.origins.get("extends").and_then(|o| o.place.clone());
         let text = format!("`{}` extends `{}`, set by the hook `{route}`", child.id, parent.id);
-        steps.push(Reason::new(text, extends));
+        steps.push(DerivationStep::new(text, extends));
         steps.extend(hook(compilation, route));
     }
     steps
 }
 
 /// Returns the verdict of a hook with its reason, and the directive that declares the hook.
-fn hook(compilation: &Compilation, id: &str) -> Vec<Reason> {
+fn hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let all = || compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(hook, _)| hook.id == id);
     let Some((hook, trace)) = all().find(|(hook, _)| hook.is_live()).or_else(|| all().next()) else {
         return Vec::new();
@@ -146,7 +146,7 @@ fn hook(compilation: &Compilation, id: &str) -> Vec<Reason> {
         PlanVerdict::Depends { .. } => "it may fire",
         PlanVerdict::Removed { .. } => "it is removed",
     };
-    let mut steps = vec![Reason::new(format!("{verdict}: {}", trace.because), None)];
+    let mut steps = vec![DerivationStep::new(format!("{verdict}: {}", trace.because), None)];
     if let HookSource::Directive { id } = &hook.source {
         steps.extend(chain(compilation, id));
     }
@@ -154,10 +154,10 @@ fn hook(compilation: &Compilation, id: &str) -> Vec<Reason> {
 }
 
 /// Returns the grant behind a tool and the declaration of the grant.
-fn tool(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
+fn tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let Some(pattern) = quoted(&origin.because, "granted by `") else { return Vec::new() };
     let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };
-    let mut steps = vec![Reason::new(format!("`{pattern}`: {}", grant.because), grant.place.clone())];
+    let mut steps = vec![DerivationStep::new(format!("`{pattern}`: {}", grant.because), grant.place.clone())];
     steps.extend(declared(compilation, grant));
     steps
 }
@@ -166,15 +166,15 @@ fn tool(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
 pub fn absent(compilation: &Compilation) -> Vec<Absent> {
     let mut all = Vec::new();
     for note in &compilation.notes {
-        let Some(why) = Why::of(note) else { continue };
+        let Some(why) = OmissionReason::of(note) else { continue };
         let place = note.origin().and_then(|o| o.place.clone());
         let id = note.id().to_owned();
         all.push(Absent { why, tokens: compilation.weight(why, &id), id, text: note.to_string(), place });
     }
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks) {
         let why = match &hook.verdict {
-            PlanVerdict::Never { .. } => Why::ConditionFalse,
-            PlanVerdict::Removed { .. } => Why::Removed,
+            PlanVerdict::Never { .. } => OmissionReason::ConditionFalse,
+            PlanVerdict::Removed { .. } => OmissionReason::Removed,
             PlanVerdict::Fires | PlanVerdict::Depends { .. } => continue,
         };
         let (id, text) = (hook.id.clone(), trace.because.clone());
@@ -182,7 +182,7 @@ pub fn absent(compilation: &Compilation) -> Vec<Absent> {
     }
     for tool in &compilation.plan.dropped_tools {
         let (id, text) = (tool.item_id.to_string(), tool.because.clone());
-        all.push(Absent { why: Why::DroppedForSize, id, text, tokens: Some(tool.tokens), place: None });
+        all.push(Absent { why: OmissionReason::DroppedForSize, id, text, tokens: Some(tool.tokens), place: None });
     }
     all
 }

@@ -9,7 +9,7 @@ use super::Plan;
 use super::matrix::{MatrixError, matrix};
 use crate::compile::{Compilation, Request, compile};
 use crate::diagnostics::Diagnostics;
-use crate::hook::Deed;
+use crate::hook::HookCall;
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::world::{ItemKind, World, WorldError};
@@ -86,8 +86,8 @@ fn starts(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<It
     };
     let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());
     let by_hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.deed() {
-        Some(Deed::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
-        Some(Deed::Execute { .. } | Deed::Fetch { .. } | Deed::Sign { .. }) | None => None,
+        Some(HookCall::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
     });
     granted.chain(by_hooks).chain(plan.continuation_directive.clone()).filter(|id| all.contains(id)).collect()
 }

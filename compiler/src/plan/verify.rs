@@ -11,7 +11,7 @@ use petgraph::algo::{dominators, kosaraju_scc};
 use petgraph::graphmap::DiGraphMap;
 use petgraph::visit::{Dfs, Reversed};
 
-use super::graph::{Asked, Graph, Node, Outcome, outcomes};
+use super::graph::{ApprovalOrigin, Graph, Node, Outcome, outcomes};
 use crate::diagnostics::PlanError;
 use crate::hook::HookPoint;
 
@@ -122,7 +122,7 @@ fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
         (Node::Model, _) => Some(Consumed::Attempt),
         (Node::Guard, Outcome::More) => Some(Consumed::Call),
         (Node::Hooks(HookPoint::Input), Outcome::Handled) => Some(Consumed::Message),
-        (Node::Hooks(HookPoint::Limit), Outcome::Raise) | (Node::Ask(Asked::Limit), Outcome::Approved) => {
+        (Node::Hooks(HookPoint::Limit), Outcome::Raise) | (Node::Ask(ApprovalOrigin::Limit), Outcome::Approved) => {
             Some(Consumed::Limit)
         }
         _ => None,

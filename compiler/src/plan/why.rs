@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::provenance::{Reason, layer, reasons};
+use super::provenance::{DerivationStep, layer, reasons};
 use super::render::text::dollars;
 use super::render::view;
 use super::{Origin, Place};
@@ -12,13 +12,13 @@ use crate::semantics::glob::Glob;
 
 /// The explanation of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why {
+pub struct Explanation {
     /// Key in the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
     pub subject: String,
     pub reason: String,
     pub place: Option<Place>,
     /// The derivation, step by step.
-    pub steps: Vec<Reason>,
+    pub steps: Vec<DerivationStep>,
 }
 
 /// The error for a name that the plan does not contain.
@@ -29,7 +29,7 @@ pub struct NotInPlan {
     pub suggestion: Option<String>,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.reason)?;
         if let Some(place) = &self.place {
@@ -50,12 +50,12 @@ impl fmt::Display for Why {
 ///
 /// # Errors
 /// Fails if the plan does not contain the name; the error may suggest a similar one.
-pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotInPlan> {
+pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
     let mut found = Vec::new();
     layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
         // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
-        let told_apart = found.iter().any(|why: &Why| why.subject == *key) || key.starts_with("hook.");
+        let told_apart = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
         if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
             found.push(explain_origin(compilation, key, origin));
         }
@@ -65,7 +65,7 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotInPlan
     tools(compilation, name, &mut found);
     for note in compilation.notes.iter().filter(|note| note.id() == name) {
         let place = note.origin().and_then(|o| o.place.clone());
-        found.push(Why { subject: note.id().to_owned(), reason: note.to_string(), place, steps: Vec::new() });
+        found.push(Explanation { subject: note.id().to_owned(), reason: note.to_string(), place, steps: Vec::new() });
     }
     if found.is_empty() {
         capability(compilation, name, &mut found);
@@ -80,7 +80,7 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotInPlan
 }
 
 /// Explains every prompt layer with this id, including its size.
-fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
+fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
     let name = thing.strip_prefix("layer.").unwrap_or(thing);
     let (system, first, continued) = view::prompt(&compilation.plan, &compilation.origins);
     for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
@@ -89,7 +89,12 @@ fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
             let first = if steps.is_empty() { None } else { Some(steps.remove(0)) };
             let (text, place) = first.map_or((String::new(), None), |step| (step.text, step.place));
             let reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
-            found.push(Why { subject: format!("layer.{name}"), reason, place: place.or(shown.place.clone()), steps });
+            found.push(Explanation {
+                subject: format!("layer.{name}"),
+                reason,
+                place: place.or(shown.place.clone()),
+                steps,
+            });
         }
     }
 }
@@ -97,7 +102,7 @@ fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
 /// The kinds of keys in `Origins`.
 const ORIGIN_KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
 
-fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Why {
+fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Explanation {
     let value = match key.split_once('.') {
         Some(("limit", name)) => limit(compilation, name),
         Some((_, _)) | None if key == "model" => {
@@ -106,7 +111,7 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Why 
         Some(_) | None => None,
     };
     let reason = value.map_or_else(|| origin.because.clone(), |value| format!("{value}, {}", origin.because));
-    Why { subject: key.to_owned(), reason, place: origin.place.clone(), steps: reasons(compilation, key) }
+    Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: reasons(compilation, key) }
 }
 
 fn limit(compilation: &Compilation, name: &str) -> Option<String> {
@@ -117,7 +122,7 @@ fn limit(compilation: &Compilation, name: &str) -> Option<String> {
 }
 
 /// Explains every hook with this id, including its verdict.
-fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
+fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     use crate::hook::{HookSource, PlanVerdict};
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(h, _)| h.id == name) {
         let verdict = match &hook.verdict {
@@ -131,12 +136,12 @@ fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
             HookSource::Directive { id } => reasons(compilation, &format!("link.{id}")),
             HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => Vec::new(),
         };
-        found.push(Why { subject: format!("hook.{name}"), reason, place: trace.place.clone(), steps });
+        found.push(Explanation { subject: format!("hook.{name}"), reason, place: trace.place.clone(), steps });
     }
 }
 
 /// Explains tools by item id, including those dropped for size.
-fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
+fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     let plan = &compilation.plan;
     for tool in plan.palette.iter().filter(|t| t.item_id.as_ref().is_some_and(|id| id.as_str() == name)) {
         let key = format!("tool.{}", tool.name);
@@ -146,24 +151,24 @@ fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     }
     for tool in plan.dropped_tools.iter().filter(|t| t.item_id.as_str() == name) {
         let reason = format!("not in the palette: {}", tool.because);
-        found.push(Why { subject: format!("tool.{name}"), reason, place: None, steps: Vec::new() });
+        found.push(Explanation { subject: format!("tool.{name}"), reason, place: None, steps: Vec::new() });
     }
 }
 
 /// Explains the grant that allows a capability, or that no grant does.
-fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
+fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     if !name.starts_with("rye.") {
         return;
     }
     let grants = &compilation.plan.capabilities.grants;
     let Some(grant) = grants.iter().find(|g| Glob::new(&g.pattern).matches(name)) else {
         let reason = "no grant allows it".to_owned();
-        found.push(Why { subject: format!("capability.{name}"), reason, place: None, steps: Vec::new() });
+        found.push(Explanation { subject: format!("capability.{name}"), reason, place: None, steps: Vec::new() });
         return;
     };
     let key = format!("capability.{}", grant.pattern);
     let origin = compilation.origins.get(&key);
     let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.because.clone()).unwrap_or_default());
     let place = origin.and_then(|o| o.place.clone());
-    found.push(Why { subject: format!("capability.{name}"), reason, place, steps: reasons(compilation, &key) });
+    found.push(Explanation { subject: format!("capability.{name}"), reason, place, steps: reasons(compilation, &key) });
 }

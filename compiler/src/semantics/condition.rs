@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::value::Type;
-pub use domain::{Domain, Effort};
+pub use domain::{Domain, Fuel};
 pub use implication::{Implication, PathValues};
 use pattern::Pattern;
-pub use samples::{Samples, around};
+pub use samples::{ComparedLiterals, around};
 
 /// A compiled condition: patterns checked, constants folded. Its evaluation cannot fail.
 #[derive(Debug, Clone)]

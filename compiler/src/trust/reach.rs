@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
 use super::{Executes, HOOK_FILES, SCRIPTED, Subject, TrustRequirementKind, line, subjects};
-use crate::hook::{Deed, HookAction, HookSource, PlannedHook};
+use crate::hook::{HookAction, HookCall, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
 use crate::plan::{Grant, LayerKind, Place, Plan, hex};
@@ -158,11 +158,11 @@ pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
 /// Returns the item of the user space that a hook fetches.
 pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
     let (kind, id) = match action.deed()? {
-        Deed::Fetch { item_type, item_id } => (item_type, item_id),
-        Deed::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
+        HookCall::Fetch { item_type, item_id } => (item_type, item_id),
+        HookCall::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
         // A hook that executes or signs always needs trust.
-        Deed::Execute { item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config, .. }
-        | Deed::Sign { .. } => {
+        HookCall::Execute { item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config, .. }
+        | HookCall::Sign { .. } => {
             return None;
         }
     };

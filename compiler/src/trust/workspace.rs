@@ -14,12 +14,12 @@ use crate::lower::shared::Shared;
 use crate::model::{self, ModelOverride};
 use crate::plan::Plan;
 use crate::semantics::hook_point;
-use crate::world::{ItemKind, Recording, Space, World};
+use crate::world::{ItemKind, RecordingWorld, Space, World};
 
 /// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
 /// which `rye check` reports.
 pub fn requirements_of_workspace(world: &dyn World) -> Vec<Executes> {
-    let recording = Recording::new(world);
+    let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
     let look = WorkspaceScan { items: &items, recording: &recording };
     let mut found = look.hooks();
@@ -36,7 +36,7 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<Executes> {
 
 struct WorkspaceScan<'l, 'w> {
     items: &'l Items<'w>,
-    recording: &'l Recording<&'w dyn World>,
+    recording: &'l RecordingWorld<&'w dyn World>,
 }
 
 impl WorkspaceScan<'_, '_> {

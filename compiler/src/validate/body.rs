@@ -14,7 +14,7 @@ use crate::world::Space;
 
 /// Directives with an empty prompt on every route, and the directives that others extend.
 #[derive(Default)]
-pub struct Bodies {
+pub struct EmptyDirectives {
     /// For each directive its span, and true while it is empty on every route so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
@@ -22,7 +22,7 @@ pub struct Bodies {
     incomplete: bool,
 }
 
-impl Bodies {
+impl EmptyDirectives {
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed) {
         let Some((leaf, above)) = composed.chain.split_last() else { return };
         for link in above {
@@ -65,7 +65,7 @@ fn provides_text(hook: &HookDecl) -> bool {
     )
 }
 
-impl Merge for Bodies {
+impl Merge for EmptyDirectives {
     fn merge(&mut self, other: &Self) {
         self.incomplete |= other.incomplete;
         for (id, (span, silent)) in &other.empty {
@@ -80,7 +80,7 @@ impl Merge for Bodies {
 }
 
 /// Reports empty directives that no other directive extends.
-pub fn check(several: &[&Bodies], found: &mut Diagnostics) {
+pub fn check(several: &[&EmptyDirectives], found: &mut Diagnostics) {
     let silent = several.iter().flat_map(|bodies| &bodies.empty).filter(|(_, (_, silent))| *silent);
     let mut silent: BTreeMap<&ItemId, Span> = silent.map(|(id, (span, _))| (id, *span)).collect();
     if silent.is_empty() || several.iter().any(|bodies| bodies.incomplete) {

@@ -19,7 +19,7 @@ use crate::wall::SandboxKind;
 
 /// A memo of the items that patterns match.
 #[derive(Default)]
-pub struct Reach {
+pub struct PatternMatcher {
     /// Dotted ids by type, sorted; filled on first use.
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, PatternMatch>,
@@ -51,7 +51,7 @@ enum PatternMatch {
     Nothing { suggestion: Option<String> },
 }
 
-impl Reach {
+impl PatternMatcher {
     /// Checks the leaf's own `<permissions>`: patterns, risks and acknowledgements.
     pub fn own(&mut self, shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };

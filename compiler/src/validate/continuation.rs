@@ -19,7 +19,7 @@ use super::memory::Merge;
 /// Lost knowledge by the span of the hook: its id, the knowledge it provides, and the first directive that would lose
 /// it.
 #[derive(Default)]
-pub struct Continuations {
+pub struct LostKnowledge {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,
     /// The smallest context window among the directives' models, with the model's id.
     window: Option<(u64, String)>,
@@ -67,7 +67,7 @@ impl Settings {
     }
 }
 
-impl Continuations {
+impl LostKnowledge {
     /// Records the knowledge that a directive would lose. Directives whose token limit is reached before the window is
     /// full never continue, and are skipped.
     pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &Settings) {
@@ -124,7 +124,7 @@ impl Continuations {
     }
 }
 
-impl Merge for Continuations {
+impl Merge for LostKnowledge {
     fn merge(&mut self, other: &Self) {
         for (span, lost) in &other.lost {
             self.lost.entry(*span).or_insert_with(|| lost.clone());

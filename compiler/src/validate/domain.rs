@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use rye_grammar::condition::{Path, Segment};
 use serde_json::Value;
 
-use crate::compose::Sourced;
+use crate::compose::WithOrigin;
 use crate::item::FieldDecl;
 use crate::plan::FieldType;
 use crate::semantics::classify::Category;
@@ -47,7 +47,7 @@ pub fn words(point: &Point, path: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Returns the domain of a point's fact; `inputs` are those of the directive being checked, if there is one.
-pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<FieldDecl>>>) -> Option<Domain> {
+pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, WithOrigin<FieldDecl>>>) -> Option<Domain> {
     match point.find(path) {
         Found::Input => match path.segments.as_slice() {
             [_, Segment::Name(name)] => input_domain(&inputs?.get(name)?.value),

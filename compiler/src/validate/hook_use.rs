@@ -10,8 +10,8 @@ use crate::compose::Composed;
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
-use crate::resolve::{Known, Launch};
-use crate::semantics::condition::{Effort, Verdict};
+use crate::resolve::{KnownFacts, Launch};
+use crate::semantics::condition::{Fuel, Verdict};
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table;
 use crate::world::{ItemKind, Space};
@@ -30,7 +30,7 @@ pub struct HookUses {
 impl HookUses {
     /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
     /// affect another's result.
-    pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>, effort: &mut Effort) {
+    pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>, effort: &mut Fuel) {
         for hook in composed.hooks.iter().filter(|hook| has_checkable_condition(&hook.decl)) {
             let decl = &hook.decl;
             let never = matches!(hook.verdict, PlanVerdict::Never { .. });
@@ -55,7 +55,7 @@ impl HookUses {
     pub fn alone(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
-            if Known::of_id(id).verdict(hook) != Verdict::False {
+            if KnownFacts::of_id(id).verdict(hook) != Verdict::False {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
             }
         }
@@ -78,7 +78,7 @@ impl HookUses {
         mut self,
         items: &Items<'_>,
         shadowed: &BTreeSet<Span>,
-        verdicts: &mut Verdicts,
+        verdicts: &mut ConditionVerdicts,
         found: &mut Diagnostics,
     ) {
         let files = items.hook_files();
@@ -132,16 +132,16 @@ impl Merge for HookUses {
 /// A memo of conditions that are always true or always false, by the hook's span. Each hook is evaluated with its own
 /// fuel, so that the order of hooks does not matter.
 #[derive(Default)]
-pub struct Verdicts {
-    effort: Effort,
+pub struct ConditionVerdicts {
+    effort: Fuel,
     by: BTreeMap<Span, Option<bool>>,
 }
 
-impl Verdicts {
+impl ConditionVerdicts {
     /// Starts a new pass for this number of hooks. Returns the verdicts of the previous pass if they are still valid.
     fn begin(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
-        self.effort = Effort::share(hooks);
+        self.effort = Fuel::share(hooks);
         if self.effort == before.effort { before.by } else { BTreeMap::new() }
     }
 
@@ -149,7 +149,7 @@ impl Verdicts {
     fn of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
         let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
             let (point, mut effort) = (hook_point::of(hook.event), self.effort);
-            match Known::nothing().over(hook, &|path| domain::of(point, path, None), &mut effort) {
+            match KnownFacts::nothing().over(hook, &|path| domain::of(point, path, None), &mut effort) {
                 Verdict::True => Some(true),
                 Verdict::False => Some(false),
                 Verdict::Unknown(_) => None,
@@ -197,14 +197,14 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
 }
 
 /// Returns true if some values of the directive's inputs and of the facts make a hook fire.
-fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort: &mut Effort) -> bool {
+fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort: &mut Fuel) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
     let point = hook_point::of(hook.event);
     let mut known = if hook.event == HookPoint::ResolveExtends {
-        Known::for_routing(leaf, launch)
+        KnownFacts::for_routing(leaf, launch)
     } else {
         let request = composed.model.as_ref().map(|m| &m.value);
-        Known::of_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
+        KnownFacts::of_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
     };
     known.over(hook, &|path| domain::of(point, path, Some(&composed.inputs)), effort) != Verdict::False
 }
@@ -232,7 +232,7 @@ fn stops_later_hooks(hook: &HookDecl) -> bool {
 }
 
 fn always(hook: &HookDecl) -> bool {
-    Known::nothing().verdict(hook) == Verdict::True
+    KnownFacts::nothing().verdict(hook) == Verdict::True
 }
 
 fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
@@ -254,5 +254,5 @@ fn fires_elsewhere(items: &Items<'_>, hook: &HookDecl) -> bool {
     }
     let directives = items.list(ItemKind::Directive);
     let mut others = directives.iter().filter(|e| e.space != Space::Project);
-    others.any(|e| Known::of_id(&e.id).verdict(hook) != Verdict::False)
+    others.any(|e| KnownFacts::of_id(&e.id).verdict(hook) != Verdict::False)
 }

@@ -13,7 +13,7 @@ use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::ItemType;
 use crate::world::ItemKind;
 
-use super::model::Ids;
+use super::model::ModelIds;
 
 /// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `look_up_directive` and `model`.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
@@ -30,7 +30,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
             ComparedFact::Directive | ComparedFact::Model if everywhere => NameLookup::There,
             ComparedFact::Directive => look_up_directive(items, text),
             ComparedFact::Model => {
-                let ids = models.get_or_insert_with(|| Ids::read(items));
+                let ids = models.get_or_insert_with(|| ModelIds::read(items));
                 if ids.has(text) { NameLookup::There } else { NameLookup::Nothing { suggestion: ids.meant(text) } }
             }
         };
@@ -41,7 +41,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
                 HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span }
             }
             ComparedFact::Directive | ComparedFact::Model => {
-                let is_tier = models.as_ref().is_some_and(|ids: &Ids| ids.is_tier(text));
+                let is_tier = models.as_ref().is_some_and(|ids: &ModelIds| ids.is_tier(text));
                 HookError::UnknownValue { id, fact: fact.word(), value, is_tier, suggestion, span }
             }
         });

@@ -108,14 +108,14 @@ impl Merge for KnowledgeUses {
 /// Project knowledge that no directive references. Maintained incrementally, because building the set on every check
 /// costs too much.
 #[derive(Default)]
-pub struct Unnamed {
+pub struct UnreferencedKnowledge {
     list: Option<Arc<[Entry]>>,
     /// Number of references to each id.
     places: HashMap<ItemId, usize>,
     ids: BTreeSet<ItemId>,
 }
 
-impl Unnamed {
+impl UnreferencedKnowledge {
     /// Replaces the list of all knowledge.
     pub fn relist(&mut self, list: &Arc<[Entry]>) {
         let unnamed = of_project(list).filter(|id| !self.places.contains_key(*id) && is_only_in_project(list, id));
@@ -157,8 +157,8 @@ fn is_only_in_project(list: &[Entry], id: &ItemId) -> bool {
 pub fn unreached(
     items: &Items<'_>,
     several: &[&KnowledgeUses],
-    unnamed: &Unnamed,
-    mentions: &mut Mentions,
+    unnamed: &UnreferencedKnowledge,
+    mentions: &mut KnowledgeMentions,
     found: &mut Diagnostics,
 ) {
     let known = std::mem::take(mentions);
@@ -191,7 +191,7 @@ pub fn unreached(
 
 /// Mentions of knowledge ids that no declaration references: in bodies, other knowledge, or hook actions.
 #[derive(Default)]
-pub struct Mentions {
+pub struct KnowledgeMentions {
     /// The first mention found; `None` if there is none.
     by: BTreeMap<ItemId, Option<MentionPlace>>,
     /// Items whose text may have changed since.
@@ -204,7 +204,7 @@ enum MentionPlace {
     Any,
 }
 
-impl Mentions {
+impl KnowledgeMentions {
     /// Drops mentions that the changes invalidate.
     pub fn refresh(&mut self, changes: &Invalidation) {
         let unit = |read: &Dependency| match read {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-use super::capability::{Answers, Reach};
+use super::capability::{Answers, PatternMatcher};
 use super::{
     CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, look,
     of_project, prefix, spawn,
@@ -15,7 +15,7 @@ use super::{
 use crate::diagnostics::Diagnostics;
 use crate::item::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, Invalidation, Items};
 use crate::lower::shared::Kept;
-use crate::semantics::condition::Effort;
+use crate::semantics::condition::Fuel;
 use crate::world::{Entry, ItemKind, Space, World};
 
 /// The state kept between checks of a project.
@@ -49,32 +49,37 @@ pub(super) struct Known {
     pub answers: Answers,
     /// Number of pattern answers and palettes after the last eviction.
     pub asked: (usize, usize),
-    pub judged: Judged,
+    pub judged: ProjectAnalyses,
     pub lowered: Kept,
-    pub effort: Effort,
+    pub effort: Fuel,
 }
 
 /// Cached results of analyses over all units.
 #[derive(Default)]
-pub(super) struct Judged {
-    pub mentions: knowledge_use::Mentions,
-    pub verdicts: hook_use::Verdicts,
+pub(super) struct ProjectAnalyses {
+    pub mentions: knowledge_use::KnowledgeMentions,
+    pub verdicts: hook_use::ConditionVerdicts,
 }
 
 impl Known {
     /// Drops invalidated results. Patterns that match other items now are added to the changes.
-    pub fn refresh(mut self, items: &Items<'_>, changes: &mut Invalidation, directives: usize) -> (Self, Reach) {
-        let effort = Effort::share(directives);
+    pub fn refresh(
+        mut self,
+        items: &Items<'_>,
+        changes: &mut Invalidation,
+        directives: usize,
+    ) -> (Self, PatternMatcher) {
+        let effort = Fuel::share(directives);
         changes.everything |= effort != self.effort;
         let answers = if changes.everything { Answers::default() } else { std::mem::take(&mut self.answers) };
         let moved =
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
-        let (reach, patterns) = Reach::recall(answers, items, moved);
+        let (reach, patterns) = PatternMatcher::recall(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Dependency::Pattern));
         self.lowered.refresh(changes);
         self.judged.mentions.refresh(changes);
         if changes.everything {
-            self.judged.verdicts = hook_use::Verdicts::default();
+            self.judged.verdicts = hook_use::ConditionVerdicts::default();
         }
         self.effort = effort;
         (self, reach)
@@ -105,7 +110,7 @@ impl Known {
 const EVICTION_SLACK: usize = 100;
 
 /// The items of each kind of unit, as the world lists them.
-pub(super) type Lists = [Arc<[Entry]>; 3];
+pub(super) type UnitLists = [Arc<[Entry]>; 3];
 
 /// An item of the project that is checked on its own.
 pub(super) type Unit = (ItemKind, ItemId);
@@ -114,9 +119,9 @@ pub(super) type Unit = (ItemKind, ItemId);
 #[derive(Default)]
 pub(super) struct UnitReports {
     /// The lists that the chunks were made for.
-    lists: Option<Lists>,
+    lists: Option<UnitLists>,
     blocks: Vec<Chunk>,
-    pub unnamed: knowledge_use::Unnamed,
+    pub unnamed: knowledge_use::UnreferencedKnowledge,
 }
 
 /// A chunk of neighboring units.
@@ -132,11 +137,11 @@ impl UnitReports {
     pub fn look(
         &mut self,
         items: &Items<'_>,
-        lists: &Lists,
+        lists: &UnitLists,
         changes: &Invalidation,
         mut ask: impl FnMut(ItemKind, &ItemId, &mut Share),
     ) {
-        let is_divided = |known: &Lists| known.iter().zip(lists).all(|(known, list)| Arc::ptr_eq(known, list));
+        let is_divided = |known: &UnitLists| known.iter().zip(lists).all(|(known, list)| Arc::ptr_eq(known, list));
         if !self.lists.as_ref().is_some_and(is_divided) {
             self.divide(lists);
         }
@@ -177,7 +182,7 @@ impl UnitReports {
     }
 
     /// Splits the units into chunks if the lists changed; if the units are the same, the chunks stay.
-    fn divide(&mut self, lists: &Lists) {
+    fn divide(&mut self, lists: &UnitLists) {
         let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
         let before = self.blocks.iter().flat_map(|block| &block.shares).map(|((kind, id), _)| (*kind, id));
         if !before.eq(units.iter().copied()) {
@@ -192,7 +197,7 @@ impl UnitReports {
                 |units: &[(ItemKind, &ItemId)]| Chunk { shares: units.iter().map(&mut share).collect(), whole: None };
             // Merging into an existing chunk is slower than scanning another one.
             self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
-            self.unnamed = knowledge_use::Unnamed::default();
+            self.unnamed = knowledge_use::UnreferencedKnowledge::default();
         }
         let [_, knowledge, _] = lists;
         self.unnamed.relist(knowledge);
@@ -214,13 +219,13 @@ impl Chunk {
 
 /// Returns the units: every directive of the project, and the knowledge and tools, referenced or not. Exports of
 /// finished threads are skipped.
-pub(super) fn units<'l>(lists: &'l Lists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
+pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
     let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| of_project(list).map(move |id| (kind, id));
     UNITS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
 /// Returns true if a read is of a unit, which is checked in any case.
-pub(super) fn is_unit(lists: &Lists, read: &Dependency) -> bool {
+pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNITS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
     list.is_some_and(|list| project_has(list, id)) && !is_export(*kind, id)
@@ -261,9 +266,9 @@ pub(super) struct Share {
     pub context: context::SuppressionUses,
     pub spawns: spawn::Spawns,
     pub knowledge: knowledge_use::KnowledgeUses,
-    pub continuations: continuation::Continuations,
-    pub prefixes: prefix::Prefixes,
-    pub bodies: body::Bodies,
+    pub continuations: continuation::LostKnowledge,
+    pub prefixes: prefix::CachePrefixChecks,
+    pub bodies: body::EmptyDirectives,
     /// Files of the directive's chains.
     pub chain: Vec<SourceId>,
     reads: Dependencies,

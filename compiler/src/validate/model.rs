@@ -6,11 +6,11 @@ use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError, closest};
 use crate::item::Items;
 use crate::lower::shared::PROVIDERS;
-use crate::model::{Catalog, ModelOverride};
+use crate::model::{ModelOverride, ProviderCatalog};
 use crate::world::ItemKind;
 
 /// Reports a fallback that is the same model, and so of no use.
-pub fn fallback(catalog: &Catalog<'_>, composed: &Composed, found: &mut Diagnostics) {
+pub fn fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(asked) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
     let Some(fallback) = &asked.fallback else { return };
     // Unknown models and fallbacks are reported when they are resolved.
@@ -22,13 +22,13 @@ pub fn fallback(catalog: &Catalog<'_>, composed: &Composed, found: &mut Diagnost
 }
 
 /// The values of the fact `model`: the model ids of every provider file.
-pub struct Ids {
+pub struct ModelIds {
     ids: Vec<String>,
     /// Tiers and aliases, each with the model id it resolves to at the first provider that has it.
     names: Vec<(String, String)>,
 }
 
-impl Ids {
+impl ModelIds {
     pub fn read(items: &Items<'_>) -> Self {
         let mut all = Self { ids: Vec::new(), names: Vec::new() };
         let text = |node: &Node| node.as_str().map(str::to_owned);

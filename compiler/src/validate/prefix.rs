@@ -42,11 +42,11 @@ const THREAD_CONSTANT_FACTS: [&str; 8] = [
 
 /// Reported hooks; the first directive of each is the example.
 #[derive(Default)]
-pub struct Prefixes {
+pub struct CachePrefixChecks {
     told: BTreeMap<Span, ContextError>,
 }
 
-impl Prefixes {
+impl CachePrefixChecks {
     pub fn add(&mut self, composed: &Composed, model: &PlannedModel) {
         let asked = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
         let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && asked.contains(&hook.decl.event);
@@ -141,7 +141,7 @@ impl Prefixes {
     }
 }
 
-impl Merge for Prefixes {
+impl Merge for CachePrefixChecks {
     fn merge(&mut self, other: &Self) {
         for (span, problem) in &other.told {
             self.told.entry(*span).or_insert_with(|| problem.clone());

@@ -17,13 +17,13 @@ pub enum Selection {
 }
 
 /// The selected directives, with the files of their chains.
-pub struct Chosen<'s> {
+pub struct SelectedDirectives<'s> {
     selection: &'s Selection,
     pub directives: usize,
     sources: Vec<SourceId>,
 }
 
-impl<'s> Chosen<'s> {
+impl<'s> SelectedDirectives<'s> {
     pub fn new(selection: &'s Selection) -> Self {
         Self { selection, directives: 0, sources: Vec::new() }
     }

@@ -18,7 +18,7 @@ use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookSource, PlanVerdict};
 use crate::item::{Directive, Items, Permissions};
-use crate::lower::Audit;
+use crate::lower::LowerSummary;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::capability::may_spawn;
 use crate::semantics::limits::{Limits, resolve};
@@ -33,12 +33,12 @@ use graph::Graph;
 pub struct Start {
     pub to: ItemId,
     pub span: Span,
-    pub by: Starter,
+    pub by: SpawnSource,
 }
 
 /// The source of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Starter {
+pub enum SpawnSource {
     /// A hook; `grants` are the patterns it grants the child, `certain` is set if it always fires, `own` if the
     /// directive declares it.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
@@ -69,15 +69,15 @@ struct Link {
 /// Directives with their spawns on each route. Most directives neither spawn nor are spawned, and need no proof.
 #[derive(Default)]
 pub struct Spawns {
-    starting: Nodes,
-    others: Nodes,
+    starting: SpawnRoutes,
+    others: SpawnRoutes,
 }
 
-type Nodes = BTreeMap<ItemId, Vec<Rc<Link>>>;
+type SpawnRoutes = BTreeMap<ItemId, Vec<Rc<Link>>>;
 
 impl Spawns {
     /// Records the spawns of a directive on one route.
-    pub fn add(&mut self, composed: &Composed, body: &BodySpawns, audit: Option<&Audit>) {
+    pub fn add(&mut self, composed: &Composed, body: &BodySpawns, audit: Option<&LowerSummary>) {
         let hooks = composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()).filter_map(|hook| {
             let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
                 hook.decl.action.as_ref().map(|a| &a.node)
@@ -87,7 +87,7 @@ impl Spawns {
             let grants = hook.decl.grants.iter().map(|g| g.node.0.clone()).collect();
             let certain = hook.verdict == PlanVerdict::Fires;
             let own = matches!(hook.decl.source, HookSource::Directive { .. });
-            let by = Starter::Hook { id: hook.decl.id.node.clone(), grants, certain, own };
+            let by = SpawnSource::Hook { id: hook.decl.id.node.clone(), grants, certain, own };
             Some(Start { to: ItemId::parse(item_id).ok()?, span: hook.decl.item_span(), by })
         });
         let starts: Vec<Start> = hooks.chain(body.named.iter().cloned()).collect();

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
-use super::spawn::{BodySpawns, Start, Starter};
+use super::spawn::{BodySpawns, SpawnSource, Start};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
 use crate::item::{Dependency, Directive, Items};
@@ -110,7 +110,7 @@ impl BodySpawns {
         }
         match ItemId::parse(&call.id) {
             Ok(to) if items.exists(ItemKind::Directive, &to) => {
-                self.named.push(Start { to, span, by: Starter::Body { free: call.by_tool } });
+                self.named.push(Start { to, span, by: SpawnSource::Body { free: call.by_tool } });
             }
             Ok(_) | Err(_) => self.open = true,
         }

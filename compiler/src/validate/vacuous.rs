@@ -3,7 +3,7 @@
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
-use crate::lower::{Audit, LEAST_OUTPUT};
+use crate::lower::{LEAST_OUTPUT, LowerSummary};
 use crate::plan::Prices;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -15,7 +15,7 @@ const MAX_BILLED_ATTEMPTS: u64 = 16;
 const MIN_CALL_TOKENS: u64 = 20;
 
 /// Reports unreachable limits that the leaf itself declares. `may_start` is set if the directive may spawn others.
-pub fn check(composed: &Composed, audit: &Audit, may_start: bool, found: &mut Diagnostics) {
+pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
     // A hook may lift a limit or ignore it; hooks of the infrastructure layer never do.
     let steered = composed.hooks.iter().any(|hook| {
@@ -48,7 +48,7 @@ fn may_lift_limits(event: HookPoint, action: Option<&HookAction>) -> bool {
 }
 
 /// Returns the reason why a limit is never reached.
-fn unreachable_because(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
+fn unreachable_because(name: &str, audit: &LowerSummary, may_start: bool) -> Option<String> {
     let (limits, model) = (&audit.limits, &audit.model);
     let alone = "nothing here grants it to start another directive".to_owned();
     let turn = model.context_window.saturating_add(model.output(limits.output));

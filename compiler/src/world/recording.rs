@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 use crate::plan::{Read, hex};
 
-/// Wraps a world; see [`Recording::manifest`].
-pub struct Recording<W> {
+/// Wraps a world; see [`RecordingWorld::manifest`].
+pub struct RecordingWorld<W> {
     world: W,
     reads: RefCell<BTreeMap<(ItemKind, ItemId), BTreeMap<Space, String>>>,
 }
 
-impl<W: World> Recording<W> {
+impl<W: World> RecordingWorld<W> {
     pub fn new(world: W) -> Self {
         Self { world, reads: RefCell::default() }
     }
@@ -45,7 +45,7 @@ impl<W: World> Recording<W> {
     }
 }
 
-impl<W: World> World for Recording<W> {
+impl<W: World> World for RecordingWorld<W> {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         let found = self.world.candidates(kind, id)?;
         let mut reads = self.reads.borrow_mut();
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn reads_and_misses_are_recorded_once() {
         let map = MapWorld::new().project(".ai/directives/a.md", "x").with(Space::System, ".ai/directives/a.md", "y");
-        let world = Recording::new(&map);
+        let world = RecordingWorld::new(&map);
         let id = |t: &str| ItemId::parse(t).unwrap();
         world.candidates(ItemKind::Directive, &id("b")).unwrap();
         world.candidates(ItemKind::Directive, &id("a")).unwrap();

@@ -14,7 +14,7 @@ const AGENT_SETTINGS: &str = ".ai/config/agent/agent.yaml";
 
 /// Values of `signing.require`, loosest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Require {
+pub enum SignaturePolicy {
     None,
     /// Files of the project and of the user may be unsigned.
     Shared,
@@ -35,13 +35,13 @@ pub struct FileSignature {
 
 impl DiskWorld {
     /// Returns the effective policy.
-    pub fn require(&self) -> Result<Require, WorldError> {
+    pub fn require(&self) -> Result<SignaturePolicy, WorldError> {
         self.require.get_or_init(|| self.read_signature_policy()).clone()
     }
 
-    fn read_signature_policy(&self) -> Result<Require, WorldError> {
-        let mut user = Require::Shared;
-        let mut project = Require::None;
+    fn read_signature_policy(&self) -> Result<SignaturePolicy, WorldError> {
+        let mut user = SignaturePolicy::Shared;
+        let mut project = SignaturePolicy::None;
         for (space, dir) in &self.spaces {
             let Some(bytes) = self.read(*space, dir, AGENT_SETTINGS)? else { continue };
             let Some(written) = written(*space, &bytes)? else { continue };
@@ -70,7 +70,7 @@ impl DiskWorld {
 }
 
 /// Reads the policy of a settings file. An unknown value is an error, since a strict one may have been intended.
-fn written(space: Space, bytes: &[u8]) -> Result<Option<Require>, WorldError> {
+fn written(space: Space, bytes: &[u8]) -> Result<Option<SignaturePolicy>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(AGENT_SETTINGS), reason };
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     let parsed = yaml::parse(SourceId(0), text);
@@ -79,9 +79,9 @@ fn written(space: Space, bytes: &[u8]) -> Result<Option<Require>, WorldError> {
     }
     let Some(node) = parsed.tree.get("signing").and_then(|signing| signing.get("require")) else { return Ok(None) };
     match node.as_str() {
-        Some("none") => Ok(Some(Require::None)),
-        Some("shared") => Ok(Some(Require::Shared)),
-        Some("all") => Ok(Some(Require::All)),
+        Some("none") => Ok(Some(SignaturePolicy::None)),
+        Some("shared") => Ok(Some(SignaturePolicy::Shared)),
+        Some("all") => Ok(Some(SignaturePolicy::All)),
         Some(_) | None => Err(unreadable("`signing.require` is `none`, `shared` or `all`".to_owned())),
     }
 }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn project_can_only_tighten_the_signature_policy() {
-        use Require::{All, None, Shared};
+        use SignaturePolicy::{All, None, Shared};
         for (user, project, expected) in [
             ("", "", Shared),
             ("none", "", None),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
-use crate::event::Letter;
+use crate::event::ControlMessage;
 use crate::thread::{Cost, Status};
 
 /// An item for the thread: a control message or the end of a child.
@@ -15,7 +15,7 @@ pub enum Post {
     Letter {
         /// The message takes effect once per id, even if it is delivered again.
         id: String,
-        letter: Letter,
+        letter: ControlMessage,
         /// The message's file stays in the mailbox until the message is recorded.
         on_disk: bool,
     },
@@ -50,19 +50,19 @@ pub fn channel(owner: impl Into<String>) -> (Sender, Control) {
 impl Post {
     /// Returns true if the item ends the thread.
     pub fn stops(&self) -> bool {
-        matches!(self, Self::Letter { letter: Letter::Cancel | Letter::Kill, .. })
+        matches!(self, Self::Letter { letter: ControlMessage::Cancel | ControlMessage::Kill, .. })
     }
 }
 
 impl Sender {
     /// Sends a control message from this process; returns false if the thread has ended.
-    pub fn send(&self, letter: Letter) -> bool {
+    pub fn send(&self, letter: ControlMessage) -> bool {
         let id = format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed));
         self.sender.send(Post::Letter { id, letter, on_disk: false }).is_ok()
     }
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
-    pub fn deliver(&self, id: String, letter: Letter) -> bool {
+    pub fn deliver(&self, id: String, letter: ControlMessage) -> bool {
         self.sender.send(Post::Letter { id, letter, on_disk: true }).is_ok()
     }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rye_compiler::plan::{Asked, Plan};
+use rye_compiler::plan::{ApprovalOrigin, Plan};
 use rye_grammar::ItemId;
 use tokio::sync::Semaphore;
 
 use super::stream::Stream;
-use super::{DriveError, Driver, Live, Outlet, Paper, Step, Thread};
+use super::{Artifact, DriveError, Driver, EventSink, Live, Step, Thread};
 use crate::engine::Inner;
-use crate::event::{Approval, Ended, Letter, Opened};
+use crate::event::{Approval, ControlMessage, Ended, Opened};
 use crate::hooks::{Considering, HookTable};
 use crate::image;
 use crate::machine::{Effect, Fact, Signal};
@@ -19,8 +19,8 @@ use crate::store::mailbox;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
-use crate::tool::stop::{Halt, Halting};
-use acts::Acts;
+use crate::tool::stop::{CancellationSource, Halt};
+use acts::EmbeddedHookRunner;
 
 mod acts;
 mod cascade;
@@ -33,12 +33,12 @@ const DEFAULT_MAX_CHILDREN: usize = 8;
 type ProviderConnection = Result<Arc<dyn Provider>, CallError>;
 
 /// The in-process driver of one thread.
-pub struct Embedded {
+pub struct EmbeddedDriver {
     pub(crate) engine: Arc<Inner>,
     pub(crate) id: ThreadId,
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
-    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) outlet: Arc<EventSink>,
     /// Permits for children that run at the same time; further children wait.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
@@ -47,14 +47,14 @@ pub struct Embedded {
     /// Prepared tools by id, as they were at the first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<Prepared>>>,
     /// Cancels the calls under way.
-    halting: Halting,
+    halting: CancellationSource,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
 }
 
 /// A guard: while it is alive, control messages for children are forwarded to this child of a hook.
 pub(crate) struct HookChildGuard<'e> {
-    embedded: &'e Embedded,
+    embedded: &'e EmbeddedDriver,
     child: ThreadId,
 }
 
@@ -64,18 +64,18 @@ impl Drop for HookChildGuard<'_> {
     }
 }
 
-impl Embedded {
+impl EmbeddedDriver {
     /// Creates the driver of a thread that starts or resumes.
     pub(crate) fn new(
         engine: Arc<Inner>,
         id: ThreadId,
         (plan_id, plan): (&str, Arc<Plan>),
         launch: Arc<Opened>,
-        outlet: Arc<Outlet>,
+        outlet: Arc<EventSink>,
     ) -> Result<Self, DriveError> {
         let hooks = engine.plans.hooks(plan_id, &plan, &launch.inputs)?;
         let (provider, fallback, tools) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        let (halting, hook_children) = (Halting::new(), Mutex::default());
+        let (halting, hook_children) = (CancellationSource::new(), Mutex::default());
         let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));
         let most = setting.and_then(serde_json::Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let running = Arc::new(Semaphore::new(most.unwrap_or(DEFAULT_MAX_CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
@@ -142,7 +142,7 @@ impl Embedded {
     }
 }
 
-impl Driver for Embedded {
+impl Driver for EmbeddedDriver {
     fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>> {
         Box::pin(async move {
             let Step { key: _, effect, cost, synced, unsettled, halt } = step;
@@ -161,7 +161,7 @@ impl Driver for Embedded {
                     None => Fact::Tick,
                 },
                 Effect::RunHooks(run) => {
-                    let acts = Acts::new(self, &run, halt);
+                    let acts = EmbeddedHookRunner::new(self, &run, halt);
                     let Considering { considered, children, answer } = Box::pin(self.hooks.run(&run, &acts)).await;
                     let (kept, point, subject) = (acts.kept(), run.point, run.subject);
                     Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept }
@@ -174,15 +174,16 @@ impl Driver for Embedded {
                 Effect::Ask { asked, what } => Fact::Answered(match &self.engine.asker {
                     Some(asker) => asker.ask(&self.id, asked, &what).await,
                     None => match asked {
-                        Asked::Call => Approval::Refused,
-                        Asked::Limit => Approval::Suspended,
+                        ApprovalOrigin::Call => Approval::Refused,
+                        ApprovalOrigin::Limit => Approval::Suspended,
                     },
                 }),
                 Effect::Done { settle, ended, cancel, leaves } => {
                     if cancel.is_some() {
                         Box::pin(self.cascade(ended.status)).await?;
                     }
-                    let letter = if ended.status == Status::Killed { Letter::Kill } else { Letter::Cancel };
+                    let letter =
+                        if ended.status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };
                     let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
                     self.pass_on(&cancel.unwrap_or_default(), &letter);
                     done
@@ -200,7 +201,7 @@ impl Driver for Embedded {
         self.halting.listen()
     }
 
-    fn pass_on(&self, children: &[String], letter: &Letter) {
+    fn pass_on(&self, children: &[String], letter: &ControlMessage) {
         let of_hooks = self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let children = children.iter().filter_map(|child| ThreadId::parse(child).ok());
         for child in children.chain(of_hooks) {
@@ -209,7 +210,7 @@ impl Driver for Embedded {
         self.halting.halt();
     }
 
-    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Paper) -> BoxFuture<'a, ()> {
+    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()> {
         Box::pin(self.engine.publish(thread, ended, paper))
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::DriveError;
-use super::live::{Live, Outlet};
-use crate::crew::Crew;
+use super::live::{EventSink, Live};
+use crate::crew::ThreadCount;
 use crate::event::{Durability, Event, EventBody, row};
-use crate::seal::{Place, Sealer};
+use crate::seal::{Place, Signer};
 use crate::store::transcript::{Hash, LineSigner};
 use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
 use crate::thread_id::ThreadId;
@@ -23,9 +23,9 @@ pub struct Journal {
     /// `None` only while a blocking task uses the transcript.
     transcript: Option<Transcript>,
     objects: Arc<Objects>,
-    sealer: Arc<Sealer>,
-    outlet: Arc<Outlet>,
-    crew: Crew,
+    sealer: Arc<Signer>,
+    outlet: Arc<EventSink>,
+    crew: ThreadCount,
     /// Events that are folded and not written yet.
     pending: Vec<Event>,
     /// The number of the next event.
@@ -40,9 +40,9 @@ impl Journal {
         thread: ThreadId,
         transcript: Transcript,
         objects: Arc<Objects>,
-        sealer: Arc<Sealer>,
-        outlet: Arc<Outlet>,
-        crew: Crew,
+        sealer: Arc<Signer>,
+        outlet: Arc<EventSink>,
+        crew: ThreadCount,
     ) -> Self {
         let (next, synced) = (transcript.count(), transcript.barrier());
         Self {
@@ -138,7 +138,7 @@ impl Journal {
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,
-    (thread, sealer): (&ThreadId, &Sealer),
+    (thread, sealer): (&ThreadId, &Signer),
     events: &mut [Event],
 ) -> Result<(), StoreError> {
     let follows = |a: &Event, b: &Event| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));

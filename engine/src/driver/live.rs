@@ -21,7 +21,7 @@ pub enum Live {
 
 /// The sending end of the live stream, shared by a thread and its children.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct EventSink {
     sender: mpsc::UnboundedSender<Live>,
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
@@ -39,14 +39,14 @@ pub struct EventStream {
 const MAX_QUEUED_ITEMS: usize = 1024;
 
 /// Creates a live stream.
-pub fn channel() -> (Outlet, EventStream) {
+pub fn channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-    let outlet = Outlet { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
+    let outlet = EventSink { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
     (outlet, EventStream { receiver, waiting, dropped })
 }
 
-impl Outlet {
+impl EventSink {
     pub fn emit(&self, live: Live) {
         if matches!(live, Live::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS {
             self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::thread_id::ThreadId;
 
 /// A line of `live.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Streamed {
+pub struct LiveLine {
     pub turn: u64,
     pub attempt: u32,
     #[serde(flatten)]
@@ -57,7 +57,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Streamed {
+impl LiveLine {
     /// Returns the text of the line, if it has any.
     pub fn text(&self) -> Option<&str> {
         if let Piece::Text { text } = &self.piece { Some(text) } else { None }
@@ -171,7 +171,7 @@ impl AttemptStreamState {
         }
     }
 
-    fn take(&self) -> Vec<Streamed> {
+    fn take(&self) -> Vec<LiveLine> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = gathered.begun || !gathered.pieces.is_empty();
         let PieceBuffer { pieces, dropped, .. } =
@@ -179,7 +179,7 @@ impl AttemptStreamState {
         drop(gathered);
         let (turn, attempt) = (self.turn, self.attempt);
         let mut dropped = Some(dropped);
-        let line = |piece| Streamed { turn, attempt, piece, dropped: dropped.take().unwrap_or(0) };
+        let line = |piece| LiveLine { turn, attempt, piece, dropped: dropped.take().unwrap_or(0) };
         pieces.into_iter().map(line).collect()
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         shared.gather(&Delta::Text("d".into()));
         let lines = shared.take();
         assert_eq!(lines.len(), 3);
-        assert_eq!(lines.iter().filter_map(Streamed::text).collect::<Vec<_>>(), ["ab", "d"]);
+        assert_eq!(lines.iter().filter_map(LiveLine::text).collect::<Vec<_>>(), ["ab", "d"]);
         let line = serde_json::to_string(&lines.first()).unwrap();
         assert_eq!(line, "{\"turn\":1,\"attempt\":0,\"kind\":\"text\",\"text\":\"ab\"}");
     }

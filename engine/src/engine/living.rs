@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Inner, Running};
 use crate::driver::control::Sender;
-use crate::event::Letter;
+use crate::event::ControlMessage;
 use crate::store::mailbox;
 use crate::thread_id::ThreadId;
 
@@ -16,7 +16,7 @@ use crate::thread_id::ThreadId;
 pub(super) struct Live {
     pub threads: BTreeMap<ThreadId, Running>,
     /// Threads that this process is recovering, with the control messages that arrived meanwhile.
-    taking: BTreeMap<ThreadId, Vec<Letter>>,
+    taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
     /// True while `watch_inboxes` runs.
     watched: bool,
     /// Number of children that a task waits for on behalf of a parent, perhaps after recovering them.
@@ -49,7 +49,7 @@ impl Drop for RecoveryGuard {
 impl Inner {
     /// Sends a control message to a thread that runs in this process or is being recovered. Returns false if the thread
     /// runs elsewhere or not at all.
-    pub fn post(&self, thread: &ThreadId, letter: Letter) -> bool {
+    pub fn post(&self, thread: &ThreadId, letter: ControlMessage) -> bool {
         let mut live = self.live();
         if let Some(running) = live.threads.get(thread) {
             return running.control.send(letter);

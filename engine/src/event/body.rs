@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Asked, Grant, Node, PlanLimits};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PlanLimits};
 use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::image::Image;
-use crate::message::{Block, Message, ToolCall};
+use crate::message::{ContentBlock, Message, ToolCall};
 use crate::provider::{CallError, StopReason, Usage};
 use crate::thread::{Cost, RunError, Status};
 
@@ -158,7 +158,7 @@ pub struct Reserved {
 pub struct CognitionOut {
     pub turn: u64,
     pub attempt: u32,
-    pub content: Vec<Block>,
+    pub content: Vec<ContentBlock>,
     pub usage: Usage,
     pub stop: StopReason,
     pub model: Option<String>,
@@ -204,12 +204,12 @@ pub struct HookPointRun {
     /// The index of the call that the point is about; the event's number for an observing point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    pub considered: Vec<Considered>,
+    pub considered: Vec<HookEvaluation>,
     pub answer: HookOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Considered {
+pub struct HookEvaluation {
     pub hook: String,
     pub verdict: HookVerdict,
     /// The facts that the condition read, by path.
@@ -412,13 +412,13 @@ pub struct ChildEnded {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mail {
     pub id: String,
-    pub letter: Letter,
+    pub letter: ControlMessage,
 }
 
 /// A control message to a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Letter {
+pub enum ControlMessage {
     /// Stops the thread after the current step.
     Cancel,
     /// Stops the thread at once.
@@ -451,13 +451,13 @@ pub struct LimitHit {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalAsked {
-    pub asked: Asked,
+    pub asked: ApprovalOrigin,
     pub what: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalGiven {
-    pub asked: Asked,
+    pub asked: ApprovalOrigin,
     pub answer: Approval,
 }
 

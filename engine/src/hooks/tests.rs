@@ -20,7 +20,7 @@ impl Act for FixedRunner {
         action: HookAction,
         _: &'a HookRun,
         _: u64,
-    ) -> BoxFuture<'a, Result<Acted, String>> {
+    ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         self.1.lock().unwrap().push(action);
         let outcome =
             if self.0 == json!("fail") { ToolOutcome::error("broken") } else { ToolOutcome::ok(self.0.clone()) };

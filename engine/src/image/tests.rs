@@ -146,7 +146,7 @@ fn image_bytes_are_only_in_sent_requests() {
     let secret = objects.put(b"a result of another thread").unwrap();
     for (sha256, why) in [(secret.as_str(), "is no image/png"), (&*"0".repeat(64), "read"), ("../x", "no object id")] {
         let image = Image { sha256: sha256.to_owned(), ..kept.first().unwrap().clone() };
-        let mut request = Request { turns: vec![Turn::User { content: vec![Block::Image(image)] }], ..small() };
+        let mut request = Request { turns: vec![Turn::User { content: vec![ContentBlock::Image(image)] }], ..small() };
         let error = fill(&mut request, &objects).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     }

@@ -5,17 +5,17 @@ use rye_compiler::plan::Plan;
 use serde_json::json;
 
 use super::signal::{Answer, Fact, HookChild, Signal, Spawned, ToolFinished};
-use super::state::{Attempt, CallState, Owed, Phase, State, UnknownOutcome};
+use super::state::{Attempt, CallPhase, CallState, Owed, State, UnknownOutcome};
 use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, Classification, CognitionOut,
-    Compacted, EventBody, HookOutcome, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered, Reserved,
+    Compacted, ControlMessage, EventBody, HookOutcome, HookPointRun, HookVerdict, Mail, PlanBound, Recovered, Reserved,
     ResultKind, Settled, ToolCallResult,
 };
 use crate::message::{Message, text_of};
 use crate::provider::{CallError, FailedStage, Reply, Usage};
-use crate::retry::{self, Draw};
+use crate::retry::{self, SeededJitter};
 use crate::thread::Status;
 
 pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
@@ -210,7 +210,7 @@ fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBod
     let seed = state.launch.as_ref().map_or(0, |launch| launch.seed);
     let used_ms = state.clock.elapsed_ms() + u64::try_from(at.saturating_sub(state.clock.now)).unwrap_or(0);
     let left_ms = state.limits.duration_seconds.saturating_mul(1000).saturating_sub(used_ms);
-    let draw = Draw::new(seed, attempt.turn, attempt.number);
+    let draw = SeededJitter::new(seed, attempt.turn, attempt.number);
     let failures = state.failures.saturating_sub(state.forgiven);
     let (classification, retry_delay_ms) = retry::judge(plan, &error, failures, draw, at, left_ms);
     let fallback = plan.model.fallback.as_ref().filter(|_| {
@@ -235,7 +235,7 @@ fn owed(state: &State, attempt: &Attempt, usage: Usage, unknown: Option<UnknownO
 }
 
 fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
-    let Some(call) = state.calls.list.get(finished.index).filter(|call| call.phase != Phase::Answered) else {
+    let Some(call) = state.calls.list.get(finished.index).filter(|call| call.phase != CallPhase::Answered) else {
         return Vec::new();
     };
     let ToolFinished { index, answer, duration_ms } = finished;
@@ -313,21 +313,21 @@ fn since(state: &State, index: usize, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
 }
 
-fn mail(plan: &Plan, state: &State, id: String, letter: Letter, at: i64) -> Vec<EventBody> {
+fn mail(plan: &Plan, state: &State, id: String, letter: ControlMessage, at: i64) -> Vec<EventBody> {
     if state.mail.taken.contains(&id) {
         return Vec::new();
     }
     let answer = match letter {
-        Letter::Approve { yes, question } => {
+        ControlMessage::Approve { yes, question } => {
             let answer = if yes { Approval::Approved } else { Approval::Refused };
             answered(plan, state, answer, question, at)
         }
-        Letter::Cancel
-        | Letter::Kill
-        | Letter::Handoff
-        | Letter::Steer { .. }
-        | Letter::FollowUp { .. }
-        | Letter::Raise { .. } => Vec::new(),
+        ControlMessage::Cancel
+        | ControlMessage::Kill
+        | ControlMessage::Handoff
+        | ControlMessage::Steer { .. }
+        | ControlMessage::FollowUp { .. }
+        | ControlMessage::Raise { .. } => Vec::new(),
     };
     [EventBody::Mail(Mail { id, letter })].into_iter().chain(answer).collect()
 }
@@ -346,13 +346,13 @@ fn recovered(plan: &Plan, state: &State, owner: String, cut_bytes: u64) -> Vec<E
     }
     for (index, call) in state.calls.list.iter().enumerate() {
         let again = match super::gate::rule(plan, state, index) {
-            super::gate::Ruling::Run(allowed) => allowed.idempotent,
-            super::gate::Ruling::Spawn(_) | super::gate::Ruling::Keep(_) => true,
-            super::gate::Ruling::Return | super::gate::Ruling::Asks { .. } | super::gate::Ruling::Answer { .. } => {
-                false
-            }
+            super::gate::GateDecision::Run(allowed) => allowed.idempotent,
+            super::gate::GateDecision::Spawn(_) | super::gate::GateDecision::Keep(_) => true,
+            super::gate::GateDecision::Return
+            | super::gate::GateDecision::Asks { .. }
+            | super::gate::GateDecision::Answer { .. } => false,
         };
-        if call.phase == Phase::Started && !again {
+        if call.phase == CallPhase::Started && !again {
             let end = state.calls.end;
             events.push(answer_event(state, index, end, call, ResultKind::Interrupted, INTERRUPTED.into()));
         }

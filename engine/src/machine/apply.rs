@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rye_compiler::plan::{Asked, Node, Outcome, PlanLimits};
+use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, PlanLimits};
 
 use super::state::{
-    Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Question, Returned, State, Stop,
+    Attempt, CallPhase, CallResult, CallState, Calls, Child, EarlyEnd, MeasuredTokens, OpenApprovalRequest, Owed,
+    Position, Returned, State,
 };
 use super::{keep, request};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted,
-    Event, EventBody, Letter, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
+    ControlMessage, Event, EventBody, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
 };
-use crate::message::{Block, Message, text_of};
+use crate::message::{ContentBlock, Message, text_of};
 use crate::provider::StopReason;
 use crate::thread::Status;
 
@@ -52,11 +53,11 @@ pub fn apply(state: &mut State, event: &Event) {
         EventBody::Settled(settled) => settle(state, settled),
         EventBody::HookPoint(run) => hooks::ran(state, run, event.ts),
         EventBody::ToolStarted(started) => {
-            begin(state, started.index, started.group_end, Phase::Started, event.ts);
+            begin(state, started.index, started.group_end, CallPhase::Started, event.ts);
         }
         EventBody::ToolCallResult(result) => answered(state, result),
         EventBody::ChildIntended(child) => {
-            begin(state, child.index, child.group_end, Phase::Spawning(child.spawn), event.ts);
+            begin(state, child.index, child.group_end, CallPhase::Spawning(child.spawn), event.ts);
             state.children.insert(
                 child.spawn,
                 Child {
@@ -93,7 +94,7 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventBody::Limit(hit) => limit(state, hit),
         EventBody::ApprovalAsked(ApprovalAsked { asked, what }) => {
-            state.question = Some(Question { seq: event.seq, asked: *asked, what: what.clone() });
+            state.question = Some(OpenApprovalRequest { seq: event.seq, asked: *asked, what: what.clone() });
         }
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
@@ -154,7 +155,7 @@ fn on_user_message(state: &mut State, said: &CognitionIn) {
 fn on_reply(state: &mut State, reply: &CognitionOut) {
     let whole = &reply.usage;
     let sent = state.talk.messages.len();
-    state.talk.measured = state.talk.operations.is_empty().then_some(Measured {
+    state.talk.measured = state.talk.operations.is_empty().then_some(MeasuredTokens {
         input: whole.input + whole.cache_read + whole.cache_write,
         output: whole.output,
         messages: sent,
@@ -175,14 +176,14 @@ fn on_reply(state: &mut State, reply: &CognitionOut) {
     let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
     state.calls = Calls { list: calls.into_iter().map(CallState::new).collect(), start: 0, end: 0 };
     if reply.stop == StopReason::Length
-        && let (Some(Block::ToolCall(_)), Some(last)) = (reply.content.last(), state.calls.list.last_mut())
+        && let (Some(ContentBlock::ToolCall(_)), Some(last)) = (reply.content.last(), state.calls.list.last_mut())
     {
         last.cut = true;
     }
     if refused {
         let said = text_of(&reply.content);
         let message = if said.is_empty() { "the model refused to answer".to_owned() } else { said };
-        state.stop = Some(Stop { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
+        state.stop = Some(EarlyEnd { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
     state.position = Position::After(Node::Model, outcome);
     state.talk.messages.push(Message::Assistant { content: reply.content.clone() });
@@ -275,18 +276,18 @@ fn approved(state: &mut State, given: &ApprovalGiven) {
         Approval::Suspended => Outcome::Suspended,
     };
     state.position = Position::After(Node::Ask(given.asked), outcome);
-    if (given.asked, given.answer) == (Asked::Limit, Approval::Approved) {
+    if (given.asked, given.answer) == (ApprovalOrigin::Limit, Approval::Approved) {
         state.limit = None;
     }
-    if (given.asked, given.answer) == (Asked::Call, Approval::Approved)
-        && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == Phase::Waiting)
+    if (given.asked, given.answer) == (ApprovalOrigin::Call, Approval::Approved)
+        && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == CallPhase::Waiting)
     {
         call.approved = true;
     }
 }
 
 /// Starts a call of a group, or the spawn of its child.
-fn begin(state: &mut State, index: usize, group_end: usize, phase: Phase, ts: i64) {
+fn begin(state: &mut State, index: usize, group_end: usize, phase: CallPhase, ts: i64) {
     enter_group(state, index, group_end);
     state.position = Position::At(Node::Tools);
     if let Some(call) = state.calls.list.get_mut(index) {
@@ -306,13 +307,13 @@ fn enter_group(state: &mut State, index: usize, group_end: usize) {
 
 fn answered(state: &mut State, result: &ToolCallResult) {
     // An answered call needs no approval any more.
-    state.question.take_if(|question| question.asked == Asked::Call);
+    state.question.take_if(|question| question.asked == ApprovalOrigin::Call);
     enter_group(state, result.index, result.group_end);
     let Some(call) = state.calls.list.get_mut(result.index) else { return };
-    if call.phase == Phase::Answered {
+    if call.phase == CallPhase::Answered {
         return;
     }
-    if let Phase::Spawning(spawn) = std::mem::replace(&mut call.phase, Phase::Answered)
+    if let CallPhase::Spawning(spawn) = std::mem::replace(&mut call.phase, CallPhase::Answered)
         && let Some(child) = state.children.get_mut(&spawn)
     {
         child.refused = child.thread_id.is_none();
@@ -331,7 +332,7 @@ fn answered(state: &mut State, result: &ToolCallResult) {
     }
     let group = state.calls.start..state.calls.end;
     let members = || state.calls.list.iter().enumerate().filter(|(i, _)| group.contains(i)).map(|(_, call)| call);
-    if members().any(|call| call.phase != Phase::Answered) {
+    if members().any(|call| call.phase != CallPhase::Answered) {
         return;
     }
     let begun = members().any(|call| call.started_at.is_some());
@@ -368,15 +369,15 @@ fn answered(state: &mut State, result: &ToolCallResult) {
     }
 }
 
-fn letter(state: &mut State, letter: &Letter) {
+fn letter(state: &mut State, letter: &ControlMessage) {
     match letter {
-        Letter::Cancel => state.mail.cancelled = true,
-        Letter::Kill => state.mail.killed = true,
-        Letter::Handoff => state.mail.handoff = true,
-        Letter::Steer { text } => state.mail.steering.push_back(text.clone()),
-        Letter::FollowUp { text } => state.mail.following.push_back(text.clone()),
-        Letter::Approve { .. } => {}
-        Letter::Raise { limit, value } => {
+        ControlMessage::Cancel => state.mail.cancelled = true,
+        ControlMessage::Kill => state.mail.killed = true,
+        ControlMessage::Handoff => state.mail.handoff = true,
+        ControlMessage::Steer { text } => state.mail.steering.push_back(text.clone()),
+        ControlMessage::FollowUp { text } => state.mail.following.push_back(text.clone()),
+        ControlMessage::Approve { .. } => {}
+        ControlMessage::Raise { limit, value } => {
             raise(state, limit, *value);
         }
     }
@@ -422,7 +423,7 @@ impl CallState {
     fn new(call: crate::message::ToolCall) -> Self {
         Self {
             call,
-            phase: Phase::Waiting,
+            phase: CallPhase::Waiting,
             hooked: false,
             blocked: None,
             approved: false,

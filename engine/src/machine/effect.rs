@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Asked, PlanLimits};
+use rye_compiler::plan::{ApprovalOrigin, PlanLimits};
 use serde_json::{Map, Value};
 
 use super::gate::{Allowed, Dispatch};
@@ -36,7 +36,7 @@ pub enum Effect {
         until: i64,
     },
     Ask {
-        asked: Asked,
+        asked: ApprovalOrigin,
         what: String,
     },
     /// The thread has ended: the driver settles open attempts and releases the reservation. If `cancel` is given, the

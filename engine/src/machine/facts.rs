@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::state::State;
 use super::{prompt, request};
-use crate::message::{Block, Message, text_of};
+use crate::message::{ContentBlock, Message, text_of};
 use crate::thread::dollars;
 
 /// Returns the facts of a point. `subject` is the index of the call that the point is about.
@@ -159,7 +159,7 @@ fn images(state: &State) -> Value {
         | Message::CompactionSummary { .. }
         | Message::BranchSummary { .. } => None,
     });
-    let shown = last.into_iter().flatten().filter(|block| matches!(block, Block::Image(_)));
+    let shown = last.into_iter().flatten().filter(|block| matches!(block, ContentBlock::Image(_)));
     shown.map(|block| serde_json::to_value(block).unwrap_or(Value::Null)).collect()
 }
 

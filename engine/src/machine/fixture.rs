@@ -24,8 +24,8 @@ use serde_json::{Map, Value, json};
 
 use super::signal::Answer;
 use super::{Effect, Fact, Signal, Spawned, State, absorb, apply, next};
-use crate::event::{Approval, Event, EventBody, HookOutcome, Letter, Opened, Origin, ResultKind};
-use crate::message::{Block, ToolCall};
+use crate::event::{Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, Origin, ResultKind};
+use crate::message::{ContentBlock, ToolCall};
 use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::thread::{Cost, Status};
 
@@ -189,7 +189,7 @@ pub(crate) fn rewire(plan: &mut Plan, node: Node, outcome: Outcome, to: Node) {
 }
 
 pub(crate) fn text(text: &str) -> Result<Reply, CallError> {
-    reply(vec![Block::Text { text: text.into() }])
+    reply(vec![ContentBlock::Text { text: text.into() }])
 }
 
 pub(crate) fn call(name: &str, input: Value) -> (String, Value) {
@@ -198,14 +198,14 @@ pub(crate) fn call(name: &str, input: Value) -> (String, Value) {
 
 pub(crate) fn calls(list: &[(String, Value)]) -> Result<Reply, CallError> {
     let call = |(n, (name, input)): (usize, &(String, Value))| {
-        Block::ToolCall(ToolCall { id: format!("c{n}"), name: name.clone(), input: input.clone() })
+        ContentBlock::ToolCall(ToolCall { id: format!("c{n}"), name: name.clone(), input: input.clone() })
     };
     reply(list.iter().enumerate().map(call).collect())
 }
 
 /// Returns a reply that uses 100 tokens in and 10 out: 120,000 nano-dollars.
 #[expect(clippy::unnecessary_wraps, reason = "it stands in lists beside failures")]
-pub(crate) fn reply(content: Vec<Block>) -> Result<Reply, CallError> {
+pub(crate) fn reply(content: Vec<ContentBlock>) -> Result<Reply, CallError> {
     let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
     Ok(Reply { content, usage, stop: StopReason::EndTurn, model: Some("m".into()) })
 }
@@ -237,7 +237,7 @@ pub(crate) struct Play {
     pub sleeps: Vec<i64>,
     pub reservations: Vec<(u64, usize)>,
     /// Control messages to deliver before the n-th effect.
-    pub letters: Vec<(usize, Letter)>,
+    pub letters: Vec<(usize, ControlMessage)>,
     pub steps: usize,
     pub asked: Vec<String>,
     /// The answer to every approval request.
@@ -308,7 +308,8 @@ impl Play {
         let step = self.steps;
         self.steps += 1;
         assert!(step < 1000, "the machine does not come to an end: {:?}", self.state.position);
-        let due: Vec<Letter> = self.letters.iter().filter(|(n, _)| *n == step).map(|(_, l)| l.clone()).collect();
+        let due: Vec<ControlMessage> =
+            self.letters.iter().filter(|(n, _)| *n == step).map(|(_, l)| l.clone()).collect();
         for (n, letter) in due.into_iter().enumerate() {
             self.signal(Fact::Mail { id: format!("mail-{step}-{n}"), letter });
         }

@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 use std::sync::LazyLock;
 
 use rye_compiler::hook::PlannedHook;
-use rye_compiler::plan::{Asked, Grant, Node, PaletteTool, Plan, Primary as Action};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PaletteTool, Plan, Primary as Action};
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
 use rye_compiler::semantics::capability::{self, CapabilitySet, Primary, Request};
 use rye_compiler::semantics::risk::{Policy, RiskTable};
@@ -14,7 +14,7 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::keep::{self, Keep, STATE_TOOL};
+use super::keep::{self, STATE_TOOL, StateOp};
 use super::state::State;
 use crate::event::{Opened, ResultKind};
 
@@ -106,11 +106,11 @@ pub struct ChildStart {
 
 /// The gate's decision on one call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ruling {
+pub enum GateDecision {
     Run(Allowed<Dispatch>),
     Spawn(Allowed<ChildStart>),
     /// An operation on the thread's store, which the machine performs itself.
-    Keep(Allowed<Keep>),
+    Keep(Allowed<StateOp>),
     /// `rye_directive_return`.
     Return,
     /// The call needs approval.
@@ -125,12 +125,12 @@ pub enum Ruling {
 }
 
 /// Returns the decision on a call of the last reply.
-pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
+pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
     let Some(call) = state.calls.list.get(index) else {
         return refused("there is no such call".into());
     };
     if let Some(reason) = &call.blocked {
-        return Ruling::Answer { why: ResultKind::Blocked, text: reason.clone() };
+        return GateDecision::Answer { why: ResultKind::Blocked, text: reason.clone() };
     }
     if call.cut {
         let text = "the reply reached its output limit inside this call, which was not run: say less at once";
@@ -148,7 +148,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     };
     if tool.primary == Action::Return {
         if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN_TOOL {
-            return Ruling::Return;
+            return GateDecision::Return;
         }
         return refused("this directive declares no outputs to return".into());
     }
@@ -179,17 +179,17 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     let capability = match checked {
         Ok(capability) => capability,
         Err(Denial { capability, text }) => {
-            return Ruling::Answer { why: ResultKind::Denied { capability }, text };
+            return GateDecision::Answer { why: ResultKind::Denied { capability }, text };
         }
     };
     let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
     if !call.approved && attended && needs_approval(plan, &capability) {
-        return Ruling::Asks { capability };
+        return GateDecision::Asks { capability };
     }
     let flags = |id: &ItemId| plan.palette.iter().find(|tool| tool.item_id.as_ref() == Some(id));
     let (call_kind, idempotent) = match action {
-        ParsedCall::Start { start, .. } => return Ruling::Spawn(Allowed { inner: start, capability }),
-        ParsedCall::Keep(keep) => return Ruling::Keep(Allowed { inner: keep, capability }),
+        ParsedCall::Start { start, .. } => return GateDecision::Spawn(Allowed { inner: start, capability }),
+        ParsedCall::Keep(keep) => return GateDecision::Keep(Allowed { inner: keep, capability }),
         ParsedCall::Tool { item_id, parameters } => {
             let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent.covers(&parameters));
             (Call::Tool { item_id, parameters }, idempotent)
@@ -212,7 +212,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         patterns: patterns(grants),
         left_ms: left_ms(state),
     };
-    Ruling::Run(Allowed { inner: dispatch, capability })
+    GateDecision::Run(Allowed { inner: dispatch, capability })
 }
 
 /// Authorizes the action of a hook: by its declaration if the item id is static, by the hook's grants, or by the grants
@@ -288,10 +288,10 @@ pub struct HookCall {
 pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
     let list = &state.calls.list;
     let start = (from..list.len())
-        .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::Phase::Waiting))
+        .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::CallPhase::Waiting))
         .unwrap_or(list.len());
     // A call that needs approval is a group of its own.
-    let waits = |index: usize| matches!(rule(plan, state, index), Ruling::Asks { .. });
+    let waits = |index: usize| matches!(rule(plan, state, index), GateDecision::Asks { .. });
     let kind = |index: usize| {
         let call = list.get(index).filter(|_| !waits(index))?;
         group_kind(plan, &call.call.name, &call.call.input)
@@ -346,7 +346,7 @@ enum ParsedCall {
         item_id: ItemId,
         parameters: Value,
     },
-    Keep(Keep),
+    Keep(StateOp),
     Knowledge {
         item_id: ItemId,
     },
@@ -480,7 +480,7 @@ fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
 /// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
 /// risk. A thread without an approver gets only the warning of the check (`language.md` 9).
 fn needs_approval(plan: &Plan, capability: &str) -> bool {
-    if !plan.graph.has(Node::Ask(Asked::Call)) {
+    if !plan.graph.has(Node::Ask(ApprovalOrigin::Call)) {
         return false;
     }
     let Some(Ok(table)) = plan.settings.get("capability_risk").map(RiskTable::from_value) else { return false };
@@ -488,8 +488,8 @@ fn needs_approval(plan: &Plan, capability: &str) -> bool {
     risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str())
 }
 
-fn refused(text: String) -> Ruling {
-    Ruling::Answer { why: ResultKind::Refused, text }
+fn refused(text: String) -> GateDecision {
+    GateDecision::Answer { why: ResultKind::Refused, text }
 }
 
 fn launch_grants(state: &State) -> &[Vec<Grant>] {

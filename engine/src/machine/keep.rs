@@ -19,7 +19,7 @@ const MAX_KEYS: usize = 1_000;
 
 /// An operation on the thread's store.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Keep {
+pub enum StateOp {
     /// Reads one value, or all values if no key is given.
     Get(Option<String>),
     /// Writes a value; null removes the key.
@@ -27,7 +27,7 @@ pub enum Keep {
 }
 
 /// Parses the arguments; an error is a message for the model.
-pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
+pub(crate) fn read(parameters: &Value) -> Result<StateOp, String> {
     let wrong = |what: &str| Err(format!("state: {what}"));
     let Value::Object(given) = parameters else { return wrong("its parameters must be an object") };
     if let Some(key) = given.keys().find(|key| !["operation", "key", "value"].contains(&key.as_str())) {
@@ -39,14 +39,14 @@ pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
         Some(_) => return wrong(&format!("`key` must be a string of 1 to {MAX_KEY_CHARS} characters")),
     };
     match (given.get("operation").and_then(Value::as_str), key, given.get("value")) {
-        (Some("get"), key, None) => Ok(Keep::Get(key)),
+        (Some("get"), key, None) => Ok(StateOp::Get(key)),
         (Some("get"), _, Some(_)) => wrong("`value` belongs to `set`"),
         (Some("set"), Some(key), Some(value)) => {
             let bytes = value.to_string().len();
             if bytes > MAX_VALUE_BYTES {
                 return wrong(&format!("the value has {bytes} bytes, and {MAX_VALUE_BYTES} are kept at most"));
             }
-            Ok(Keep::Set(StateSet { key, value: value.clone() }))
+            Ok(StateOp::Set(StateSet { key, value: value.clone() }))
         }
         (Some("set"), _, _) => wrong("`set` needs `key` and `value`"),
         _ => wrong("`operation` must be `get` or `set`"),
@@ -54,17 +54,17 @@ pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
 }
 
 /// Returns the result of an operation and the event to write, if any.
-pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: Keep) -> Result<(Value, Option<StateSet>), String> {
+pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: StateOp) -> Result<(Value, Option<StateSet>), String> {
     match asked {
-        Keep::Get(Some(key)) => Ok((store.get(&key).cloned().unwrap_or(Value::Null), None)),
-        Keep::Get(None) => {
+        StateOp::Get(Some(key)) => Ok((store.get(&key).cloned().unwrap_or(Value::Null), None)),
+        StateOp::Get(None) => {
             let all: Map<String, Value> = store.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
             Ok((Value::Object(all), None))
         }
-        Keep::Set(set) if store.len() >= MAX_KEYS && !store.contains_key(&set.key) && !set.value.is_null() => {
+        StateOp::Set(set) if store.len() >= MAX_KEYS && !store.contains_key(&set.key) && !set.value.is_null() => {
             Err(format!("state: {MAX_KEYS} keys are kept at most"))
         }
-        Keep::Set(set) => Ok((set.value.clone(), Some(set))),
+        StateOp::Set(set) => Ok((set.value.clone(), Some(set))),
     }
 }
 

@@ -2,7 +2,7 @@
 //! `plan`.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::prompt::Known;
+use rye_compiler::plan::prompt::PromptFacts;
 use rye_compiler::plan::{Pending, Plan};
 use rye_compiler::semantics::value::embed;
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ struct RuntimeFacts<'a> {
     facts: Map<String, Value>,
 }
 
-impl Known for RuntimeFacts<'_> {
+impl PromptFacts for RuntimeFacts<'_> {
     fn text(&mut self, hole: &Pending) -> String {
         match hole {
             Pending::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),

@@ -7,8 +7,8 @@ use rye_compiler::plan::{Plan, Tokenizer, ToolUse};
 
 use super::state::State;
 use crate::event::ContextOperation;
-use crate::message::{Block, Message, ToolCall, Turn};
-use crate::provider::{Cue, Request, ToolDefinition};
+use crate::message::{ContentBlock, Message, ToolCall, Turn};
+use crate::provider::{Request, ThreadPosition, ToolDefinition};
 
 /// Builds the request of the current attempt.
 pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
@@ -31,7 +31,7 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
         first_turn_constant: untouched && state.continues.is_none(),
         sampling: state.model(plan).sampling.clone(),
         text_tools: state.model(plan).tool_use == ToolUse::TextParsed,
-        cue: Cue {
+        cue: ThreadPosition {
             directive: plan.directive.to_string(),
             turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
             attempt: state.failures,
@@ -49,7 +49,7 @@ and why, what is open and what comes next. Call no tool; answer with the summary
 /// Builds the request for a summary: the same conversation, followed by the summary prompt.
 pub(super) fn summarise(plan: &Plan, state: &State, max_output: u64) -> Request {
     let mut request = build(plan, state, max_output);
-    request.turns.push(Turn::User { content: vec![Block::Text { text: SUMMARY_PROMPT.to_owned() }] });
+    request.turns.push(Turn::User { content: vec![ContentBlock::Text { text: SUMMARY_PROMPT.to_owned() }] });
     request.cue.directive.push_str(".summary");
     request
 }
@@ -134,12 +134,15 @@ fn close(open: &mut Vec<ToolCall>, turns: &mut Vec<Turn>) {
 }
 
 /// Returns the tool calls of a reply, in order.
-pub(super) fn calls(content: &[Block]) -> Vec<ToolCall> {
+pub(super) fn calls(content: &[ContentBlock]) -> Vec<ToolCall> {
     content
         .iter()
         .filter_map(|block| match block {
-            Block::ToolCall(call) => Some(call.clone()),
-            Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => None,
+            ContentBlock::ToolCall(call) => Some(call.clone()),
+            ContentBlock::Text { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Other { .. } => None,
         })
         .collect()
 }
@@ -167,7 +170,8 @@ pub(super) fn tokens_used(plan: &Plan, state: &State) -> u64 {
 }
 
 fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
-    let blocks = |content: &[Block]| content.iter().fold(0u64, |sum, block| sum.saturating_add(of_block(by, block)));
+    let blocks =
+        |content: &[ContentBlock]| content.iter().fold(0u64, |sum, block| sum.saturating_add(of_block(by, block)));
     match message {
         Message::User { content } | Message::Assistant { content } => blocks(content),
         Message::ToolResult { content, name, .. } => by.count(content).saturating_add(by.count(name)),
@@ -183,12 +187,12 @@ fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
     }
 }
 
-fn of_block(by: Tokenizer, block: &Block) -> u64 {
+fn of_block(by: Tokenizer, block: &ContentBlock) -> u64 {
     match block {
-        Block::Text { text } | Block::Thinking { text, .. } => by.count(text),
-        Block::Image(image) => image.tokens(),
-        Block::ToolCall(call) => by.count(&call.name).saturating_add(by.count(&call.input.to_string())),
-        Block::Other { value, .. } => by.count(&value.to_string()),
+        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => by.count(text),
+        ContentBlock::Image(image) => image.tokens(),
+        ContentBlock::ToolCall(call) => by.count(&call.name).saturating_add(by.count(&call.input.to_string())),
+        ContentBlock::Other { value, .. } => by.count(&value.to_string()),
     }
 }
 

@@ -3,7 +3,7 @@
 use rye_compiler::hook::HookPoint;
 use serde_json::Value;
 
-use crate::event::{Approval, Considered, Continues, HookOutcome, Letter, LimitHit, Opened, StateSet};
+use crate::event::{Approval, Continues, ControlMessage, HookEvaluation, HookOutcome, LimitHit, Opened, StateSet};
 use crate::provider::{CallError, Reply};
 use crate::thread::{Cost, Status};
 
@@ -50,7 +50,7 @@ pub enum Fact {
     HooksRan {
         point: HookPoint,
         subject: Option<String>,
-        considered: Vec<Considered>,
+        considered: Vec<HookEvaluation>,
         /// Child threads of directives that the hooks ran; all have ended.
         children: Vec<HookChild>,
         answer: Box<HookOutcome>,
@@ -60,7 +60,7 @@ pub enum Fact {
     Answered(Approval),
     Mail {
         id: String,
-        letter: Letter,
+        letter: ControlMessage,
     },
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Asked, Node, Outcome, Plan, PlanLimits, PlannedModel};
+use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, PlannedModel};
 use serde_json::{Map, Value};
 
 use crate::event::{AttemptFailed, ContextOperation, Continues, Ended, LimitHit, Opened, Settled, Source};
@@ -56,10 +56,10 @@ pub struct State {
     pub hook_retries: u32,
     pub mail: Mailbox,
     /// The open approval request. A suspended thread keeps it.
-    pub question: Option<Question>,
+    pub question: Option<OpenApprovalRequest>,
     /// The limit that was reached.
     pub limit: Option<LimitHit>,
-    pub stop: Option<Stop>,
+    pub stop: Option<EarlyEnd>,
     pub returned: Option<Returned>,
     /// Stored results that this thread may page.
     pub objects: BTreeSet<String>,
@@ -124,11 +124,11 @@ pub struct Talk {
     /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,
     /// The provider's token count of the last request and its reply.
-    pub measured: Option<Measured>,
+    pub measured: Option<MeasuredTokens>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredTokens {
     /// Tokens of the whole request.
     pub input: u64,
     pub output: u64,
@@ -193,7 +193,7 @@ pub struct Calls {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallState {
     pub call: ToolCall,
-    pub phase: Phase,
+    pub phase: CallPhase,
     /// The `tool_call` hooks have run for the call.
     pub hooked: bool,
     /// The reason if a `tool_call` hook blocked the call.
@@ -208,7 +208,7 @@ pub struct CallState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum CallPhase {
     Waiting,
     Started,
     /// A child is created for the call: its spawn number.
@@ -259,16 +259,16 @@ pub struct Mailbox {
 
 /// An open approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct OpenApprovalRequest {
     /// The number of its event.
     pub seq: u64,
-    pub asked: Asked,
+    pub asked: ApprovalOrigin,
     pub what: String,
 }
 
 /// A reason to end the thread before its model does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stop {
+pub struct EarlyEnd {
     pub status: Status,
     pub code: String,
     pub message: String,

@@ -1,15 +1,15 @@
 //! Evaluation of the plan's steps: each step needs an effect, needs a write, or has an outcome.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Asked, Node, NudgePolicy, Outcome, Plan, Primary};
+use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, Plan, Primary};
 
 use rye_compiler::semantics::limits;
 
 use super::effect::{Effect, HookBounds, HookRun};
 use super::facts;
 use super::gate::left_ms;
-use super::state::{Phase, State};
-use super::walk::{Decision, Walk};
+use super::state::{CallPhase, State};
+use super::walk::{Decision, WalkContext};
 use crate::event::{ApprovalAsked, CognitionIn, EventBody, HookOutcome, ResultKind, Settled, Source, ToolCallResult};
 use crate::message::Message;
 use crate::provider::Usage;
@@ -23,7 +23,7 @@ pub(super) use end::{children_to_cancel, finish};
 pub(super) use model::settlement;
 
 /// Evaluates a step.
-pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
+pub(super) fn decide(walk: &WalkContext<'_>, node: Node) -> Decision {
     match node {
         Node::Start => Decision::Gives(Outcome::Ready),
         Node::Hooks(point) => hooks(walk, point),
@@ -72,9 +72,9 @@ pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
     let end = state.calls.list.len();
     for (index, call) in state.calls.list.iter().enumerate() {
         let (why, text) = match call.phase {
-            Phase::Answered => continue,
-            Phase::Started | Phase::Spawning(_) if killed => (ResultKind::Interrupted, INTERRUPTED),
-            Phase::Waiting | Phase::Started | Phase::Spawning(_) => {
+            CallPhase::Answered => continue,
+            CallPhase::Started | CallPhase::Spawning(_) if killed => (ResultKind::Interrupted, INTERRUPTED),
+            CallPhase::Waiting | CallPhase::Started | CallPhase::Spawning(_) => {
                 (ResultKind::Skipped, "skipped: the thread was cancelled")
             }
         };
@@ -109,7 +109,7 @@ pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
     plan.hooks.iter().any(|hook| hook.event == point && hook.is_live())
 }
 
-pub(super) fn run_hooks(walk: &Walk<'_>, point: HookPoint, subject: Option<String>) -> Decision {
+pub(super) fn run_hooks(walk: &WalkContext<'_>, point: HookPoint, subject: Option<String>) -> Decision {
     let facts = facts::of(walk.plan, walk.state, point, subject.as_deref());
     Decision::Do(hook_run(walk.plan, walk.state, point, subject, facts))
 }
@@ -137,7 +137,7 @@ pub(super) fn hook_run(
     Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store, nth, bounds, ended: None }))
 }
 
-fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {
+fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> Decision {
     let state = walk.state;
     match point {
         HookPoint::ThreadStarted if state.continues.is_some() => Decision::Gives(Outcome::Pass),
@@ -170,7 +170,7 @@ fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {
     }
 }
 
-fn inbox(walk: &Walk<'_>) -> Decision {
+fn inbox(walk: &WalkContext<'_>) -> Decision {
     let state = walk.state;
     if state.mail.cancelled {
         return Decision::Gives(Outcome::Cancelled);
@@ -188,7 +188,7 @@ fn said(source: Source, text: &str) -> EventBody {
     EventBody::CognitionIn(CognitionIn { source, message: Message::user(text) })
 }
 
-fn nudge(walk: &Walk<'_>) -> Decision {
+fn nudge(walk: &WalkContext<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     let wanted = match plan.nudge {
         NudgePolicy::Never => false,
@@ -210,13 +210,13 @@ fn nudge(walk: &Walk<'_>) -> Decision {
     Decision::Write(vec![said(Source::Nudge, &text)])
 }
 
-fn request_approval(walk: &Walk<'_>, asked: Asked) -> Decision {
+fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> Decision {
     let what = match asked {
-        Asked::Limit => walk.state.limit.as_ref().map_or_else(
+        ApprovalOrigin::Limit => walk.state.limit.as_ref().map_or_else(
             || "go on beyond a limit".to_owned(),
             |hit| format!("go on beyond {}", limits::told(&hit.limit_code, &hit.current_value, &hit.current_max)),
         ),
-        Asked::Call => calls::asked(walk),
+        ApprovalOrigin::Call => calls::asked(walk),
     };
     match &walk.state.question {
         Some(open) if open.asked == asked && open.what == what => Decision::Do(Effect::Ask { asked, what }),

@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::fixture::{Play, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
 use super::{Effect, Fact, HookChild, Signal, State, absorb, apply, next};
-use crate::event::{Approval, ContextOperation, Event, EventBody, HookOutcome, Letter, ResultKind};
-use crate::message::{Block, Turn};
+use crate::event::{Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, ResultKind};
+use crate::message::{ContentBlock, Turn};
 use crate::provider::{Reply, StopReason};
 use crate::thread::{Cost, Status};
 
@@ -117,7 +117,7 @@ fn truncated_call_is_not_run_and_the_model_gets_an_error() {
 
 #[test]
 fn refused_reply_ends_the_thread_and_runs_no_calls() {
-    let said = Block::Text { text: "I will not.".into() };
+    let said = ContentBlock::Text { text: "I will not.".into() };
     let Ok(called) = calls(&[call("a_write", json!({}))]) else { panic!("a reply") };
     let content = [vec![said], called.content].concat();
     let mut play = Play::new(plan(), vec![reply(content).map(|r| Reply { stop: StopReason::Refusal, ..r })]);
@@ -397,7 +397,7 @@ fn steering_skips_what_has_not_started() {
     let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
     // record (prompt), record (intent), reserve, model, record (start), tools: the message arrives before the next
     // effect.
-    play.letters.push((6, Letter::Steer { text: "stop that".into() }));
+    play.letters.push((6, ControlMessage::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);
     assert_eq!(play.results()[1].1, "skipped due to queued user message");
@@ -408,7 +408,7 @@ fn steering_skips_what_has_not_started() {
 #[test]
 fn a_follow_up_waits_for_the_end() {
     let mut play = Play::new(plan(), vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")]);
-    play.letters.push((2, Letter::FollowUp { text: "and now".into() }));
+    play.letters.push((2, ControlMessage::FollowUp { text: "and now".into() }));
     play.run();
     assert_eq!((play.ended().cost.turns, play.ended().result.as_deref()), (3, Some("two")));
 }
@@ -423,13 +423,13 @@ fn cancellation_and_kill_at_every_step() {
     whole.run();
     for step in 0..whole.steps {
         let mut play = make();
-        play.letters.push((step, Letter::Cancel));
+        play.letters.push((step, ControlMessage::Cancel));
         play.run();
         let expected = if step == whole.steps - 1 { Status::Completed } else { Status::Cancelled };
         assert_eq!(play.ended().status, expected, "cancelled before step {step}");
         assert!(play.state.calls.list.iter().all(|c| c.result.is_some()), "step {step}");
         let mut killed = make();
-        killed.letters.push((step, Letter::Kill));
+        killed.letters.push((step, ControlMessage::Kill));
         killed.run();
         let expected = if step == whole.steps - 1 { Status::Completed } else { Status::Killed };
         assert_eq!(killed.ended().status, expected, "killed before step {step}");

@@ -4,7 +4,7 @@
 use rye_compiler::plan::Plan;
 use serde_json::Value;
 
-use crate::message::{Block, Message};
+use crate::message::{ContentBlock, Message};
 
 /// Returns the maximum tokens of trailing messages that a continuation starts with.
 pub(crate) fn ceiling(plan: &Plan) -> u64 {
@@ -46,7 +46,7 @@ fn start(messages: &[Message], tokens: u64, may_begin: impl Fn(&Message) -> bool
 fn characters(message: &Message) -> u64 {
     let text = match message {
         Message::User { content } | Message::Assistant { content } => {
-            content.iter().map(|block| if let Block::Text { text } = block { text.len() } else { 200 }).sum()
+            content.iter().map(|block| if let ContentBlock::Text { text } = block { text.len() } else { 200 }).sum()
         }
         Message::ToolResult { content, .. } | Message::Custom { content, .. } => content.len(),
         Message::Bash { command, output, .. } => command.len() + output.len(),
@@ -64,7 +64,7 @@ mod tests {
 
     fn call() -> Message {
         let call = ToolCall { id: "c".into(), name: "t".into(), input: json!({}) };
-        Message::Assistant { content: vec![Block::ToolCall(call)] }
+        Message::Assistant { content: vec![ContentBlock::ToolCall(call)] }
     }
 
     fn result(bytes: usize) -> Message {

@@ -29,7 +29,7 @@ pub(super) struct Standing {
 
 /// The input of a step's evaluation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Walk<'a> {
+pub(super) struct WalkContext<'a> {
     pub plan: &'a Plan,
     pub state: &'a State,
     pub now: i64,
@@ -68,7 +68,7 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
             ((node, outcome), plan.graph.next(node, outcome))
         }
     };
-    let mut walk = Walk { plan, state, now, from, group_start: state.calls.start };
+    let mut walk = WalkContext { plan, state, now, from, group_start: state.calls.start };
     if let Some(written) = step::interrupted(state) {
         return Standing { decision: Decision::Write(written) };
     }
@@ -99,7 +99,7 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
 }
 
 /// Follows the edge of a cancellation, from any position.
-fn exit_early(mut walk: Walk<'_>) -> Standing {
+fn exit_early(mut walk: WalkContext<'_>) -> Standing {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };
     // The graph may have steps between the cancellation and the finish.
@@ -122,7 +122,7 @@ fn exit_early(mut walk: Walk<'_>) -> Standing {
 }
 
 /// Ends the thread with an error that names the missing edge. A valid graph has an edge for every outcome.
-fn end_without_edge(walk: Walk<'_>) -> Standing {
+fn end_without_edge(walk: WalkContext<'_>) -> Standing {
     let (node, outcome) = walk.from;
     let ended = Ended {
         status: Status::Error,

@@ -10,7 +10,7 @@ use crate::thread_id::ThreadId;
 
 /// A parsed operation.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum ThreadsToolRequest {
     Wait { threads: Vec<ThreadId>, timeout: Option<Duration> },
     Cancel(ThreadId),
     Kill(ThreadId),
@@ -39,7 +39,7 @@ const OPERATIONS: [(&str, &[&str]); 11] = [
     ("handoff_thread", &["thread_id"]),
 ];
 
-impl Asked {
+impl ThreadsToolRequest {
     /// Parses the arguments; the error is a message for the model.
     pub fn read(parameters: &Value) -> Result<Self, String> {
         let Value::Object(given) = parameters else { return Err("its parameters must be an object".into()) };
@@ -148,9 +148,9 @@ mod tests {
                 };
                 map.insert((*key).to_owned(), value);
             }
-            Asked::read(&given).unwrap();
+            ThreadsToolRequest::read(&given).unwrap();
             given.as_object_mut().unwrap().insert("parent".into(), json!("b-1"));
-            assert_eq!(Asked::read(&given).unwrap_err(), format!("`{name}` takes no `parent`"));
+            assert_eq!(ThreadsToolRequest::read(&given).unwrap_err(), format!("`{name}` takes no `parent`"));
         }
         for bad in [
             json!({"operation": "drop"}),
@@ -162,7 +162,7 @@ mod tests {
             json!({"operation": "resume_thread", "thread_id": "a-1", "message": " "}),
             json!([]),
         ] {
-            assert!(Asked::read(&bad).is_err(), "{bad}");
+            assert!(ThreadsToolRequest::read(&bad).is_err(), "{bad}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::image::Image;
-use crate::message::{Block, Turn};
+use crate::message::{ContentBlock, Turn};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "anthropic";
@@ -134,31 +134,31 @@ fn draft(turn: &Turn) -> MessageDraft {
 }
 
 /// Maps a user's block; `None` for blocks that a user message cannot contain.
-fn said(block: &Block) -> Option<Value> {
+fn said(block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => text_block(text),
-        Block::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Text { text } => text_block(text),
+        ContentBlock::Image(Image { media_type, data, .. }) => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
         }
-        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,
     }
 }
 
 /// Maps the model's block; `None` for blocks that the API refuses: blank text, thinking without a signature, and blocks
 /// of another wire.
-fn model_block(block: &Block) -> Option<Value> {
+fn model_block(block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => text_block(text),
-        Block::Thinking { text, signature } => {
+        ContentBlock::Text { text } => text_block(text),
+        ContentBlock::Thinking { text, signature } => {
             let signature = signature.as_deref().filter(|signature| !signature.is_empty())?;
             Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
         }
-        Block::ToolCall(call) => {
+        ContentBlock::ToolCall(call) => {
             let (id, name) = (plain_name(&call.id), plain_name(&call.name));
             Some(json!({"type": "tool_use", "id": id, "name": name, "input": call.input}))
         }
-        Block::Other { wire, value } => (wire == WIRE).then(|| value.clone()),
-        Block::Image { .. } => None,
+        ContentBlock::Other { wire, value } => (wire == WIRE).then(|| value.clone()),
+        ContentBlock::Image { .. } => None,
     }
 }
 

@@ -9,8 +9,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::environment::Environment;
-use super::settings::{KeyHeader, MaxTokensField, ProviderSettings, Secret, Timeouts, Wire};
+use super::environment::ProviderEnvironment;
+use super::settings::{ApiKey, KeyHeader, MaxTokensField, ProviderSettings, Timeouts, Wire};
 use super::{CallError, FailedStage};
 
 /// A provider file, merged over the spaces.
@@ -122,13 +122,13 @@ impl Definition {
     }
 
     /// Returns the connection settings of this file, with the key and the base URL from the environment.
-    pub fn settings(&self, environment: &Environment, project_root: &Path) -> ProviderSettings {
+    pub fn settings(&self, environment: &ProviderEnvironment, project_root: &Path) -> ProviderSettings {
         let variable = |name: &Option<String>| name.as_deref().and_then(|name| environment.get(name));
         ProviderSettings {
             id: self.id.clone(),
             wire: self.wire,
             base_url: variable(&self.base_url_env).unwrap_or_else(|| self.base_url.clone()),
-            key: variable(&self.key_env).map(Secret::new),
+            key: variable(&self.key_env).map(ApiKey::new),
             key_env: self.key_env.clone(),
             key_header: self.key_header.clone(),
             max_tokens_field: self.max_tokens_field,
@@ -145,7 +145,7 @@ impl Definition {
 /// The errors of [`Definition::from_value`].
 pub fn settings(
     connection: &Value,
-    environment: &Environment,
+    environment: &ProviderEnvironment,
     project_root: &Path,
 ) -> Result<ProviderSettings, CallError> {
     Ok(Definition::from_value(connection)?.settings(environment, project_root))
@@ -257,15 +257,15 @@ mod tests {
     #[test]
     fn the_environment_adds_key_and_base_url() {
         let definition = &standard()[0];
-        let environment = Environment::fixed([
+        let environment = ProviderEnvironment::fixed([
             ("ANTHROPIC_API_KEY".to_owned(), "k\n".to_owned()),
             ("ANTHROPIC_BASE_URL".to_owned(), "http://localhost:1".to_owned()),
         ]);
         let settings = definition.settings(&environment, Path::new("p"));
-        assert_eq!(settings.key, Some(Secret::new("k")));
+        assert_eq!(settings.key, Some(ApiKey::new("k")));
         assert_eq!(settings.base_url, "http://localhost:1");
         assert_eq!(settings.key_header, KeyHeader::Named("x-api-key".to_owned()));
-        let bare = definition.settings(&Environment::fixed([]), Path::new("p"));
+        let bare = definition.settings(&ProviderEnvironment::fixed([]), Path::new("p"));
         assert_eq!(bare.base_url, "https://api.anthropic.com");
         let Err(error) = connect(&bare) else { panic!("connected without a key") };
         assert_eq!(error.stage, FailedStage::Setup);
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn other_standard_providers_load() {
         let all = standard();
-        let settings = |n: usize| all[n].settings(&Environment::fixed([]), Path::new("p"));
+        let settings = |n: usize| all[n].settings(&ProviderEnvironment::fixed([]), Path::new("p"));
         assert_eq!(settings(1).max_tokens_field, MaxTokensField::MaxCompletionTokens);
         assert_eq!(settings(1).key_header, KeyHeader::Bearer);
         assert_eq!(settings(2).script, Some(Path::new("p").join("script.yaml")));
@@ -303,7 +303,7 @@ mod tests {
             rye_compiler::model::provider(&definition.id, &parsed.tree, &sources, &mut diagnostics).unwrap();
             assert!(!diagnostics.has_errors(), "{text}");
             let environment = definition.key_env.clone().map(|name| (name, "k".to_owned()));
-            assert!(connect(&definition.settings(&Environment::fixed(environment), Path::new("p"))).is_ok());
+            assert!(connect(&definition.settings(&ProviderEnvironment::fixed(environment), Path::new("p"))).is_ok());
             ids.push(definition.id);
         }
         for id in ["local", "ollama", "llama-cpp", "vllm", "openrouter", "groq", "words"] {

@@ -10,20 +10,20 @@ use serde_json::Value;
 
 /// The sources of variables.
 #[derive(Clone, Default)]
-pub struct Environment {
+pub struct ProviderEnvironment {
     /// In tests, replaces the process's environment.
     fixed: Option<BTreeMap<String, String>>,
     file: BTreeMap<String, String>,
 }
 
-impl std::fmt::Debug for Environment {
+impl std::fmt::Debug for ProviderEnvironment {
     /// Prints names only: the values are keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Environment").field("file", &self.file.keys()).finish_non_exhaustive()
     }
 }
 
-impl Environment {
+impl ProviderEnvironment {
     /// Reads the process's environment and, if it exists, `.env` in the folder `user_space` (the one that contains
     /// `.ai/`).
     ///
@@ -133,18 +133,18 @@ mod tests {
     fn user_dotenv_supplies_unset_variables() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".env"), "RYE_TEST_ONLY_HERE=k\nRYE_TEST_EMPTY=\n").unwrap();
-        let environment = Environment::read(Some(folder.path())).unwrap();
+        let environment = ProviderEnvironment::read(Some(folder.path())).unwrap();
         assert_eq!(environment.get("RYE_TEST_ONLY_HERE").as_deref(), Some("k"));
         assert_eq!(environment.get("RYE_TEST_EMPTY"), None);
         assert!(!format!("{environment:?}").contains('k') || !format!("{environment:?}").contains("\"k\""));
-        assert!(Environment::read(None).unwrap().get("RYE_TEST_ONLY_HERE").is_none());
+        assert!(ProviderEnvironment::read(None).unwrap().get("RYE_TEST_ONLY_HERE").is_none());
     }
 
     #[test]
     fn secret_values_are_redacted_everywhere() {
         let pairs =
             [("A_KEY", "secret-one"), ("B_TOKEN", "secret-one-two"), ("C_KEY", "short"), ("HOME", "/home/someone")];
-        let environment = Environment::fixed(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let environment = ProviderEnvironment::fixed(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let mut value = serde_json::json!({"a": ["x secret-one-two y", {"b": "secret-one secret-one"}], "c": "short /home/someone"});
         environment.redact(&mut value);
         assert_eq!(
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn missing_dotenv_is_fine_and_unreadable_fails() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Environment::read(Some(folder.path())).is_ok());
+        assert!(ProviderEnvironment::read(Some(folder.path())).is_ok());
         std::fs::create_dir(folder.path().join(".env")).unwrap();
-        assert!(Environment::read(Some(folder.path())).is_err());
+        assert!(ProviderEnvironment::read(Some(folder.path())).is_err());
     }
 }

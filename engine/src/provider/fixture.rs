@@ -3,17 +3,17 @@
 use serde_json::json;
 
 use super::sse::{Event, Parser};
-use super::wire::Decode;
-use super::{CallError, Cue, Delta, Reply, Request, Sampling, ToolDefinition};
+use super::wire::ReplyDecoder;
+use super::{CallError, Delta, Reply, Request, Sampling, ThreadPosition, ToolDefinition};
 use crate::image::Image;
-use crate::message::{Block, ToolCall, Turn};
+use crate::message::{ContentBlock, ToolCall, Turn};
 
-pub fn text(text: &str) -> Block {
-    Block::Text { text: text.to_owned() }
+pub fn text(text: &str) -> ContentBlock {
+    ContentBlock::Text { text: text.to_owned() }
 }
 
-pub fn call(id: &str, name: &str, input: serde_json::Value) -> Block {
-    Block::ToolCall(ToolCall { id: id.to_owned(), name: name.to_owned(), input })
+pub fn call(id: &str, name: &str, input: serde_json::Value) -> ContentBlock {
+    ContentBlock::ToolCall(ToolCall { id: id.to_owned(), name: name.to_owned(), input })
 }
 
 pub fn result(call_id: &str, content: &str, is_error: bool) -> Turn {
@@ -31,7 +31,7 @@ pub fn small() -> Request {
         first_turn_constant: true,
         sampling: Sampling::default(),
         text_tools: false,
-        cue: Cue::default(),
+        cue: ThreadPosition::default(),
     }
 }
 
@@ -49,12 +49,14 @@ pub fn large() -> Request {
         description: format!("What {name} does.").into(),
         schema: schema.clone().into(),
     };
-    let image = Block::Image(image());
-    let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };
-    let unsigned = Block::Thinking { text: "Hm?".to_owned(), signature: None };
-    let redacted =
-        Block::Other { wire: "anthropic".to_owned(), value: json!({"type": "redacted_thinking", "data": "b3BhcXVl"}) };
-    let foreign = Block::Other { wire: "morse".to_owned(), value: json!({"part": 1}) };
+    let image = ContentBlock::Image(image());
+    let thinking = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };
+    let unsigned = ContentBlock::Thinking { text: "Hm?".to_owned(), signature: None };
+    let redacted = ContentBlock::Other {
+        wire: "anthropic".to_owned(),
+        value: json!({"type": "redacted_thinking", "data": "b3BhcXVl"}),
+    };
+    let foreign = ContentBlock::Other { wire: "morse".to_owned(), value: json!({"part": 1}) };
     Request {
         turns: vec![
             Turn::User { content: vec![text("First."), text("  \n"), text("Second.")] },
@@ -81,7 +83,7 @@ pub fn large() -> Request {
 }
 
 /// Decodes a stream in the given pieces.
-pub fn replay<D: Decode>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Result<Reply, CallError>) {
+pub fn replay<D: ReplyDecoder>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Result<Reply, CallError>) {
     let mut parser = Parser::default();
     let mut deltas = Vec::new();
     for chunk in chunks {
@@ -94,7 +96,7 @@ pub fn replay<D: Decode>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Resul
 
 /// Decodes a fixture whole, split at every byte, with CRLF line ends, with a byte order mark, and byte by byte. All
 /// results must be equal.
-pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
+pub fn replay_all<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
     let bytes = stream.as_bytes();
     let whole = replay(&[bytes], D::default());
     for cut in 0..=bytes.len() {
@@ -117,7 +119,7 @@ pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Repl
 }
 
 /// Checks that every proper prefix of `stream` is a failed attempt, never a shorter reply.
-pub fn no_front_part_is_a_reply<D: Decode + Default>(stream: &str) {
+pub fn no_front_part_is_a_reply<D: ReplyDecoder + Default>(stream: &str) {
     let last = stream.trim_end().len();
     for end in 0..last {
         if let Some(front) = stream.as_bytes().get(..end) {
@@ -128,7 +130,7 @@ pub fn no_front_part_is_a_reply<D: Decode + Default>(stream: &str) {
 }
 
 /// Checks that breaking any non-ASCII byte still gives a reply, with a replacement character.
-pub fn broken_bytes<D: Decode + Default>(stream: &str) {
+pub fn broken_bytes<D: ReplyDecoder + Default>(stream: &str) {
     let mut hurt = 0;
     for (n, byte) in stream.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()) {
         let mut bytes = stream.as_bytes().to_vec();

@@ -13,7 +13,7 @@ use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, ToolDefinition};
 use crate::image::Image;
-use crate::message::{Block, ToolCall, Turn};
+use crate::message::{ContentBlock, ToolCall, Turn};
 
 /// Name of the wire on parts that only this wire understands.
 pub const WIRE: &str = "gemini";
@@ -132,35 +132,35 @@ fn contents(turns: &[Turn]) -> Value {
     drafts.into_iter().map(|(kind, parts)| json!({"role": kind.role(), "parts": parts})).collect()
 }
 
-fn user_part(block: &Block) -> Option<Value> {
+fn user_part(block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => (!is_blank(text)).then(|| json!({"text": text})),
-        Block::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Text { text } => (!is_blank(text)).then(|| json!({"text": text})),
+        ContentBlock::Image(Image { media_type, data, .. }) => {
             Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
         }
-        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,
     }
 }
 
 /// Maps a reply to parts. A block with only a signature adds it to the part before.
-fn model_parts(content: &[Block]) -> Vec<Value> {
+fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     let mut last_was_sent = false;
     for block in content {
         match block {
-            Block::Text { text } => {
+            ContentBlock::Text { text } => {
                 last_was_sent = !text.is_empty();
                 if last_was_sent {
                     parts.push(json!({"text": text}));
                 }
             }
-            Block::ToolCall(call) => {
+            ContentBlock::ToolCall(call) => {
                 parts.push(call_part(call));
                 last_was_sent = true;
             }
             // The displayed text of a thought is not sent back.
-            Block::Thinking { .. } | Block::Image { .. } => last_was_sent = false,
-            Block::Other { wire, value } if wire == WIRE => {
+            ContentBlock::Thinking { .. } | ContentBlock::Image { .. } => last_was_sent = false,
+            ContentBlock::Other { wire, value } if wire == WIRE => {
                 match (seal(value), parts.last_mut().and_then(Value::as_object_mut)) {
                     (Some(seal), Some(part)) if last_was_sent => {
                         part.insert(SIGNATURE.to_owned(), seal.clone());
@@ -170,7 +170,7 @@ fn model_parts(content: &[Block]) -> Vec<Value> {
                 }
                 last_was_sent = true;
             }
-            Block::Other { .. } => {}
+            ContentBlock::Other { .. } => {}
         }
     }
     // Blank text is only sent if it has a signature.

@@ -12,7 +12,7 @@ use rye_compiler::diagnostics::breaks_line;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::settings::{KeyHeader, ProviderSettings, Secret, Timeouts};
+use super::settings::{ApiKey, KeyHeader, ProviderSettings, Timeouts};
 use super::wire::length;
 use super::{CallError, CutStream, FailedStage};
 
@@ -51,7 +51,7 @@ async fn wait_at_most<F: Future>(most: Duration, what: F) -> Option<F::Output> {
 pub struct Endpoint {
     url: Url,
     headers: HeaderMap,
-    key: Option<Secret>,
+    key: Option<ApiKey>,
     timeouts: Timeouts,
 }
 
@@ -289,7 +289,7 @@ fn setup(message: String) -> CallError {
     CallError::new(FailedStage::Setup, message)
 }
 
-fn key_of(settings: &ProviderSettings) -> Result<Option<Secret>, CallError> {
+fn key_of(settings: &ProviderSettings) -> Result<Option<ApiKey>, CallError> {
     let key = settings.key.clone().filter(|key| !key.expose().is_empty());
     match (&key, &settings.key_env) {
         (None, Some(variable)) => {
@@ -301,7 +301,7 @@ fn key_of(settings: &ProviderSettings) -> Result<Option<Secret>, CallError> {
     }
 }
 
-fn key_header(style: &KeyHeader, key: &Secret) -> Option<(HeaderName, HeaderValue)> {
+fn key_header(style: &KeyHeader, key: &ApiKey) -> Option<(HeaderName, HeaderValue)> {
     let (name, text) = match style {
         KeyHeader::Bearer => (HeaderName::from_static("authorization"), format!("Bearer {}", key.expose())),
         KeyHeader::Named(name) => (HeaderName::from_bytes(name.as_bytes()).ok()?, key.expose().to_owned()),

@@ -12,7 +12,7 @@ use super::settings::{MaxTokensField, ProviderSettings};
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::image::Image;
-use crate::message::{Block, ToolCall, Turn};
+use crate::message::{ContentBlock, ToolCall, Turn};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "openai-chat";
@@ -87,9 +87,9 @@ fn message(turn: &Turn) -> Option<Value> {
 }
 
 /// Maps user content: a single text as a string, which every server accepts, anything else as a list of parts.
-fn user(content: &[Block]) -> Option<Value> {
+fn user(content: &[ContentBlock]) -> Option<Value> {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
-    let images = content.iter().any(|block| matches!(block, Block::Image { .. }));
+    let images = content.iter().any(|block| matches!(block, ContentBlock::Image { .. }));
     if let ([text], false) = (texts.as_slice(), images) {
         return Some(json!({"role": "user", "content": text}));
     }
@@ -97,19 +97,19 @@ fn user(content: &[Block]) -> Option<Value> {
     (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))
 }
 
-fn part(block: &Block) -> Option<Value> {
+fn part(block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { .. } => text_of(block).map(|text| json!({"type": "text", "text": text})),
-        Block::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Text { .. } => text_of(block).map(|text| json!({"type": "text", "text": text})),
+        ContentBlock::Image(Image { media_type, data, .. }) => {
             Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
         }
-        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,
     }
 }
 
 /// Maps a reply. The wire has no field for thinking and refuses unknown fields, so thinking and foreign blocks are
 /// dropped.
-fn assistant(content: &[Block]) -> Option<Value> {
+fn assistant(content: &[ContentBlock]) -> Option<Value> {
     let text: String = content.iter().filter_map(text_of).collect();
     let calls: Vec<Value> = content.iter().filter_map(call_of).map(call).collect();
     if calls.is_empty() {
@@ -127,17 +127,23 @@ fn call(call: &ToolCall) -> Value {
     })
 }
 
-fn text_of(block: &Block) -> Option<&str> {
+fn text_of(block: &ContentBlock) -> Option<&str> {
     match block {
-        Block::Text { text } => (!is_blank(text)).then_some(text),
-        Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        ContentBlock::Text { text } => (!is_blank(text)).then_some(text),
+        ContentBlock::Image { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::Other { .. } => None,
     }
 }
 
-fn call_of(block: &Block) -> Option<&ToolCall> {
+fn call_of(block: &ContentBlock) -> Option<&ToolCall> {
     match block {
-        Block::ToolCall(call) => Some(call),
-        Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => None,
+        ContentBlock::ToolCall(call) => Some(call),
+        ContentBlock::Text { .. }
+        | ContentBlock::Image { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::Other { .. } => None,
     }
 }
 

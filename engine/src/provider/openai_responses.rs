@@ -15,7 +15,7 @@ use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::image::Image;
-use crate::message::{Block, Turn};
+use crate::message::{ContentBlock, Turn};
 
 /// Name of the wire on items that only this wire understands.
 pub const WIRE: &str = "openai-responses";
@@ -98,19 +98,19 @@ fn items(turn: &Turn) -> Vec<Value> {
     }
 }
 
-fn part(block: &Block) -> Option<Value> {
+fn part(block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "input_text", "text": text})),
-        Block::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Text { text } => (!is_blank(text)).then(|| json!({"type": "input_text", "text": text})),
+        ContentBlock::Image(Image { media_type, data, .. }) => {
             let url = format!("data:{media_type};base64,{data}");
             Some(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
         }
-        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,
     }
 }
 
 /// Maps a reply to its original items.
-fn assistant(content: &[Block]) -> Vec<Value> {
+fn assistant(content: &[ContentBlock]) -> Vec<Value> {
     let mut items: Vec<Value> = content.iter().filter_map(item).collect();
     // The server refuses a reasoning item that no other item follows.
     while items.last().is_some_and(is_reasoning) {
@@ -119,20 +119,20 @@ fn assistant(content: &[Block]) -> Vec<Value> {
     items
 }
 
-fn item(block: &Block) -> Option<Value> {
+fn item(block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => {
+        ContentBlock::Text { text } => {
             (!is_blank(text)).then(|| json!({"type": "message", "role": "assistant", "content": text}))
         }
-        Block::ToolCall(call) => Some(json!({
+        ContentBlock::ToolCall(call) => Some(json!({
             "type": "function_call",
             "call_id": plain_name(&call.id),
             "name": plain_name(&call.name),
             "arguments": call.input.to_string(),
         })),
-        Block::Other { wire, value } => (wire == WIRE && can_return(value)).then(|| value.clone()),
+        ContentBlock::Other { wire, value } => (wire == WIRE && can_return(value)).then(|| value.clone()),
         // The displayed summary of a reasoning item; the encrypted item itself is a separate block.
-        Block::Thinking { .. } | Block::Image { .. } => None,
+        ContentBlock::Thinking { .. } | ContentBlock::Image { .. } => None,
     }
 }
 

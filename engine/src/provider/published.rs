@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::Wire;
 
 /// The result of a validation, with the first violation.
-pub type Judgement = Result<(), String>;
+pub type Validation = Result<(), String>;
 
 /// Validates a body against the rules of its wire.
-pub fn judge(wire: Wire, body: &Value) -> Judgement {
+pub fn judge(wire: Wire, body: &Value) -> Validation {
     match wire {
         Wire::Anthropic => anthropic(body),
         Wire::OpenaiChat => openai_chat(body),
@@ -25,7 +25,7 @@ pub fn judge(wire: Wire, body: &Value) -> Judgement {
     }
 }
 
-fn fits(schema: &'static str, cell: &'static OnceLock<Validator>, body: &Value) -> Judgement {
+fn fits(schema: &'static str, cell: &'static OnceLock<Validator>, body: &Value) -> Validation {
     let validator = cell.get_or_init(|| {
         let schema: Value = serde_json::from_str(schema).unwrap();
         jsonschema::validator_for(&schema).unwrap()
@@ -56,13 +56,13 @@ fn ids<'v>(entries: &'v [Value], kind: &str, key: &str) -> Vec<&'v str> {
     entries.iter().filter(|entry| text(entry, "type") == kind).map(|entry| text(entry, key)).collect()
 }
 
-fn check_results_match(calls: &[&str], results: &[&str], place: usize) -> Judgement {
+fn check_results_match(calls: &[&str], results: &[&str], place: usize) -> Validation {
     let (left, right): (BTreeSet<_>, BTreeSet<_>) = (calls.iter().collect(), results.iter().collect());
     let fits = left == right && calls.len() == results.len();
     if fits { Ok(()) } else { Err(format!("calls {calls:?} are answered by {results:?} behind message {place}")) }
 }
 
-fn check_unique(ids: &[&str]) -> Judgement {
+fn check_unique(ids: &[&str]) -> Validation {
     let mut seen = BTreeSet::new();
     match ids.iter().find(|id| !seen.insert(**id)) {
         Some(twice) => Err(format!("`{twice}` is the id of two calls")),
@@ -71,7 +71,7 @@ fn check_unique(ids: &[&str]) -> Judgement {
 }
 
 /// Validates a body of the Messages API.
-pub fn anthropic(body: &Value) -> Judgement {
+pub fn anthropic(body: &Value) -> Validation {
     typed!("anthropic", body)?;
     let messages = list(body, "messages");
     let mut all = Vec::new();
@@ -98,7 +98,7 @@ pub fn anthropic(body: &Value) -> Judgement {
 }
 
 /// Validates a body of Chat Completions.
-pub fn openai_chat(body: &Value) -> Judgement {
+pub fn openai_chat(body: &Value) -> Validation {
     typed!("openai-chat", body)?;
     let messages = list(body, "messages");
     let mut all = Vec::new();
@@ -124,7 +124,7 @@ pub fn openai_chat(body: &Value) -> Judgement {
 }
 
 /// Validates a body of the Responses API, without server state.
-pub fn openai_responses(body: &Value) -> Judgement {
+pub fn openai_responses(body: &Value) -> Validation {
     typed!("openai-responses", body)?;
     let input = list(body, "input");
     let (calls, results) = (ids(input, "function_call", "call_id"), ids(input, "function_call_output", "call_id"));
@@ -152,7 +152,7 @@ pub fn openai_responses(body: &Value) -> Judgement {
 }
 
 /// Validates a body of `generateContent`.
-pub fn gemini(body: &Value) -> Judgement {
+pub fn gemini(body: &Value) -> Validation {
     typed!("gemini", body)?;
     let contents = list(body, "contents");
     let names = |content: Option<&Value>, kind: &str| -> Vec<String> {

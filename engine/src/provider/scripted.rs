@@ -24,7 +24,7 @@ pub use script::{
 use super::settings::ProviderSettings;
 use super::wire::length;
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
-use crate::message::{Block, ToolCall, Turn};
+use crate::message::{ContentBlock, ToolCall, Turn};
 
 /// The `code` of a [`CallError`] that the script itself causes: an invalid script, or no step left. Never retried.
 pub const SCRIPT_ERROR: &str = "script";
@@ -131,17 +131,17 @@ async fn play(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn
     let mut content = Vec::new();
     if let Some(text) = &step.thinking {
         live(Delta::Thinking(text.clone()));
-        content.push(Block::Thinking { text: text.clone(), signature: None });
+        content.push(ContentBlock::Thinking { text: text.clone(), signature: None });
     }
     if !step.text.is_empty() {
         play_text(&step.text, step.pace_ms, live).await;
-        content.push(Block::Text { text: step.text.clone() });
+        content.push(ContentBlock::Text { text: step.text.clone() });
     }
     for (n, call) in step.tool_calls.iter().enumerate() {
         let call = tool_call(call, turn, n);
         live(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
         live(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
-        content.push(Block::ToolCall(call));
+        content.push(ContentBlock::ToolCall(call));
     }
     let natural = if step.tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
     Reply {
@@ -177,7 +177,7 @@ fn tool_call(call: &ScriptedCall, turn: u32, n: usize) -> ToolCall {
 
 /// Returns the usage that the script declares. Undeclared input and output tokens are estimated at four characters
 /// per token; undeclared cache tokens are 0.
-fn usage(told: &ScriptedUsage, request: &Request, content: &[Block]) -> Usage {
+fn usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlock]) -> Usage {
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
     let sent = || {
         request.system.chars().count()
@@ -209,12 +209,12 @@ fn turn_text(turn: &Turn) -> String {
     }
 }
 
-fn block_text(block: &Block) -> String {
+fn block_text(block: &ContentBlock) -> String {
     match block {
-        Block::Text { text } | Block::Thinking { text, .. } => text.clone(),
-        Block::ToolCall(call) => format!("{}{}", call.name, call.input),
-        Block::Image(image) => format!("[{} {}]", image.media_type, image.sha256),
-        Block::Other { .. } => String::new(),
+        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => text.clone(),
+        ContentBlock::ToolCall(call) => format!("{}{}", call.name, call.input),
+        ContentBlock::Image(image) => format!("[{} {}]", image.media_type, image.sha256),
+        ContentBlock::Other { .. } => String::new(),
     }
 }
 

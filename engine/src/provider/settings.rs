@@ -34,9 +34,9 @@ impl Wire {
 
 /// An API key. Neither `Debug` nor `Display` prints it, and it cannot be serialized.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ApiKey(String);
 
-impl Secret {
+impl ApiKey {
     /// Creates a key, without surrounding white space (mostly a trailing line feed).
     pub fn new(key: impl Into<String>) -> Self {
         let key: String = key.into();
@@ -54,13 +54,13 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret([key])")
     }
 }
 
-impl fmt::Display for Secret {
+impl fmt::Display for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[key]")
     }
@@ -134,7 +134,7 @@ pub struct ProviderSettings {
     pub wire: Wire,
     /// Base URL without a path of the wire, such as `/v1/messages`. Unused by `scripted`.
     pub base_url: String,
-    pub key: Option<Secret>,
+    pub key: Option<ApiKey>,
     /// The variable that the key is read from; `None` if the provider needs no key.
     pub key_env: Option<String>,
     pub key_header: KeyHeader,
@@ -170,13 +170,13 @@ mod tests {
 
     #[test]
     fn api_key_is_never_printed() {
-        let secret = Secret::new("sk-very-secret\n");
+        let secret = ApiKey::new("sk-very-secret\n");
         assert_eq!(secret.expose(), "sk-very-secret");
         for shown in [format!("{secret:?}"), format!("{secret}"), format!("{:#?}", Some(&secret))] {
             assert!(!shown.contains("very"), "{shown}");
         }
         assert_eq!(secret.redact("bad key sk-very-secret!"), "bad key [key]!");
-        assert_eq!(Secret::new(" ").redact("text"), "text");
+        assert_eq!(ApiKey::new(" ").redact("text"), "text");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::wire::{NO_OUTPUT, is_blank};
 use super::{CallError, Delta, Provider, Reply, Request, StopReason, ToolDefinition};
-use crate::message::{Block, ToolCall, Turn};
+use crate::message::{ContentBlock, ToolCall, Turn};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
@@ -47,7 +47,7 @@ pub async fn call(
     }
     let reply = with_calls(request, reply);
     for block in &reply.content {
-        if let Block::ToolCall(call) = block {
+        if let ContentBlock::ToolCall(call) = block {
             live(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
             live(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
         }
@@ -63,7 +63,7 @@ pub fn request_as_text(request: &Request) -> Request {
             Turn::User { content } => said(&mut turns, content.clone()),
             Turn::Assistant { content } => turns.push(Turn::Assistant { content: reply_as_text(content) }),
             Turn::ToolResult { call_id, name, content, is_error } => {
-                said(&mut turns, vec![Block::Text { text: result(call_id, name, content, *is_error) }]);
+                said(&mut turns, vec![ContentBlock::Text { text: result(call_id, name, content, *is_error) }]);
             }
         }
     }
@@ -79,7 +79,7 @@ pub fn request_as_text(request: &Request) -> Request {
 
 /// Adds user content, joined to user content before it, because the templates of many small models require alternating
 /// roles.
-fn said(turns: &mut Vec<Turn>, mut content: Vec<Block>) {
+fn said(turns: &mut Vec<Turn>, mut content: Vec<ContentBlock>) {
     match turns.last_mut() {
         Some(Turn::User { content: before }) => before.append(&mut content),
         Some(Turn::Assistant { .. } | Turn::ToolResult { .. }) | None => turns.push(Turn::User { content }),
@@ -87,24 +87,30 @@ fn said(turns: &mut Vec<Turn>, mut content: Vec<Block>) {
 }
 
 /// Returns a reply with its calls as text; adjacent texts are joined.
-fn reply_as_text(content: &[Block]) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::with_capacity(content.len());
+fn reply_as_text(content: &[ContentBlock]) -> Vec<ContentBlock> {
+    let mut blocks: Vec<ContentBlock> = Vec::with_capacity(content.len());
     for block in content {
         let text = match block {
-            Block::Text { text } => text.clone(),
-            Block::ToolCall(call) => written(call),
-            Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => {
+            ContentBlock::Text { text } => text.clone(),
+            ContentBlock::ToolCall(call) => written(call),
+            ContentBlock::Image { .. } | ContentBlock::Thinking { .. } | ContentBlock::Other { .. } => {
                 blocks.push(block.clone());
                 continue;
             }
         };
         match blocks.last_mut() {
-            Some(Block::Text { text: before }) => {
+            Some(ContentBlock::Text { text: before }) => {
                 before.push_str("\n\n");
                 before.push_str(&text);
             }
-            Some(Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. }) | None => {
-                blocks.push(Block::Text { text });
+            Some(
+                ContentBlock::Image { .. }
+                | ContentBlock::Thinking { .. }
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::Other { .. },
+            )
+            | None => {
+                blocks.push(ContentBlock::Text { text });
             }
         }
     }
@@ -155,18 +161,21 @@ fn with_calls(request: &Request, reply: Reply) -> Reply {
     let mut calls = 0;
     for block in reply.content {
         match block {
-            Block::Text { text } => {
+            ContentBlock::Text { text } => {
                 for piece in parse::pieces(&text) {
                     content.push(match piece {
-                        parse::Piece::Text(text) => Block::Text { text },
+                        parse::Piece::Text(text) => ContentBlock::Text { text },
                         parse::Piece::Call(body) => {
                             calls += 1;
-                            Block::ToolCall(parse::call(format!("call_{}_{calls}", u64::from(turn) + 1), &body))
+                            ContentBlock::ToolCall(parse::call(format!("call_{}_{calls}", u64::from(turn) + 1), &body))
                         }
                     });
                 }
             }
-            Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => {
+            ContentBlock::Image { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::Other { .. } => {
                 content.push(block);
             }
         }

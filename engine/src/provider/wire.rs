@@ -12,7 +12,7 @@ use super::{CallError, CutStream, Delta, FailedStage, Reply, Sampling, Usage};
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
-pub trait Decode: Send {
+pub trait ReplyDecoder: Send {
     /// Takes an event; returns the deltas to display.
     fn push(&mut self, event: &Event) -> Vec<Delta>;
 
@@ -39,7 +39,7 @@ pub trait Decode: Send {
 /// # Errors
 /// The error that ended the attempt, with the usage that the stream reported before it. Once the stream has begun, an error
 /// without final usage has [`CallError::cut`] set.
-pub async fn run<D: Decode>(
+pub async fn run<D: ReplyDecoder>(
     endpoint: &Endpoint,
     body: Vec<u8>,
     decoder: D,
@@ -48,7 +48,7 @@ pub async fn run<D: Decode>(
     attempt(endpoint, body, decoder, live).await.map_err(|error| endpoint.clean(error))
 }
 
-async fn attempt<D: Decode>(
+async fn attempt<D: ReplyDecoder>(
     endpoint: &Endpoint,
     body: Vec<u8>,
     mut decoder: D,

@@ -11,7 +11,7 @@ use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::tool_header::{Constant, Script};
 use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
-use super::{Literals, complaint, entry, number};
+use super::{LiteralReader, complaint, entry, number};
 
 /// Maximum number of errors per file: later ones mostly follow from the first.
 const MAX_ERRORS: usize = 1;
@@ -20,15 +20,15 @@ const MAX_ERRORS: usize = 1;
 const MAX_ESTIMATED_DEPTH: usize = 15_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum JavaScriptDialect {
     Plain,
     Typed,
 }
 
-pub(super) fn read(source: SourceId, text: &str, dialect: Dialect) -> Parsed<Script> {
+pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> Parsed<Script> {
     let (kind, language) = match dialect {
-        Dialect::Plain => (SourceType::mjs(), "JavaScript"),
-        Dialect::Typed => (SourceType::ts(), "TypeScript"),
+        JavaScriptDialect::Plain => (SourceType::mjs(), "JavaScript"),
+        JavaScriptDialect::Typed => (SourceType::ts(), "TypeScript"),
     };
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, text, kind).parse();
@@ -41,7 +41,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: Dialect) -> Parsed<Scr
         let span = Span { source, start, end: start.saturating_add(length).min(end) };
         errors.push(complaint(source, &error.message, span, language));
     }
-    let mut reader = JavaScriptReader { literals: Literals::new(source), script: Script::default() };
+    let mut reader = JavaScriptReader { literals: LiteralReader::new(source), script: Script::default() };
     for statement in &parsed.program.body {
         reader.statement(statement);
     }
@@ -107,7 +107,7 @@ pub(super) fn is_too_deep(text: &str) -> bool {
 }
 
 struct JavaScriptReader {
-    literals: Literals,
+    literals: LiteralReader,
     script: Script,
 }
 
@@ -182,7 +182,7 @@ impl JavaScriptReader {
     }
 }
 
-impl Literals {
+impl LiteralReader {
     fn at(&self, span: oxc_span::Span) -> Span {
         self.span(span.start, span.end)
     }

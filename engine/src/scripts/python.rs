@@ -9,7 +9,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::{Constant, Script};
 use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
-use super::{Literals, complaint, entry, number};
+use super::{LiteralReader, complaint, entry, number};
 
 /// Maximum number of errors per file: later ones mostly follow from the first.
 const MAX_ERRORS: usize = 1;
@@ -25,7 +25,8 @@ pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
         .collect();
     let mut script = Script::default();
     if let Mod::Module(module) = parsed.syntax() {
-        let mut reader = PythonReader { literals: Literals::new(source), script: &mut script, names: BTreeSet::new() };
+        let mut reader =
+            PythonReader { literals: LiteralReader::new(source), script: &mut script, names: BTreeSet::new() };
         for statement in &module.body {
             reader.statement(statement, true);
         }
@@ -36,7 +37,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
 }
 
 struct PythonReader<'s> {
-    literals: Literals,
+    literals: LiteralReader,
     script: &'s mut Script,
     names: BTreeSet<String>,
 }
@@ -99,7 +100,7 @@ impl PythonReader<'_> {
     }
 }
 
-impl Literals {
+impl LiteralReader {
     fn place(&self, expression: &Expr) -> Span {
         let range = expression.range();
         self.span(range.start().into(), range.end().into())

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn read(text: &str, language: ToolLanguage) -> (Value, Vec<(String, String)>) {
-    let parsed = tool_header::parse(SourceId(0), text, language, &Scripts);
+    let parsed = tool_header::parse(SourceId(0), text, language, &SyntaxTreeReader);
     let at = |e: &SyntaxError| text.get(e.span.range()).unwrap_or("?").to_owned();
     (parsed.tree.metadata.to_value(), parsed.errors.iter().map(|e| (e.to_string(), at(e))).collect())
 }
@@ -49,7 +49,7 @@ fn python_constants_and_entry() {
     let want = json!({"version": "1.2.0", "executor": "rye/core/runtimes/python/function", "category": "project/count",
         "description": "Counts words, and lines.", "parallel": true, "parameters": schema});
     assert_eq!(value, want);
-    let tree = tool_header::parse(SourceId(0), PYTHON, ToolLanguage::Python, &Scripts).tree;
+    let tree = tool_header::parse(SourceId(0), PYTHON, ToolLanguage::Python, &SyntaxTreeReader).tree;
     let spec = ToolSpec::read(&tree).unwrap();
     assert_eq!(spec.kind, ToolKind::Script { language: ScriptLanguage::Python, entry: ScriptEntry::Execute });
     let version = tree.metadata.get("version").unwrap().span;
@@ -101,7 +101,7 @@ fn javascript_and_typescript_constants() {
         .replace("(params)", "(params: { a: number }): Promise<number>");
     assert_eq!(read(&typed, ToolLanguage::TypeScript), (want, vec![]));
     assert!(!read(&typed, ToolLanguage::JavaScript).1.is_empty());
-    let tree = tool_header::parse(SourceId(0), JAVASCRIPT, ToolLanguage::JavaScript, &Scripts).tree;
+    let tree = tool_header::parse(SourceId(0), JAVASCRIPT, ToolLanguage::JavaScript, &SyntaxTreeReader).tree;
     let spec = ToolSpec::read(&tree).unwrap();
     assert_eq!(spec.kind, ToolKind::Script { language: ScriptLanguage::JavaScript, entry: ScriptEntry::Execute });
 }

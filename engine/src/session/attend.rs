@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::blocking;
-use crate::driver::{DriveError, Outlet};
+use crate::driver::{DriveError, EventSink};
 use crate::engine::Inner;
 use crate::machine::State;
 use crate::store::StoreError;
 use crate::thread::{Cost, RunResult};
 use crate::thread_id::ThreadId;
-use crate::threads::{Waited, result_of};
+use crate::threads::{WaitOutcome, result_of};
 
 /// Longest wait for a thread of another process before its owner is checked again.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(super) fn unattended(state: &State) -> Vec<(u64, ThreadId)> {
 
 impl Inner {
     /// Waits for a detached child in the background and reports its end to the parent.
-    pub(super) fn attend(self: &Arc<Self>, parent: &ThreadId, spawn: u64, child: &ThreadId, outlet: &Arc<Outlet>) {
+    pub(super) fn attend(self: &Arc<Self>, parent: &ThreadId, spawn: u64, child: &ThreadId, outlet: &Arc<EventSink>) {
         let (engine, parent, child) = (Arc::clone(self), parent.clone(), child.clone());
         let outlet = Arc::clone(outlet);
         let attending = self.attending();
@@ -45,7 +45,7 @@ impl Inner {
     pub(super) async fn result_of_child(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: &Arc<Outlet>,
+        outlet: &Arc<EventSink>,
     ) -> Result<(RunResult, Cost), DriveError> {
         let result = self.result_of_chain(thread, outlet).await?;
         self.add_chain_cost(thread, result).await
@@ -63,7 +63,7 @@ impl Inner {
     async fn result_of_chain(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: &Arc<Outlet>,
+        outlet: &Arc<EventSink>,
     ) -> Result<RunResult, DriveError> {
         loop {
             if let Some(running) = self.running(thread) {
@@ -91,7 +91,9 @@ impl Inner {
                 // Another process owns the thread: wait for its end.
                 Err(DriveError::Store(StoreError::Owned { .. })) => {
                     let threads = Arc::new(self.threads());
-                    if let Waited::Over(result) = threads.wait(thread, Instant::now() + OWNER_CHECK_INTERVAL).await? {
+                    if let WaitOutcome::Over(result) =
+                        threads.wait(thread, Instant::now() + OWNER_CHECK_INTERVAL).await?
+                    {
                         return Ok(*result);
                     }
                 }

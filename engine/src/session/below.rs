@@ -7,7 +7,7 @@ use rye_compiler::compile::{Compilation, Parent};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 use rye_compiler::semantics::ledger::Answer;
 
-use super::{Above, Beginning, Rows, blocking};
+use super::{ParentContext, RowsToWrite, ThreadInit, blocking};
 use crate::driver::{DriveError, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Opened, Origin, ParentLink};
@@ -75,7 +75,7 @@ impl Inner {
             grants.insert(0, plan.capabilities.grants.clone());
         }
         let (outlet, events) = live::channel();
-        let beginning = Beginning {
+        let beginning = ThreadInit {
             plan_id: compilation.plan_id.clone(),
             inputs: plan.interface.values.clone(),
             origin: Origin::Child,
@@ -111,7 +111,7 @@ impl Inner {
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,
-        mut beginning: Beginning,
+        mut beginning: ThreadInit,
         named: Option<u64>,
         linked: Option<&ThreadId>,
     ) -> Result<(ThreadId, Running), EngineError> {
@@ -146,8 +146,8 @@ impl Inner {
             }
         }
         let link = ParentLink { thread_id: above.to_string(), spawn };
-        beginning.parent = Some(Above { link, root, limits: launch.limits });
-        match self.begin(id.clone(), beginning, Rows::There).await {
+        beginning.parent = Some(ParentContext { link, root, limits: launch.limits });
+        match self.begin(id.clone(), beginning, RowsToWrite::There).await {
             Ok(running) => Ok((id, running)),
             Err(error) => {
                 // The caller gets the error, and no other thread waits for the child.

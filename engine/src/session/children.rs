@@ -15,12 +15,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
-use super::{Above, Beginning, Rows, blocking, stored_plan};
-use crate::driver::embedded::Embedded;
-use crate::driver::{DriveError, Outlet};
+use super::{ParentContext, RowsToWrite, ThreadInit, blocking, stored_plan};
+use crate::driver::embedded::EmbeddedDriver;
+use crate::driver::{DriveError, EventSink};
 use crate::engine::{Inner, Running};
 use crate::event::{Head, LimitHit, Opened, Origin, ParentLink, Settled};
-use crate::hooks::Acted;
+use crate::hooks::HookCallResult;
 use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, Spawned};
@@ -45,7 +45,7 @@ pub(super) struct ChildRequest {
 }
 
 /// The financial terms for new children.
-pub(super) struct Terms {
+pub(super) struct ChildFunding {
     /// Pending settlements of the parent, booked first so that they are not reserved twice.
     pub unsettled: Vec<Settled>,
     /// Number of children that share the available spend.
@@ -113,7 +113,7 @@ impl Inner {
     /// Starts the children of a group of calls, or finds those that the same spawns started before.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         wanted: &[Allowed<Box<SpawnChild>>],
         unsettled: &[Settled],
     ) -> Result<Fact, DriveError> {
@@ -137,7 +137,7 @@ impl Inner {
             let call = child.call().map(|call| (call, one.capability().to_owned()));
             list.push(ChildRequest { spawn: child.spawn, start, call });
         }
-        let terms = Terms {
+        let terms = ChildFunding {
             unsettled: unsettled.to_vec(),
             sharing: wanted.first().map_or(1, |one| one.sharing.max(1)),
             keep_back: wanted.first().map_or(0, |one| one.keep_back),
@@ -162,7 +162,7 @@ impl Inner {
     /// Waits for a child. Recovers it if this process does not run it.
     pub(crate) async fn await_child(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         child: AwaitedChild,
     ) -> Result<Fact, DriveError> {
         let thread = ThreadId::parse(&child.thread_id).map_err(|e| DriveError::Plan(e.reason))?;
@@ -182,7 +182,7 @@ impl Inner {
     async fn child_result(
         self: &Arc<Self>,
         child: &ThreadId,
-        outlet: &Arc<Outlet>,
+        outlet: &Arc<EventSink>,
     ) -> Result<(RunResult, Cost), DriveError> {
         match self.result_of_child(child, outlet).await {
             Err(error) if error.is_transcript_fault() => Ok((Self::stuck(child, &error), Cost::default())),
@@ -193,11 +193,11 @@ impl Inner {
     /// Starts a directive for a hook and waits for it. A repeated run of the same hook finds the same child.
     pub(crate) async fn hook_child(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         hook: &PlannedHook,
         start: ChildStart,
         run: &HookRun,
-    ) -> Result<Acted, String> {
+    ) -> Result<HookCallResult, String> {
         let subject = run.subject.as_deref().unwrap_or_default();
         let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
         let head = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -208,7 +208,7 @@ impl Inner {
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
         let HookBounds { keep_back, unsettled, .. } = run.bounds.clone();
-        let terms = Terms { unsettled, sharing: 1, keep_back, grants };
+        let terms = ChildFunding { unsettled, sharing: 1, keep_back, grants };
         let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
@@ -224,18 +224,18 @@ impl Inner {
         if !result.success {
             let why = result.error.map(|error| error.message).unwrap_or_default();
             let outcome = ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, status.word()));
-            return Ok(Acted { outcome, child });
+            return Ok(HookCallResult { outcome, child });
         }
         let text = result.result.map_or(Value::Null, Value::String);
-        Ok(Acted { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
+        Ok(HookCallResult { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
     }
 
     /// Compiles the plans of a group of calls, reserves their money and starts them. Keeps the order of the calls.
     async fn make_children(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         wanted: Vec<ChildRequest>,
-        terms: &Terms,
+        terms: &ChildFunding,
     ) -> Result<Vec<(u64, Result<Made, Refused>)>, DriveError> {
         let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
         let known = self.known_children(&parent.id, &spawns).await?;
@@ -285,7 +285,7 @@ impl Inner {
                     let beginning = beginning(parent, spawn, planned, made.spend, &terms.grants)?;
                     let engine = Arc::clone(self);
                     begun.spawn(async move {
-                        let running: Running = engine.begin(id, beginning, Rows::There).await?;
+                        let running: Running = engine.begin(id, beginning, RowsToWrite::There).await?;
                         drop(running);
                         Ok((spawn, made))
                     });
@@ -347,7 +347,7 @@ impl Inner {
     /// plan derived from its parent's, once the tool is found and its parameters are valid.
     async fn plan_all(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         wanted: Vec<ChildRequest>,
     ) -> Result<Vec<(u64, Result<ChildPlan, String>)>, DriveError> {
         let (mut planned, mut directives) = (BTreeMap::new(), Vec::new());
@@ -375,7 +375,7 @@ impl Inner {
     }
 
     /// Returns the plan of a detached tool run. Its reservation is 0: the run itself needs no model.
-    fn plan_of_call(&self, parent: &Embedded, call: &ToolCall) -> Result<ChildPlan, String> {
+    fn plan_of_call(&self, parent: &EmbeddedDriver, call: &ToolCall) -> Result<ChildPlan, String> {
         let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
         let plan = self.plans.share(&plan_id, || plan);
@@ -385,7 +385,7 @@ impl Inner {
     /// Compiles directives from one state of the world.
     async fn compile_all(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         wanted: Vec<ChildRequest>,
     ) -> Result<Vec<(u64, Result<Arc<Compilation>, String>)>, DriveError> {
         if wanted.is_empty() {
@@ -451,7 +451,7 @@ impl Inner {
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,
-        outlet: Arc<Outlet>,
+        outlet: Arc<EventSink>,
     ) -> Result<Option<Running>, DriveError> {
         let ThreadRow { id, parent: Some(parent), spawn: Some(spawn), plan_id: Some(plan_id), .. } = row else {
             return Ok(None);
@@ -478,7 +478,7 @@ impl Inner {
         let link = ParentLink { thread_id: parent.to_string(), spawn };
         let planned = ChildPlan { plan, plan_id, named_spend: None, call: call.map(Box::new) };
         let beginning = below(&launch, link, planned, spend, &[], outlet)?;
-        self.begin(id, beginning, Rows::There).await.map(Some)
+        self.begin(id, beginning, RowsToWrite::There).await.map(Some)
     }
 
     async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
@@ -493,7 +493,7 @@ impl Inner {
 }
 
 /// Builds the compile request for a child.
-fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Request {
+fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Request {
     let overrides = start.limit_overrides.into_iter().map(|(name, value)| (name, Written::Json(value)));
     Request {
         directive: start.directive,
@@ -505,15 +505,15 @@ fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Request 
 }
 
 fn beginning(
-    parent: &Embedded,
+    parent: &EmbeddedDriver,
     spawn: u64,
     planned: ChildPlan,
     spend: u64,
     extra: &[Grant],
-) -> Result<Beginning, DriveError> {
+) -> Result<ThreadInit, DriveError> {
     let link = ParentLink { thread_id: parent.id.to_string(), spawn };
     let below = below(&parent.launch, link, planned, spend, extra, Arc::clone(&parent.outlet))?;
-    Ok(Beginning { queue: Some(Arc::clone(&parent.running)), ..below })
+    Ok(ThreadInit { queue: Some(Arc::clone(&parent.running)), ..below })
 }
 
 /// Builds a child's start parameters from its parent's launch, its plan and its reservation.
@@ -523,8 +523,8 @@ fn below(
     ChildPlan { plan, plan_id, call, .. }: ChildPlan,
     spend: u64,
     extra: &[Grant],
-    outlet: Arc<Outlet>,
-) -> Result<Beginning, DriveError> {
+    outlet: Arc<EventSink>,
+) -> Result<ThreadInit, DriveError> {
     // A hook's grants extend every set of the chain, only for the child that the hook starts.
     let mut chain = above.grants.clone();
     for set in &mut chain {
@@ -535,13 +535,13 @@ fn below(
         chain.insert(0, plan.capabilities.grants.clone());
     }
     let root = ThreadId::parse(&above.root).map_err(|e| DriveError::Plan(e.reason))?;
-    Ok(Beginning {
+    Ok(ThreadInit {
         plan_id,
         inputs: if call.is_some() { above.inputs.clone() } else { plan.interface.values.clone() },
         origin: Origin::Child,
         limits: PlanLimits { spend, ..plan.limits },
         grants: chain,
-        parent: Some(Above { link, root, limits: above.limits }),
+        parent: Some(ParentContext { link, root, limits: above.limits }),
         continues: None,
         history: Vec::new(),
         shown: Vec::new(),

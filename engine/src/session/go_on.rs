@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rye_compiler::compile::Request;
 use rye_compiler::plan::{Plan, PlanLimits};
 
-use super::{Above, Beginning, Rows, blocking, stored_plan};
-use crate::driver::{DriveError, Outlet, live};
-use crate::engine::{EngineError, Handle, Inner, Running, Said};
-use crate::event::{Continues, Event, EventBody, Head, Letter, Opened, Origin};
+use super::{ParentContext, RowsToWrite, ThreadInit, blocking, stored_plan};
+use crate::driver::{DriveError, EventSink, live};
+use crate::engine::{EngineError, Handle, Inner, Running, UserMessage};
+use crate::event::{Continues, ControlMessage, Event, EventBody, Head, Opened, Origin};
 use crate::image::{self, ImageNotAccepted};
 use crate::machine::State;
 use crate::machine::trailing::{ceiling, trailing};
@@ -48,7 +48,7 @@ impl Inner {
     pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<Outlet>,
+        outlet: Arc<EventSink>,
     ) -> Result<Running, DriveError> {
         let id = thread.clone();
         let row = self.read(move |registry| registry.thread(&id)).await?;
@@ -66,7 +66,7 @@ impl Inner {
         self: &Arc<Self>,
         thread: &ThreadId,
         next: &ThreadId,
-        outlet: Arc<Outlet>,
+        outlet: Arc<EventSink>,
     ) -> Result<Running, DriveError> {
         let before = self.before(thread, Place::Handoff).await.map_err(|error| match error {
             EngineError::Drive(error) => error,
@@ -88,7 +88,7 @@ impl Inner {
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation(&plan).await?;
         let spend = account.reserved().to_u64();
-        let beginning = Beginning {
+        let beginning = ThreadInit {
             plan_id,
             inputs: opened.inputs.clone(),
             origin: Origin::Handoff,
@@ -103,11 +103,15 @@ impl Inner {
             call: None,
             plan,
         };
-        self.begin(next.clone(), beginning, Rows::There).await
+        self.begin(next.clone(), beginning, RowsToWrite::There).await
     }
 
     /// Resumes an ended thread with one more message. A thread that has not ended is recovered instead.
-    pub(crate) async fn resume_root(self: &Arc<Self>, thread: &ThreadId, said: Said) -> Result<Handle, EngineError> {
+    pub(crate) async fn resume_root(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        said: UserMessage,
+    ) -> Result<Handle, EngineError> {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
@@ -118,7 +122,7 @@ impl Inner {
             if !said.images.is_empty() {
                 return Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into());
             }
-            let steer = (!said.text.is_empty()).then_some(Letter::Steer { text: said.text });
+            let steer = (!said.text.is_empty()).then_some(ControlMessage::Steer { text: said.text });
             return self.recover_root(thread, steer.into_iter().collect()).await;
         }
         self.continue_from(thread, Place::End, said, None).await
@@ -130,7 +134,7 @@ impl Inner {
         self: &Arc<Self>,
         thread: &ThreadId,
         place: Place,
-        said: Said,
+        said: UserMessage,
         parent: Option<ParentThread>,
     ) -> Result<Handle, EngineError> {
         let before = self.before(thread, place).await?;
@@ -142,7 +146,7 @@ impl Inner {
             Place::Handoff => (Origin::Handoff, self.continuation(&plan).await?, trailing(&history, ceiling(&plan))),
         };
         let (outlet, live) = live::channel();
-        let mut beginning = Beginning {
+        let mut beginning = ThreadInit {
             limits: plan.limits,
             plan,
             plan_id,
@@ -168,7 +172,7 @@ impl Inner {
             return Ok(Handle::new(id, live, running));
         }
         let id = self.allocate(&beginning.plan).await?;
-        let rows = if linked.is_some() { Rows::Linked } else { Rows::Root };
+        let rows = if linked.is_some() { RowsToWrite::Linked } else { RowsToWrite::Root };
         let running = self.begin(id.clone(), beginning, rows).await?;
         Ok(Handle::new(id, live, running))
     }
@@ -225,10 +229,10 @@ impl Inner {
     }
 }
 
-fn above(launch: &Opened) -> Option<Above> {
+fn above(launch: &Opened) -> Option<ParentContext> {
     let link = launch.parent.clone()?;
     let root = ThreadId::parse(&launch.root).ok()?;
-    Some(Above { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })
+    Some(ParentContext { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })
 }
 
 /// Returns the sequence number of a turn's last event; the error is the number of turns.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_compiler::plan::{Grant, Plan};
 use serde_json::{Map, Value, json};
 
-use crate::driver::{Paper, Thread};
+use crate::driver::{Artifact, Thread};
 use crate::engine::Inner;
 use crate::event::{Ended, Opened};
 use crate::store::StoreError;
@@ -23,7 +23,7 @@ const MAX_CACHED_TEXTS: usize = 16;
 
 /// A cache of the texts of `capabilities.md`, by plan and grants.
 #[derive(Debug, Default)]
-pub(crate) struct Papers {
+pub(crate) struct CapabilitiesCache {
     lists: Mutex<VecDeque<Arc<CapabilitiesText>>>,
 }
 
@@ -34,7 +34,7 @@ struct CapabilitiesText {
     text: String,
 }
 
-impl Papers {
+impl CapabilitiesCache {
     fn list(
         &self,
         plan: &Plan,
@@ -76,13 +76,14 @@ impl Inner {
 
     /// Writes the final `thread.json` and the knowledge export of an ended thread. The export is signed with a lasting
     /// key or not at all, because `rye fetch` rejects a file whose signature cannot be verified.
-    pub(crate) async fn publish(self: &Arc<Self>, thread: &Thread, ended: &Ended, paper: Paper) {
+    pub(crate) async fn publish(self: &Arc<Self>, thread: &Thread, ended: &Ended, paper: Artifact) {
         let now = self.clock.now();
         // A detached tool run has no conversation of its own. The thread that receives its result exports it.
         let speaks = thread.state.launch.as_ref().is_none_or(|launch| launch.call.is_none());
-        let exports = speaks && matches!(paper, Paper::Export | Paper::Both);
+        let exports = speaks && matches!(paper, Artifact::Export | Artifact::Both);
         let export = exports.then(|| export::text(thread, ended, &time(now)));
-        let fields = matches!(paper, Paper::Snapshot | Paper::Both).then(|| self.snapshot_of(thread, Some(ended)));
+        let fields =
+            matches!(paper, Artifact::Snapshot | Artifact::Both).then(|| self.snapshot_of(thread, Some(ended)));
         let (engine, id, directive) = (Arc::clone(self), thread.id.clone(), thread.plan.directive.clone());
         self.written(&thread.id, "what a thread leaves", move || {
             let mut written = Ok(());

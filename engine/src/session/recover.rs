@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{MAX_CHAIN_THREADS, Place, blocking, stored_plan};
-use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
+use crate::driver::{DriveError, EventSink, Journal, Thread, journal, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{Event, Head, Letter, Origin};
+use crate::event::{ControlMessage, Event, Head, Origin};
 use crate::machine::trailing::{ceiling, trailing};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
@@ -20,26 +20,27 @@ impl Inner {
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
-        letters: Vec<Letter>,
+        letters: Vec<ControlMessage>,
     ) -> Result<Handle, EngineError> {
         let row = self.last_row(thread).await?;
         let thread = &row.id;
         if row.status == Status::Continued && letters.is_empty() {
             // The registry was rebuilt and lacks the continuation.
-            return Box::pin(self.continue_from(thread, Place::Handoff, crate::engine::Said::default(), None)).await;
+            return Box::pin(self.continue_from(thread, Place::Handoff, crate::engine::UserMessage::default(), None))
+                .await;
         }
         if row.status.is_over() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
         let (outlet, events) = live::channel();
         let last_word = letters.iter().find_map(|letter| match letter {
-            Letter::Cancel => Some(Status::Cancelled),
-            Letter::Kill => Some(Status::Killed),
-            Letter::Steer { .. }
-            | Letter::FollowUp { .. }
-            | Letter::Approve { .. }
-            | Letter::Raise { .. }
-            | Letter::Handoff => None,
+            ControlMessage::Cancel => Some(Status::Cancelled),
+            ControlMessage::Kill => Some(Status::Killed),
+            ControlMessage::Steer { .. }
+            | ControlMessage::FollowUp { .. }
+            | ControlMessage::Approve { .. }
+            | ControlMessage::Raise { .. }
+            | ControlMessage::Handoff => None,
         });
         match (self.recover(thread, Arc::new(outlet), letters).await, last_word) {
             (Ok(Some(running)), _) => Ok(Handle::new(thread.clone(), events, running)),
@@ -75,8 +76,8 @@ impl Inner {
     pub(crate) async fn recover(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<Outlet>,
-        letters: Vec<Letter>,
+        outlet: Arc<EventSink>,
+        letters: Vec<ControlMessage>,
     ) -> Result<Option<Running>, DriveError> {
         let Some(_taking) = self.taking(thread) else {
             return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
@@ -93,8 +94,8 @@ impl Inner {
     async fn recover_leased(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<Outlet>,
-        letters: Vec<Letter>,
+        outlet: Arc<EventSink>,
+        letters: Vec<ControlMessage>,
     ) -> Result<Option<Running>, DriveError> {
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
         let fold = move || {
@@ -137,7 +138,7 @@ impl Inner {
 
     /// Folds a transcript into a thread. Returns the number of bytes cut from a torn tail; `None` if nothing was
     /// recorded.
-    fn fold(&self, thread: &ThreadId, outlet: Arc<Outlet>) -> Result<Option<(Thread, u64)>, DriveError> {
+    fn fold(&self, thread: &ThreadId, outlet: Arc<EventSink>) -> Result<Option<(Thread, u64)>, DriveError> {
         let Some(verified) = self.verified(thread)? else { return Ok(None) };
         let VerifiedTranscript { reading, events, synced, standing } = verified;
         let Some(plan_id) = Head::of(&events).plan_id else {
@@ -205,8 +206,8 @@ impl Inner {
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<Outlet>,
-        letters: Vec<Letter>,
+        outlet: Arc<EventSink>,
+        letters: Vec<ControlMessage>,
     ) -> Result<Option<Running>, DriveError> {
         let id = thread.clone();
         let row = self.read(move |registry| registry.thread(&id)).await?;

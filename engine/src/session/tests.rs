@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use crate::clock::JumpingClock;
 use crate::driver::Live;
 use crate::engine::{Engine, EngineOptions, Handle, Launch, Providers};
-use crate::event::{Event, EventBody, Letter, ResultKind, row};
+use crate::event::{ControlMessage, Event, EventBody, ResultKind, row};
 use crate::keys::Keys;
-use crate::message::{Block, ToolCall};
+use crate::message::{ContentBlock, ToolCall};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 use crate::store::Disk;
 use crate::thread::{RunResult, Status};
@@ -49,7 +49,7 @@ mod trees;
 mod turns;
 
 /// Replies of a model, by directive and turn.
-pub(super) type Script = dyn Fn(&Request) -> Result<Vec<Block>, CallError> + Send + Sync;
+pub(super) type Script = dyn Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync;
 
 pub(super) struct Model {
     script: Box<Script>,
@@ -86,13 +86,13 @@ impl Providers for Always {
     }
 }
 
-pub(super) fn say(text: &str) -> Vec<Block> {
-    vec![Block::Text { text: text.into() }]
+pub(super) fn say(text: &str) -> Vec<ContentBlock> {
+    vec![ContentBlock::Text { text: text.into() }]
 }
 
-pub(super) fn calls(list: &[(&str, Value)]) -> Vec<Block> {
+pub(super) fn calls(list: &[(&str, Value)]) -> Vec<ContentBlock> {
     let call = |(n, (name, input)): (usize, &(&str, Value))| {
-        Block::ToolCall(ToolCall { id: format!("c{n}"), name: (*name).to_owned(), input: input.clone() })
+        ContentBlock::ToolCall(ToolCall { id: format!("c{n}"), name: (*name).to_owned(), input: input.clone() })
     };
     list.iter().enumerate().map(call).collect()
 }
@@ -122,7 +122,7 @@ fn standard_library(folder: &Path, found: &mut Vec<(String, &'static [u8])>) {
 }
 
 impl Lab {
-    pub fn new(script: impl Fn(&Request) -> Result<Vec<Block>, CallError> + Send + Sync + 'static) -> Self {
+    pub fn new(script: impl Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync + 'static) -> Self {
         static SYSTEM: OnceLock<Vec<(String, &'static [u8])>> = OnceLock::new();
         let system = SYSTEM.get_or_init(|| {
             let mut system = Vec::new();
@@ -307,7 +307,7 @@ async fn large_event_is_stored_as_object_and_read_back() {
 
 #[tokio::test]
 async fn cancel_finishes_the_step_and_kill_does_not() {
-    for (letter, status) in [(Letter::Cancel, Status::Cancelled), (Letter::Kill, Status::Killed)] {
+    for (letter, status) in [(ControlMessage::Cancel, Status::Cancelled), (ControlMessage::Kill, Status::Killed)] {
         let mut lab = Lab::new(|_| Ok(calls(&[("rye_execute", json!({}))])));
         Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(300);
         lab.directive("slow", "", "");
@@ -324,9 +324,9 @@ async fn cancel_finishes_the_step_and_kill_does_not() {
         assert_eq!(result.status, status);
         let events = engine.threads().transcript(&thread(&result)).unwrap();
         let unknown = events.iter().any(|e| matches!(&e.body, EventBody::Settled(s) if s.unknown_outcome));
-        assert_eq!(unknown, letter == Letter::Kill);
+        assert_eq!(unknown, letter == ControlMessage::Kill);
         let asked = names(&events).iter().filter(|n| **n == "cognition_out").count();
-        assert_eq!(asked, usize::from(letter == Letter::Cancel));
+        assert_eq!(asked, usize::from(letter == ControlMessage::Cancel));
     }
 }
 
@@ -339,7 +339,7 @@ async fn inbox_message_is_delivered_once_and_removed() {
     lab.directive("slow", "", "");
     let engine = lab.engine();
     let handle = lab.start(&engine, "slow").await;
-    let letter = serde_json::to_value(Letter::Steer { text: "look left".into() }).unwrap();
+    let letter = serde_json::to_value(ControlMessage::Steer { text: "look left".into() }).unwrap();
     crate::store::mailbox::send(&**engine.disk(), &handle.thread_id, &letter, 5).unwrap();
     let result = handle.join().await;
     assert_eq!(result.status, Status::Completed);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
-use super::disk::{Disk, Fault, SimulatedDisk, Survival, Tampered};
+use super::disk::{Disk, Fault, SimulatedDisk, Survival, SyncSkippingDisk};
 use super::registry::Registry;
 use super::transcript::{self, Transcript};
 use super::{
@@ -199,7 +199,8 @@ fn every_skipped_sync_loses_something() {
     assert!(syncs > 15, "{syncs} syncs");
     let skipping = |skipped: u64| {
         let simulated = Arc::new(SimulatedDisk::new());
-        let disk: Arc<dyn Disk> = Arc::new(Tampered::without_sync(Arc::clone(&simulated) as Arc<dyn Disk>, skipped));
+        let disk: Arc<dyn Disk> =
+            Arc::new(SyncSkippingDisk::without_sync(Arc::clone(&simulated) as Arc<dyn Disk>, skipped));
         (simulated, disk)
     };
     for skipped in 0..syncs {

@@ -16,7 +16,7 @@ mod tampered;
 pub use counters::{Counters, DiskCounters};
 pub use real::RealDisk;
 pub use simulated::{Dice, Fault, SimulatedDisk, Survival};
-pub use tampered::{Pass, Step, SyncKind, Tampered};
+pub use tampered::{Pass, Step, SyncKind, SyncSkippingDisk};
 
 /// Blocking file operations below one root. Async callers run them on a blocking thread.
 ///

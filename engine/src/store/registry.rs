@@ -36,9 +36,9 @@ use caught::caught;
 pub use changes::{Answered, Change};
 use first_error::FirstError;
 pub use ledger::{LedgerStep, Step};
-pub use repair::{Repaired, repair, row_of};
+pub use repair::{RepairReport, repair, row_of};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
-pub use writer::{Gathering, RegistryWriter};
+pub use writer::{GroupCommit, RegistryWriter};
 
 /// Format version that this program writes, and the newest it reads.
 pub const FORMAT: u64 = 1;
@@ -130,7 +130,7 @@ impl Registry {
     /// two concurrent creators one wins.
     fn make(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
-        let memory = backend::Memory::default();
+        let memory = backend::MemoryBackend::default();
         let database = Builder::new().create_with_backend(memory.clone()).map_err(failed("making it"))?;
         Self::over(Arc::clone(disk), Opened::Write(database), FirstError::default()).fill()?;
         memory.store(&**disk, &temporary)?;

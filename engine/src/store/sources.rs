@@ -15,7 +15,7 @@ use super::{Disk, StoreError};
 
 /// A stored copy of a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct SourceCopy {
     pub space: Space,
     /// Relative to the space's root.
     pub path: String,
@@ -64,14 +64,14 @@ pub fn keep(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
 }
 
 /// Returns the stored copies of a plan's files; omits copies that are missing or altered.
-pub fn kept(disk: &dyn Disk, plan: &Plan) -> Vec<Kept> {
+pub fn kept(disk: &dyn Disk, plan: &Plan) -> Vec<SourceCopy> {
     let mut kept = Vec::new();
     for (read, hash) in stored_reads(plan) {
         let (Some(space), Ok(id)) = (read.space, ItemId::parse(&read.id)) else { continue };
         let file = read.kind.extensions().iter().find_map(|extension| {
             let bytes = disk.read(&path(read.kind, hash, extension)).ok()?;
             let path = format!("{}{id}.{extension}", read.kind.folder());
-            (hex(&Sha256::digest(&bytes)) == hash).then_some(Kept { space, path, bytes })
+            (hex(&Sha256::digest(&bytes)) == hash).then_some(SourceCopy { space, path, bytes })
         });
         kept.extend(file);
     }

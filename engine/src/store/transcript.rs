@@ -42,7 +42,7 @@ mod tests;
 
 pub use line::{Hash, LineSigner, MAX_LINE_BYTES, Seal};
 pub use live::Live;
-pub use scan::{Reading, Torn, read, read_after, read_head};
+pub use scan::{Reading, TornTail, read, read_after, read_head};
 
 /// An event with its position in the transcript.
 #[derive(Debug, Clone, PartialEq)]

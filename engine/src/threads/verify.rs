@@ -19,11 +19,11 @@ use crate::keys::TrustStore;
 use crate::seal;
 use crate::store::{Disk, ObjectId, Objects, Reading, Record, StoreError, layout, transcript};
 use crate::thread_id::ThreadId;
-use signatures::{Judge, Whose};
+use signatures::{KeyKind, SignatureChecker};
 
 /// The result of verifying one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verified {
+pub struct ThreadVerification {
     pub thread_id: String,
     pub verdict: Verdict,
     /// Number of events in the transcript.
@@ -59,16 +59,16 @@ pub struct Fault {
 }
 
 /// The state of a verification.
-struct Look<'t> {
+struct Verifier<'t> {
     disk: &'t dyn Disk,
     objects: Objects,
     thread: &'t ThreadId,
-    judge: Judge<'t>,
-    found: Verified,
+    judge: SignatureChecker<'t>,
+    found: ThreadVerification,
 }
 
 /// The transcript, against which the artifacts are checked.
-struct Story<'e> {
+struct TranscriptView<'e> {
     reading: &'e Reading,
     events: &'e [Event],
     head: Head<'e>,
@@ -79,17 +79,17 @@ impl Threads {
     ///
     /// # Errors
     /// The disk cannot be read. Faults of the thread are part of the result instead.
-    pub fn verify(&self, thread: &ThreadId, trust: &TrustStore) -> Result<Verified, StoreError> {
-        let mut look = Look::new(&self.disk, thread, trust);
+    pub fn verify(&self, thread: &ThreadId, trust: &TrustStore) -> Result<ThreadVerification, StoreError> {
+        let mut look = Verifier::new(&self.disk, thread, trust);
         let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
         look.record(row.as_ref().map_or(0, |row| row.synced))?;
         Ok(look.end())
     }
 }
 
-impl<'t> Look<'t> {
+impl<'t> Verifier<'t> {
     fn new(disk: &'t Arc<dyn Disk>, thread: &'t ThreadId, trust: &'t TrustStore) -> Self {
-        let found = Verified {
+        let found = ThreadVerification {
             thread_id: thread.to_string(),
             verdict: Verdict::Sound,
             events: 0,
@@ -99,11 +99,17 @@ impl<'t> Look<'t> {
             faults: Vec::new(),
             notes: Vec::new(),
         };
-        Self { disk: &**disk, objects: Objects::new(Arc::clone(disk)), thread, judge: Judge::new(trust), found }
+        Self {
+            disk: &**disk,
+            objects: Objects::new(Arc::clone(disk)),
+            thread,
+            judge: SignatureChecker::new(trust),
+            found,
+        }
     }
 }
 
-impl Look<'_> {
+impl Verifier<'_> {
     fn record(&mut self, synced: u64) -> Result<(), StoreError> {
         let path = layout::transcript(self.thread);
         let reading = match transcript::read(self.disk, self.thread, synced) {
@@ -134,7 +140,7 @@ impl Look<'_> {
         }
         self.found.events = reading.records.len() as u64;
         let events = self.events(&reading);
-        let story = Story { reading: &reading, events: &events, head: Head::of(&events) };
+        let story = TranscriptView { reading: &reading, events: &events, head: Head::of(&events) };
         self.checkpoints(&story);
         self.objects(&story);
         self.earlier(&story)?;
@@ -167,7 +173,7 @@ impl Look<'_> {
     }
 
     /// Checks the signature of every checkpoint, and that every completed turn has a checkpoint.
-    fn checkpoints(&mut self, story: &Story<'_>) {
+    fn checkpoints(&mut self, story: &TranscriptView<'_>) {
         let path = layout::transcript(self.thread);
         let (mut sealed, mut unsealed) = (0, None);
         for event in story.events {
@@ -206,7 +212,7 @@ impl Look<'_> {
     }
 
     /// Checks that every object named by an event exists and has its hash.
-    fn objects(&mut self, story: &Story<'_>) {
+    fn objects(&mut self, story: &TranscriptView<'_>) {
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for event in story.events {
             for object in event.body.objects() {
@@ -226,7 +232,7 @@ impl Look<'_> {
     }
 
     /// Checks that the line that this thread continues from is unchanged.
-    fn earlier(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
+    fn earlier(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
         let Some(continues) = story.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);
         let Ok(earlier) = ThreadId::parse(&continues.thread) else {
@@ -262,16 +268,16 @@ impl Look<'_> {
         self.found.notes.push(text.into());
     }
 
-    fn end(mut self) -> Verified {
+    fn end(mut self) -> ThreadVerification {
         self.found.signed_by = self.judge.names();
-        let whole = self.found.vouched >= self.found.events && self.judge.best() == Some(Whose::Trusted);
+        let whole = self.found.vouched >= self.found.events && self.judge.best() == Some(KeyKind::Trusted);
         self.found.verdict = match (self.found.faults.is_empty(), whole) {
             (false, _) => Verdict::Damaged,
             (true, true) => Verdict::Sound,
             (true, false) => Verdict::Unproven,
         };
         if self.found.faults.is_empty() && !whole {
-            if self.judge.best() == Some(Whose::Ephemeral) {
+            if self.judge.best() == Some(KeyKind::Ephemeral) {
                 self.note("signed with a key that ended with its process: nobody can vouch for it now");
             } else {
                 let (vouched, events) = (self.found.vouched, self.found.events);

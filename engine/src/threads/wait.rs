@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Listed, Threads};
+use super::{ListedThread, Threads};
 use crate::driver::DriveError;
 use crate::session::blocking;
 use crate::store::registry::Liveness;
@@ -14,12 +14,12 @@ use crate::thread_id::ThreadId;
 
 /// The result of waiting for one thread.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Waited {
+pub enum WaitOutcome {
     /// The thread has ended or is suspended; the result is that of the last thread of its chain.
     Over(Box<RunResult>),
     /// The thread has no live owner and would never end.
-    Orphaned(Box<Listed>),
-    TimedOut(Box<Listed>),
+    Orphaned(Box<ListedThread>),
+    TimedOut(Box<ListedThread>),
     Unknown,
 }
 
@@ -29,17 +29,17 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Threads {
     /// Waits until a thread and all its continuations have ended.
-    pub async fn wait(self: &Arc<Self>, thread: &ThreadId, until: Instant) -> Result<Waited, DriveError> {
+    pub async fn wait(self: &Arc<Self>, thread: &ThreadId, until: Instant) -> Result<WaitOutcome, DriveError> {
         let mut pause = MIN_POLL_INTERVAL;
         loop {
             let (threads, id) = (Arc::clone(self), thread.clone());
             let looked = blocking(move || Ok(threads.look(&id)?)).await?;
             match looked {
                 // The owner may be handing the thread over, so the first orphaned result is checked again.
-                Waited::Orphaned(listed) if pause == MIN_POLL_INTERVAL => drop(listed),
-                Waited::TimedOut(listed) if Instant::now() >= until => return Ok(Waited::TimedOut(listed)),
-                Waited::TimedOut(_) => {}
-                done @ (Waited::Over(_) | Waited::Orphaned(_) | Waited::Unknown) => return Ok(done),
+                WaitOutcome::Orphaned(listed) if pause == MIN_POLL_INTERVAL => drop(listed),
+                WaitOutcome::TimedOut(listed) if Instant::now() >= until => return Ok(WaitOutcome::TimedOut(listed)),
+                WaitOutcome::TimedOut(_) => {}
+                done @ (WaitOutcome::Over(_) | WaitOutcome::Orphaned(_) | WaitOutcome::Unknown) => return Ok(done),
             }
             tokio::time::sleep_until((Instant::now() + pause).min(until.max(Instant::now() + MIN_POLL_INTERVAL))).await;
             pause = (pause * 2).min(MAX_POLL_INTERVAL);
@@ -47,22 +47,22 @@ impl Threads {
     }
 
     /// Returns the current state of a thread without waiting; a running thread counts as timed out.
-    pub fn look(&self, thread: &ThreadId) -> Result<Waited, crate::store::StoreError> {
+    pub fn look(&self, thread: &ThreadId) -> Result<WaitOutcome, crate::store::StoreError> {
         let last = self.last_of(thread)?;
-        let Some(listed) = self.show(&last)? else { return Ok(Waited::Unknown) };
+        let Some(listed) = self.show(&last)? else { return Ok(WaitOutcome::Unknown) };
         Ok(match listed.liveness {
             Liveness::Over => match self.result(&last)? {
-                Some(result) => Waited::Over(Box::new(result)),
+                Some(result) => WaitOutcome::Over(Box::new(result)),
                 // The row has the end status, but the transcript is missing or has no end.
-                None => Waited::Over(Box::new(RunResult {
+                None => WaitOutcome::Over(Box::new(RunResult {
                     thread_id: last.to_string(),
                     directive: listed.row.directive.clone(),
                     status: listed.row.status,
                     ..RunResult::lost("the thread left no result")
                 })),
             },
-            Liveness::Orphaned => Waited::Orphaned(Box::new(listed)),
-            Liveness::Alive => Waited::TimedOut(Box::new(listed)),
+            Liveness::Orphaned => WaitOutcome::Orphaned(Box::new(listed)),
+            Liveness::Alive => WaitOutcome::TimedOut(Box::new(listed)),
         })
     }
 }

@@ -24,7 +24,7 @@ use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 
 pub use bash::Bash;
-pub use git::Git;
+pub use git::GitTool;
 pub use web_fetch::{WebFetchTool, page_text};
 
 /// The file tools.

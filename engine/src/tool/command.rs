@@ -8,7 +8,7 @@ use std::time::Duration;
 use rye_compiler::tool_spec::{self, Given};
 use serde_json::{Value, json};
 
-use super::process::{self, Exit, Finished, Program, Streams, Wall};
+use super::process::{self, Exit, Finished, Program, Sandbox, StderrMode};
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
@@ -50,7 +50,7 @@ impl CommandTool {
         let Some((name, arguments)) = argv.split_first() else {
             return Err("this tool names no program".into());
         };
-        let wall = Wall::new(&invocation.project_root, invocation.write, &invocation.net);
+        let wall = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
         Ok(Program {
             program: resolve_program(name, &invocation.project_root),
             arguments: arguments.iter().map(OsString::from).collect(),
@@ -61,7 +61,7 @@ impl CommandTool {
             wall: Some(wall),
             input: Vec::new(),
             environment: variables.into_iter().map(|(n, v)| (n.into(), v.into())).collect(),
-            streams: Streams::Together,
+            streams: StderrMode::Together,
         })
     }
 }

@@ -23,10 +23,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use hard_link::Inode;
-pub use law::{Zone, zone};
+pub use law::{PathAccess, zone};
 pub use refused::Refused;
-pub use relative::{Relative, printable};
-pub use replace::{Stamp, Written};
+pub use relative::{ProjectPath, printable};
+pub use replace::{FileVersion, Written};
 
 use crate::user_space;
 
@@ -51,7 +51,7 @@ pub struct Project {
 
 /// The resolved target of a path. INVARIANT: `path` has no links, `.` or `..`, and is not hidden.
 pub struct Place {
-    pub path: Relative,
+    pub path: ProjectPath,
     pub found: Found,
 }
 
@@ -127,8 +127,8 @@ impl Project {
                 stack.pop().ok_or_else(out)?;
                 continue;
             }
-            let at = Relative(stack.iter().map(|l| l.1.clone()).chain([name.clone()]).collect());
-            if law::zone(&at.0) == Zone::Hidden {
+            let at = ProjectPath(stack.iter().map(|l| l.1.clone()).chain([name.clone()]).collect());
+            if law::zone(&at.0) == PathAccess::Hidden {
                 return Err(Refused::Hidden { path: quoted() });
             }
             let here = stack.last().map_or(&self.root, |l| &l.0);
@@ -170,7 +170,7 @@ impl Project {
                 return Ok(Place { path: at, found });
             }
         }
-        let path = Relative(stack.iter().map(|l| l.1.clone()).collect());
+        let path = ProjectPath(stack.iter().map(|l| l.1.clone()).collect());
         let dir = self.top(stack).map_err(|e| Refused::io(&path, e))?;
         Ok(Place { path, found: Found::Folder(dir) })
     }
@@ -194,7 +194,7 @@ impl Project {
         }
     }
 
-    fn open_file_at(&self, parent: &Dir, name: &OsStr, path: &Relative) -> Result<(File, Metadata), Refused> {
+    fn open_file_at(&self, parent: &Dir, name: &OsStr, path: &ProjectPath) -> Result<(File, Metadata), Refused> {
         // An ordinary open blocks on a pipe, and would make a terminal the controlling one.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|e| match e {
@@ -217,12 +217,12 @@ impl Project {
     }
 
     /// Checks that tools may write a place.
-    fn check_writable(&self, path: &Relative) -> Result<(), Refused> {
+    fn check_writable(&self, path: &ProjectPath) -> Result<(), Refused> {
         match law::zone(&path.0) {
-            Zone::Ordinary => Ok(()),
-            Zone::ReadOnly => Err(Refused::ReadOnly { path: path.clone() }),
-            Zone::Hidden => Err(Refused::Hidden { path: path.to_string() }),
-            Zone::Item { capability } => {
+            PathAccess::Ordinary => Ok(()),
+            PathAccess::ReadOnly => Err(Refused::ReadOnly { path: path.clone() }),
+            PathAccess::Hidden => Err(Refused::Hidden { path: path.to_string() }),
+            PathAccess::Item { capability } => {
                 let granted = !self.may_write_item.is_empty()
                     && self
                         .may_write_item
@@ -237,8 +237,8 @@ impl Project {
         if tail.iter().any(|s| s == "..") {
             return Err(Refused::NotFound { path: quoted.to_owned() });
         }
-        let path = Relative(stack.iter().map(|l| l.1.clone()).chain(tail.iter().cloned()).collect());
-        if law::zone(&path.0) == Zone::Hidden {
+        let path = ProjectPath(stack.iter().map(|l| l.1.clone()).chain(tail.iter().cloned()).collect());
+        if law::zone(&path.0) == PathAccess::Hidden {
             return Err(Refused::Hidden { path: quoted.to_owned() });
         }
         let parent = self.top(stack).map_err(|e| Refused::io(quoted, e))?;
@@ -250,7 +250,7 @@ impl Project {
     }
 
     /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust under another name.
-    fn reject_alias(&self, at: &Relative, stat: &Stat) -> Result<(), Refused> {
+    fn reject_alias(&self, at: &ProjectPath, stat: &Stat) -> Result<(), Refused> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         let alias = self.known.iter().any(|(known, real)| *known == inode && *real != name);

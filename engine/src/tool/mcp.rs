@@ -20,7 +20,7 @@ use super::process::{Bounded, KEPT};
 use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 pub use config::Server;
-pub use connection::{Connection, McpError};
+pub use connection::{McpConnection, McpError};
 
 /// Timeout for a server to start and list its tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub struct McpServers {
 }
 
 /// The connection to a server, if it is open.
-type ConnectionSlot = Mutex<Option<Arc<Connection>>>;
+type ConnectionSlot = Mutex<Option<Arc<McpConnection>>>;
 
 /// A tool of a server, ready to be called.
 pub struct McpTool {
@@ -48,7 +48,7 @@ pub struct McpTool {
 
 impl McpServers {
     /// Returns the connection to a server; opens it if there is none.
-    async fn connection(&self, server: &Server, folder: &std::path::Path) -> Result<Arc<Connection>, McpError> {
+    async fn connection(&self, server: &Server, folder: &std::path::Path) -> Result<Arc<McpConnection>, McpError> {
         let slot = {
             let mut slots = self.slots.lock().await;
             // The whole configuration is part of the key: servers of the same name may differ.
@@ -58,7 +58,7 @@ impl McpServers {
         if let Some(connection) = held.as_ref().filter(|c| !c.is_closed()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(Connection::open(server, folder).await?);
+        let connection = Arc::new(McpConnection::open(server, folder).await?);
         *held = Some(Arc::clone(&connection));
         Ok(connection)
     }

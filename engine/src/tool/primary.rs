@@ -7,7 +7,7 @@ mod query;
 mod search;
 mod sign;
 
-pub use fetch::{Library, fetch};
+pub use fetch::{FetchSources, fetch};
 pub use item_text::{ItemText, item_text};
 pub use query::{Query, Texts};
 pub use sign::sign;

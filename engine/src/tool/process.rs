@@ -22,13 +22,13 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use super::stop::{Halt, PATIENCE};
-pub use attend::{Attended, Held, Log, Server, attend};
-pub use bounded::{Bounded, Kept};
+pub use attend::{Held, Log, RunningProgram, Server, attend};
+pub use bounded::{Bounded, CollectedOutput};
 use group::Group;
 pub use supervise::supervise_if_requested;
 #[cfg(target_os = "linux")]
 pub use wall::outer::use_bubblewrap;
-pub use wall::{Offers, Wall, offers};
+pub use wall::{Sandbox, SandboxSupport, offers};
 
 /// Time between `SIGTERM` and `SIGKILL` of a group.
 pub const GRACE: Duration = Duration::from_secs(3);
@@ -49,17 +49,17 @@ pub struct Program {
     /// Set when the thread is cancelled.
     pub halt: Halt,
     /// The sandbox; `None` = full access of the user.
-    pub wall: Option<Wall>,
+    pub wall: Option<Sandbox>,
     /// Bytes for standard input; empty means `/dev/null`.
     pub input: Vec<u8>,
     /// Further variables. They cannot replace the variables that every program gets.
     pub environment: Vec<(OsString, OsString)>,
-    pub streams: Streams,
+    pub streams: StderrMode,
 }
 
 /// The handling of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Streams {
+pub enum StderrMode {
     /// Merged into the output, in the order of writing.
     #[default]
     Together,
@@ -83,9 +83,9 @@ pub enum Exit {
 pub struct Finished {
     pub exit: Exit,
     /// Standard output; includes standard error if merged.
-    pub output: Kept,
+    pub output: CollectedOutput,
     /// Standard error if kept apart, else empty.
-    pub errors: Kept,
+    pub errors: CollectedOutput,
 }
 
 /// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_requested`]). Dropping the
@@ -96,7 +96,7 @@ pub struct Finished {
 pub async fn run(program: &Program) -> io::Result<Finished> {
     let (reader, writer) = io::pipe()?;
     let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
-    let wall = program.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
+    let wall = program.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
     // The helper reads its owner's pipe: first the input, then nothing until this process closes its end.
     let (mut command, input, owner) =
         if let Some((helper, first)) = supervise::helped(supervise::Talk::Once, &program.program, wall.as_ref())? {
@@ -201,10 +201,10 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
 }
 
 /// Returns the reader of standard error, if kept apart, and its writer.
-fn errors_of(streams: Streams, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
+fn errors_of(streams: StderrMode, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
-        Streams::Together => Ok((None, output.try_clone()?)),
-        Streams::Apart => {
+        StderrMode::Together => Ok((None, output.try_clone()?)),
+        StderrMode::Apart => {
             let (reader, writer) = io::pipe()?;
             Ok((Some(pipe::Receiver::from_owned_fd(reader.into())?), writer))
         }

@@ -9,7 +9,7 @@ use rye_compiler::tool_spec::{RESOLVED_CONFIG, ToolKind, ToolSpec};
 use rye_compiler::world::Space;
 use serde_json::Value;
 
-use super::builtin::{Bash, FileTool, Git, WebFetchTool};
+use super::builtin::{Bash, FileTool, GitTool, WebFetchTool};
 use super::command::CommandTool;
 use super::http::HttpTool;
 use super::schema::{Schema, SchemaError};
@@ -92,7 +92,7 @@ impl Registry {
         for tool in FileTool::ALL {
             registry.add(tool.word(), move |_| Arc::new(tool));
         }
-        for tool in Git::ALL {
+        for tool in GitTool::ALL {
             registry.add(tool.word(), move |_| Arc::new(tool));
         }
         registry.add("web_fetch", |spec| Arc::new(WebFetchTool { timeout: Duration::from_secs(spec.timeout_seconds) }));

@@ -11,7 +11,7 @@ use rye_compiler::tool_spec::{ScriptEntry, ScriptLanguage};
 use serde_json::{Value, json};
 
 use super::command::{end_line, exit_details};
-use super::process::{self, Exit, Finished, Program, Streams, Wall};
+use super::process::{self, Exit, Finished, Program, Sandbox, StderrMode};
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
@@ -99,10 +99,10 @@ impl ScriptTool {
             thread_id: invocation.thread_id.clone(),
             timeout: self.timeout.min(invocation.timeout),
             halt: invocation.halt.clone(),
-            wall: Some(Wall::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
+            wall: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
             input,
             environment: variables,
-            streams: Streams::Apart,
+            streams: StderrMode::Apart,
         })
     }
 

@@ -16,9 +16,9 @@ pub struct Halt(watch::Receiver<()>);
 /// The sender of a thread's cancellations. A step that starts after a cancellation is not affected: it belongs to the
 /// end of the thread.
 #[derive(Debug)]
-pub struct Halting(watch::Sender<()>);
+pub struct CancellationSource(watch::Sender<()>);
 
-impl Halting {
+impl CancellationSource {
     pub fn new() -> Self {
         Self(watch::Sender::new(()))
     }
@@ -34,7 +34,7 @@ impl Halting {
     }
 }
 
-impl Default for Halting {
+impl Default for CancellationSource {
     fn default() -> Self {
         Self::new()
     }
@@ -43,7 +43,7 @@ impl Default for Halting {
 impl Halt {
     /// Returns a receiver that is never canceled.
     pub fn never() -> Self {
-        Halting::new().listen()
+        CancellationSource::new().listen()
     }
 
     /// Waits until the thread is canceled after the call started; otherwise never returns.

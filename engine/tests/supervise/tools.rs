@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_compiler::tool_spec::{ToolKind, ToolSpec};
-use rye_engine::scripts::Scripts;
-use rye_engine::tool::mcp::config::{Openings, Transport};
-use rye_engine::tool::mcp::{Connection, Server};
+use rye_engine::scripts::SyntaxTreeReader;
+use rye_engine::tool::mcp::config::{McpTransport, Openings};
+use rye_engine::tool::mcp::{McpConnection, Server};
 use rye_engine::tool::registry::{Registry, ToolFile};
 use rye_engine::tool::{Invocation, ToolOutcome};
 use rye_grammar::tool_header::{self, ToolLanguage};
@@ -196,7 +196,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
     if matches!(file, "served.py" | "bare.py") {
         let openings = Openings { write: write.to_vec(), net: net.to_vec(), read: Vec::new() };
         let server = server(project, (file == "served.py").then_some(openings));
-        let definitions = match Connection::open(&server, project).await {
+        let definitions = match McpConnection::open(&server, project).await {
             Ok(connection) => connection.definitions().await,
             Err(error) => return ToolOutcome::error(error.to_string()),
         };
@@ -204,7 +204,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         tool_file.server = Some(server);
         language = ToolLanguage::Yaml;
     }
-    let parsed = tool_header::parse(SourceId(0), &text, language, &Scripts);
+    let parsed = tool_header::parse(SourceId(0), &text, language, &SyntaxTreeReader);
     assert_eq!(parsed.errors, []);
     let spec = ToolSpec::read(&parsed.tree).unwrap();
     assert!(!matches!(spec.kind, ToolKind::Builtin { .. }));
@@ -218,7 +218,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         project_root: project.to_owned(),
         thread_id: "t-1".into(),
         halt: rye_engine::tool::stop::Halt::never(),
-        crew: rye_engine::crew::Crew::default(),
+        crew: rye_engine::crew::ThreadCount::default(),
         write: write.to_vec(),
         net: net.to_vec(),
         may_write_item: Vec::new(),
@@ -231,7 +231,7 @@ fn server(project: &Path, wall: Option<Openings>) -> Server {
     let command = vec!["python3".to_owned(), "-B".to_owned(), script, project.to_str().unwrap().to_owned()];
     Server {
         name: "s".into(),
-        transport: Transport::Stdio { command, environment: std::collections::BTreeMap::new(), wall },
+        transport: McpTransport::Stdio { command, environment: std::collections::BTreeMap::new(), wall },
         timeout: Duration::from_mins(1),
         origin: ".mcp.json".into(),
         of_project: true,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rye_engine::tool::process::{Program, Wall, offers, run};
+use rye_engine::tool::process::{Program, Sandbox, offers, run};
 
 /// Makes this binary run one sandboxed command: `__walled PROJECT WRITE NET COMMAND`; lists are separated by commas.
 pub const WALLED: &str = "__walled";
@@ -49,10 +49,10 @@ pub fn walled(project: &str, write: &str, net: &str, command: &str) {
         thread_id: "t-1".into(),
         timeout: Duration::from_secs(40),
         halt: rye_engine::tool::stop::Halt::never(),
-        wall: Some(Wall::new(Path::new(project), write, &net)),
+        wall: Some(Sandbox::new(Path::new(project), write, &net)),
         input: Vec::new(),
         environment: Vec::new(),
-        streams: rye_engine::tool::process::Streams::Together,
+        streams: rye_engine::tool::process::StderrMode::Together,
     };
     let finished = super::runtime().block_on(run(&program)).unwrap();
     std::io::stdout().write_all(finished.output.text.as_bytes()).unwrap();

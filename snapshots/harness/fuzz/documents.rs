@@ -4,7 +4,7 @@ use rye_compiler::compile::{Request, compile};
 use rye_compiler::edit::{Formatted, Refused, format as format_directive, format_data, format_knowledge};
 use rye_compiler::plan::render::html::render;
 use rye_compiler::world::Space;
-use rye_engine::scripts::Scripts;
+use rye_engine::scripts::SyntaxTreeReader;
 use rye_engine::tool::builtin::page_text;
 use rye_grammar::knowledge::KnowledgeFormat;
 use rye_grammar::tool_header::{ScriptReader, ToolLanguage};
@@ -57,8 +57,8 @@ pub fn javascript(bytes: &[u8]) {
 fn script(bytes: &[u8], languages: &[ToolLanguage]) {
     let Some(text) = text(bytes) else { return };
     for language in languages {
-        shown(text, &Scripts.read(SOURCE, text, *language).errors);
-        shown(text, &tool_header::parse(SOURCE, text, *language, &Scripts).errors);
+        shown(text, &SyntaxTreeReader.read(SOURCE, text, *language).errors);
+        shown(text, &tool_header::parse(SOURCE, text, *language, &SyntaxTreeReader).errors);
     }
 }
 

@@ -3,7 +3,7 @@
 use rye_engine::event::EventBody;
 use rye_engine::provider::scripted::Script;
 use rye_engine::provider::sse::Parser;
-use rye_engine::provider::wire::Decode;
+use rye_engine::provider::wire::ReplyDecoder;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
 use super::small::text;
@@ -16,12 +16,12 @@ pub fn stream(bytes: &[u8]) {
     decoded::<gemini::Decoder>(bytes);
 }
 
-fn decoded<D: Decode + Default>(bytes: &[u8]) {
+fn decoded<D: ReplyDecoder + Default>(bytes: &[u8]) {
     let whole = read::<D>(bytes, bytes.len().max(1));
     assert_eq!(whole, read::<D>(bytes, 7), "what a reply is depends on where its stream was cut");
 }
 
-fn read<D: Decode + Default>(bytes: &[u8], at_once: usize) -> String {
+fn read<D: ReplyDecoder + Default>(bytes: &[u8], at_once: usize) -> String {
     let (mut parser, mut decoder) = (Parser::new(64 * 1024), D::default());
     for chunk in bytes.chunks(at_once) {
         let Ok(events) = parser.push(chunk) else { return "refused".into() };

@@ -11,7 +11,7 @@ use super::{CheckArgs, look};
 use crate::CommandError;
 use crate::args::Format;
 use crate::report::{Printer, printable};
-use crate::rewrite::Rewrite;
+use crate::rewrite::FileRewrite;
 use crate::space::Spaces;
 
 /// Fixes the project's files; the check that follows reports the rest.
@@ -40,7 +40,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     Ok(())
 }
 
-fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<Rewrite>, CommandError> {
+fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<FileRewrite>, CommandError> {
     let found = look(args, spaces, &spaces.open()?, check)?;
     let sources = &found.report.sources;
     let mut edits: BTreeMap<_, Vec<Edit>> = BTreeMap::new();
@@ -70,7 +70,7 @@ fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<R
             continue;
         }
         let after = apply(&source.text, &edits);
-        rewrites.push(Rewrite { path: source.path.to_string(), before: source.text.to_string(), after });
+        rewrites.push(FileRewrite { path: source.path.to_string(), before: source.text.to_string(), after });
     }
     Ok(rewrites)
 }

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 40;
 
 /// Fingerprints by path. A folder of which only the existence counts has `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Stamps(BTreeMap<PathBuf, Option<Fingerprint>>);
+pub struct Fingerprints(BTreeMap<PathBuf, Option<Fingerprint>>);
 
 /// Modification and status change times in seconds and nanoseconds, length in bytes, and device with inode.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl From<&Metadata> for Fingerprint {
     }
 }
 
-impl Stamps {
+impl Fingerprints {
     /// Takes the fingerprints of all files that can hold items, and of the entries beside their folders.
     pub fn of_items(spaces: &Spaces) -> Self {
         let mut stamps = Self::default();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rye_compiler::validate::Memory;
 use rye_engine::disk_world::{CachedWorld, Changed, Watcher};
 
-use super::stamps::{Stamps, roots};
+use super::stamps::{Fingerprints, roots};
 use super::{CheckArgs, look, show};
 use crate::CommandError;
 use crate::args::OutputFormat;
@@ -56,8 +56,8 @@ struct ChangeDetector {
     /// `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
     /// Fingerprints of all files before they were read, so that unreported changes are found too.
-    seen: Stamps,
-    beside: Stamps,
+    seen: Fingerprints,
+    beside: Fingerprints,
     /// Time of the next scan.
     next: Instant,
     pause: Duration,
@@ -66,9 +66,9 @@ struct ChangeDetector {
 impl ChangeDetector {
     fn begin(spaces: &Spaces) -> Self {
         let watcher = Watcher::new(roots(spaces).collect()).ok();
-        let (seen, beside) = (Stamps::default(), Stamps::default());
+        let (seen, beside) = (Fingerprints::default(), Fingerprints::default());
         let mut watch = Self { watcher, seen, beside, next: Instant::now(), pause: MIN_SCAN_INTERVAL };
-        watch.beside = Stamps::beside(spaces);
+        watch.beside = Fingerprints::beside(spaces);
         watch.look(spaces);
         watch
     }
@@ -85,14 +85,14 @@ impl ChangeDetector {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(roots(spaces).collect()).ok();
         }
-        self.beside = Stamps::beside(spaces);
+        self.beside = Fingerprints::beside(spaces);
         self.look(spaces);
     }
 
     /// Scans all files. Returns true if any changed.
     fn look(&mut self, spaces: &Spaces) -> bool {
         let begin = Instant::now();
-        let now = Stamps::of_items(spaces);
+        let now = Fingerprints::of_items(spaces);
         let took = begin.elapsed();
         self.pause = if self.watcher.is_some() {
             MIN_SCAN_INTERVAL.max(took * SCAN_INTERVAL_FACTOR)
@@ -123,7 +123,7 @@ impl ChangeDetector {
                 self.next = Instant::now() + self.pause;
                 return changed;
             }
-            if self.beside != Stamps::beside(spaces) {
+            if self.beside != Fingerprints::beside(spaces) {
                 return vec![Changed::Everything];
             }
             if Instant::now() < self.next {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use rye_compiler::approvals::Unattended;
+use rye_compiler::approvals::HeadlessPolicy;
 use rye_engine::driver::Live;
 use rye_engine::engine::{Engine, EngineError, Handle, Launch};
-use rye_engine::event::{EventBody, Letter};
+use rye_engine::event::{ControlMessage, EventBody};
 use rye_engine::thread_id::ThreadId;
-use rye_engine::tool::mcp::serve::{Below, SESSION_END_TIMEOUT, session};
+use rye_engine::tool::mcp::serve::{SESSION_END_TIMEOUT, SessionObserver, session};
 
 use crate::CommandError;
 use crate::args::Format;
@@ -54,9 +54,9 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Stdin belongs to the client, and a suspended session could answer no call.
-    let unattended = match Unattended::from_settings(&world, spaces.own) {
-        Unattended::Allow => Unattended::Allow,
-        Unattended::Queue | Unattended::Deny => Unattended::Deny,
+    let unattended = match HeadlessPolicy::from_settings(&world, spaces.own) {
+        HeadlessPolicy::Allow => HeadlessPolicy::Allow,
+        HeadlessPolicy::Queue | HeadlessPolicy::Deny => HeadlessPolicy::Deny,
     };
     if let Some(text) = ask::forewarning(&compilation.asked, unattended) {
         report.note(&printable(&text));
@@ -91,7 +91,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
 
 /// Sends the client the progress of the threads below its session, and forwards cancelled calls. Ends when the thread
 /// has ended.
-async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut Below) {
+async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut SessionObserver) {
     let session = handle.thread_id.clone();
     let mut running = BTreeSet::new();
     loop {
@@ -99,7 +99,7 @@ async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut Belo
             live = handle.live.next() => live,
             () = below.cancelled() => {
                 for child in &running {
-                    engine.tell(child, &Letter::Cancel);
+                    engine.tell(child, &ControlMessage::Cancel);
                 }
                 continue;
             }

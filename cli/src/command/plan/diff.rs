@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use rye_compiler::approvals::Unattended;
+use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::plan::diff::{PlanDiff, Tree, diff, diff_trees};
-use rye_compiler::plan::render::diff::{Line, Tone, lines, markdown};
+use rye_compiler::plan::render::diff::{DiffTone, Line, lines, markdown};
 use rye_compiler::plan::render::json::{PlanReport, render};
 use rye_compiler::wall::requires_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
@@ -103,10 +103,10 @@ fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), C
         (_, Format::Human | Format::Plain) => {
             for Line { tone, text } in lines(diff) {
                 let style = match tone {
-                    Tone::Heading => crate::view::BOLD,
-                    Tone::Plain => Style::new(),
-                    Tone::Wider => crate::view::coloured(AnsiColor::Red),
-                    Tone::Narrower => crate::view::coloured(AnsiColor::Green),
+                    DiffTone::Heading => crate::view::BOLD,
+                    DiffTone::Plain => Style::new(),
+                    DiffTone::Wider => crate::view::coloured(AnsiColor::Red),
+                    DiffTone::Narrower => crate::view::coloured(AnsiColor::Green),
                 };
                 report.line(&format!("{style}{}{style:#}", printable(&text)))?;
             }
@@ -185,6 +185,6 @@ fn compile_side(
         return Ok(SidePlan::Refused(Exit::Failed));
     };
     compilation.bubblewrap = requires_bubblewrap(world);
-    compilation.unattended = Unattended::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
+    compilation.unattended = HeadlessPolicy::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
     Ok(SidePlan::Compiled(Box::new(compilation)))
 }

@@ -8,7 +8,7 @@ use rye_compiler::item::Items;
 use rye_compiler::model;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::provider::catalog::{Definition, Model, ToolUse};
-use rye_engine::provider::environment::Environment;
+use rye_engine::provider::environment::ProviderEnvironment;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ pub struct ModelOutput {
 pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);
-    let environment = Environment::read(spaces.user.as_deref())?;
+    let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
     let default = default_provider(&items);
     let mut diagnostics = Diagnostics::new();
     let mut providers = Vec::new();

@@ -9,9 +9,9 @@ use rye_compiler::lower::shared::Shared;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{PlannedModel, Sampling};
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::message::{Block, Turn, text_of};
+use rye_engine::message::{ContentBlock, Turn, text_of};
 use rye_engine::provider::cost::cost;
-use rye_engine::provider::{CallError, Cue, FailedStage, Reply, Request};
+use rye_engine::provider::{CallError, FailedStage, Reply, Request, ThreadPosition};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -103,13 +103,15 @@ fn request(model: &PlannedModel) -> Request {
     Request {
         model: model.id.clone(),
         system: "You are being tested for reachability.".into(),
-        turns: vec![Turn::User { content: vec![Block::Text { text: "Answer with the one word: ready".to_owned() }] }],
+        turns: vec![Turn::User {
+            content: vec![ContentBlock::Text { text: "Answer with the one word: ready".to_owned() }],
+        }],
         tools: Vec::new(),
         max_output: model.output(MAX_OUTPUT_TOKENS),
         first_turn_constant: false,
         sampling: Sampling::default(),
         text_tools: false,
-        cue: Cue::default(),
+        cue: ThreadPosition::default(),
     }
 }
 

@@ -7,11 +7,11 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use rye_compiler::approvals::{ApprovalRequired, Unattended, is_preapproved};
+use rye_compiler::approvals::{ApprovalRequired, HeadlessPolicy, is_preapproved};
 use rye_compiler::item::Items;
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::disk_world::DiskWorld;
-use rye_engine::engine::Asker;
+use rye_engine::engine::ApprovalHandler;
 use rye_engine::event::Approval;
 use rye_engine::provider::BoxFuture;
 use rye_engine::thread_id::ThreadId;
@@ -34,7 +34,7 @@ pub enum HeadlessPolicyArg {
     Deny,
 }
 
-impl From<HeadlessPolicyArg> for Unattended {
+impl From<HeadlessPolicyArg> for HeadlessPolicy {
     fn from(way: HeadlessPolicyArg) -> Self {
         match way {
             HeadlessPolicyArg::Allow => Self::Allow,
@@ -51,7 +51,7 @@ pub fn has_terminal(format: Format) -> bool {
 
 /// Formats the warning about grants that need approval and are not acknowledged, for a run without a terminal; `None`
 /// if there are none.
-pub fn forewarning(asked: &[ApprovalRequired], unattended: Unattended) -> Option<String> {
+pub fn forewarning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
     let grants: Vec<String> = asked
         .iter()
         .filter(|grant| !grant.vouched)
@@ -72,18 +72,18 @@ pub fn forewarning(asked: &[ApprovalRequired], unattended: Unattended) -> Option
 pub fn asker(
     format: Format,
     spaces: &Spaces,
-    unattended: Unattended,
+    unattended: HeadlessPolicy,
     given: impl IntoIterator<Item = ThreadGrant>,
-) -> Option<Arc<dyn Asker>> {
+) -> Option<Arc<dyn ApprovalHandler>> {
     let given: BTreeSet<ThreadGrant> = given.into_iter().collect();
     if has_terminal(format) {
         let desk = Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line)) });
         return Some(Arc::new(TerminalApprover { desk, trust: spaces.trust() }));
     }
     let otherwise = match unattended {
-        Unattended::Queue => Approval::Suspended,
-        Unattended::Deny => Approval::Refused,
-        Unattended::Allow => return None,
+        HeadlessPolicy::Queue => Approval::Suspended,
+        HeadlessPolicy::Deny => Approval::Refused,
+        HeadlessPolicy::Allow => return None,
     };
     Some(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
 }
@@ -95,13 +95,13 @@ struct HeadlessApprover {
     otherwise: Approval,
 }
 
-impl Asker for HeadlessApprover {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval> {
+impl ApprovalHandler for HeadlessApprover {
+    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval> {
         let answer = match (asked, ThreadGrant::asked(thread, what)) {
             // A limit needs a higher value, which only a user can give.
-            (Asked::Limit, _) => Approval::Suspended,
-            (Asked::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
-            (Asked::Call, _) => self.otherwise,
+            (ApprovalOrigin::Limit, _) => Approval::Suspended,
+            (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
+            (ApprovalOrigin::Call, _) => self.otherwise,
         };
         Box::pin(std::future::ready(answer))
     }
@@ -147,13 +147,13 @@ impl ThreadGrant {
     }
 }
 
-impl Asker for TerminalApprover {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval> {
+impl ApprovalHandler for TerminalApprover {
+    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval> {
         let question = match asked {
-            Asked::Call => format!("{thread} asks to use {what}. Allow it?"),
-            Asked::Limit => format!("{thread} is at a limit: {what}. Go on?"),
+            ApprovalOrigin::Call => format!("{thread} asks to use {what}. Allow it?"),
+            ApprovalOrigin::Limit => format!("{thread} is at a limit: {what}. Go on?"),
         };
-        let grant = ThreadGrant::asked(thread, what).filter(|_| asked == Asked::Call);
+        let grant = ThreadGrant::asked(thread, what).filter(|_| asked == ApprovalOrigin::Call);
         Box::pin(async move {
             let mut desk = self.desk.lock().await;
             if let Some(grant) = &grant
@@ -307,19 +307,20 @@ mod tests {
         let given = ThreadGrant::asked(&thread, bash).unwrap();
         assert_eq!(given.capability, "rye.execute.tool.rye.bash.bash");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for (unattended, otherwise) in [(Unattended::Queue, Approval::Suspended), (Unattended::Deny, Approval::Refused)]
+        for (unattended, otherwise) in
+            [(HeadlessPolicy::Queue, Approval::Suspended), (HeadlessPolicy::Deny, Approval::Refused)]
         {
             let nobody = asker(Format::Json, &nowhere(), unattended, [given.clone()]).unwrap();
             let ask = |thread: &ThreadId, asked, what: &str| runtime.block_on(nobody.ask(thread, asked, what));
-            assert_eq!(ask(&thread, Asked::Call, bash), Approval::Approved);
-            assert_eq!(ask(&other, Asked::Call, bash), otherwise);
-            assert_eq!(ask(&thread, Asked::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
-            assert_eq!(ask(&thread, Asked::Call, "nothing that is understood"), otherwise);
-            assert_eq!(ask(&thread, Asked::Limit, "turns"), Approval::Suspended);
+            assert_eq!(ask(&thread, ApprovalOrigin::Call, bash), Approval::Approved);
+            assert_eq!(ask(&other, ApprovalOrigin::Call, bash), otherwise);
+            assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
+            assert_eq!(ask(&thread, ApprovalOrigin::Call, "nothing that is understood"), otherwise);
+            assert_eq!(ask(&thread, ApprovalOrigin::Limit, "turns"), Approval::Suspended);
             // The calls of a child need approval when the child makes them.
-            assert_eq!(ask(&thread, Asked::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
+            assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
         }
-        assert!(asker(Format::Json, &nowhere(), Unattended::Allow, []).is_none());
+        assert!(asker(Format::Json, &nowhere(), HeadlessPolicy::Allow, []).is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Result of a run: exit code (`language.md` 14) and JSON output.
 
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::thread::{RunResult, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,13 +56,13 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
 
 /// Returns the exit code of a run. `asked` is the last approval request of the thread, which a suspended thread waits
 /// for.
-pub fn exit(result: &RunResult, asked: Option<Asked>) -> Exit {
+pub fn exit(result: &RunResult, asked: Option<ApprovalOrigin>) -> Exit {
     match result.status {
         Status::Completed | Status::Continued => Exit::Fine,
         Status::Cancelled | Status::Killed => Exit::Cancelled,
         Status::Suspended => match asked {
-            Some(Asked::Call) => Exit::Refused,
-            Some(Asked::Limit) => Exit::Limit,
+            Some(ApprovalOrigin::Call) => Exit::Refused,
+            Some(ApprovalOrigin::Limit) => Exit::Limit,
             None => Exit::Failed,
         },
         Status::Error | Status::Created | Status::Running => match &result.error {

@@ -13,7 +13,7 @@ use rye_engine::event::{
     AttemptFailed, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, Origin, ResultKind, Settled,
     ToolCallResult,
 };
-use rye_engine::message::Block;
+use rye_engine::message::ContentBlock;
 use rye_engine::provider::{Delta, Usage};
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
@@ -179,7 +179,7 @@ impl HumanRenderer {
 
     fn replied(&mut self, thread: &ThreadId, reply: &CognitionOut) {
         for block in &reply.content {
-            if let Block::ToolCall(called) = block {
+            if let ContentBlock::ToolCall(called) = block {
                 let shown = call(called, MAX_DETAIL_CHARS);
                 self.calls
                     .insert((thread.clone(), called.id.clone()), PendingCall { shown, started: None, named: false });
@@ -386,8 +386,8 @@ fn io_err() -> impl io::Write {
 }
 
 /// Returns the text of a reply, without thinking and tool calls.
-fn reply_text(content: &[Block]) -> String {
-    let text = |block: &Block| if let Block::Text { text } = block { Some(text.clone()) } else { None };
+fn reply_text(content: &[ContentBlock]) -> String {
+    let text = |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.clone()) } else { None };
     content.iter().filter_map(text).collect()
 }
 

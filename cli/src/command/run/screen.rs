@@ -4,7 +4,7 @@ use std::io;
 use std::thread::Thread;
 use std::time::Duration;
 
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::driver::{EventStream, Live};
 use rye_engine::event::EventBody;
 use rye_engine::thread::RunResult;
@@ -46,7 +46,7 @@ pub struct RenderOutcome {
     /// First write error.
     pub trouble: Option<io::Error>,
     /// Last approval request of the thread.
-    pub asked: Option<Asked>,
+    pub asked: Option<ApprovalOrigin>,
 }
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -138,7 +138,7 @@ async fn print(
     shown
 }
 
-fn asked(live: &Live) -> Option<Asked> {
+fn asked(live: &Live) -> Option<ApprovalOrigin> {
     let Live::Event { event, .. } = live else { return None };
     if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }

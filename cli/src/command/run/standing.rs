@@ -3,7 +3,7 @@
 
 use std::io::{self, Write as _};
 
-use rye_compiler::approvals::{Unattended, asked};
+use rye_compiler::approvals::{HeadlessPolicy, asked};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
 use rye_compiler::wall::{SandboxKind, of_plan};
@@ -44,7 +44,7 @@ pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Resu
 
 /// Formats the grants of the transcript, the current sandbox of its tools, and the policy for calls that need approval
 /// without a terminal (`None` if there is a terminal).
-pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<Unattended>) -> String {
+pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(granted).collect::<Vec<_>>());
     let sets: Vec<String> =

@@ -5,11 +5,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rye_compiler::approvals::Unattended;
+use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::lock::Lock;
-use rye_engine::engine::{Engine, EngineError, Handle, Launch, Said};
-use rye_engine::event::Letter;
+use rye_engine::engine::{Engine, EngineError, Handle, Launch, UserMessage};
+use rye_engine::event::ControlMessage;
 use rye_engine::image::{ImageNotAccepted, Picture};
 use rye_engine::process::start_session;
 use rye_engine::session::below::ParentThread;
@@ -34,7 +34,7 @@ pub enum ThreadStart {
     /// Recovers an interrupted or suspended thread, which handles the control messages first.
     TakeUp {
         thread: ThreadId,
-        letters: Vec<Letter>,
+        letters: Vec<ControlMessage>,
     },
     /// Resumes a finished thread with a message.
     GoOn {
@@ -90,7 +90,7 @@ pub struct RunOptions<'a> {
     /// True to print nothing during the run.
     pub silent: bool,
     /// Policy for calls that need approval when there is no terminal; `None` for that of the settings.
-    pub unattended: Option<Unattended>,
+    pub unattended: Option<HeadlessPolicy>,
     /// A capability that is approved for the rest of the thread.
     pub given: Option<&'a ThreadGrant>,
     /// True to accept transcripts that no key of the user signed.
@@ -117,7 +117,7 @@ pub fn drive(start: ThreadStart, how: RunOptions<'_>, spaces: &Spaces, report: &
     }
     let unattended = match how.unattended {
         Some(unattended) => unattended,
-        None => Unattended::from_settings(&world, spaces.own),
+        None => HeadlessPolicy::from_settings(&world, spaces.own),
     };
     if let ThreadStart::Fresh { compilation, .. } = &start
         && !ask::has_terminal(format)
@@ -189,8 +189,10 @@ async fn start_thread(engine: &Engine, start: ThreadStart, images: Vec<Picture>)
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
         ThreadStart::TakeUp { thread, letters } => engine.recover_with(&thread, letters).await,
-        ThreadStart::GoOn { thread, message } => engine.resume(&thread, Said { text: message, images }).await,
-        ThreadStart::Fork { thread, turn, message } => engine.fork(&thread, turn, Said { text: message, images }).await,
+        ThreadStart::GoOn { thread, message } => engine.resume(&thread, UserMessage { text: message, images }).await,
+        ThreadStart::Fork { thread, turn, message } => {
+            engine.fork(&thread, turn, UserMessage { text: message, images }).await
+        }
         ThreadStart::HandOver { thread } => engine.hand_over(&thread).await,
     }
 }

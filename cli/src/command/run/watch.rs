@@ -1,7 +1,7 @@
 //! Waits for a started thread and all threads it started; signals of the process are forwarded to every thread.
 
 use rye_engine::engine::{Engine, Handle};
-use rye_engine::event::Letter;
+use rye_engine::event::ControlMessage;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{exit, stopping_limit};
@@ -95,11 +95,11 @@ impl<'a> SignalForwarder<'a> {
         match self.asked {
             1 => {
                 screen.note("stopping after the step under way; Ctrl-C again stops now");
-                self.engine.tell_all(&Letter::Cancel);
+                self.engine.tell_all(&ControlMessage::Cancel);
             }
             2 => {
                 screen.note("stopping now");
-                self.engine.tell_all(&Letter::Kill);
+                self.engine.tell_all(&ControlMessage::Kill);
             }
             _ => return true,
         }

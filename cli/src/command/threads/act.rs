@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rye_engine::event::Letter;
+use rye_engine::event::ControlMessage;
 use rye_engine::process::{End, end};
 use rye_engine::store::registry::Liveness;
 use rye_engine::store::{ThreadRow, mailbox, owner};
@@ -55,10 +55,10 @@ pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
         match book.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
-                book.send(&entry.row.id, &Letter::Cancel)?;
+                book.send(&entry.row.id, &ControlMessage::Cancel)?;
                 report.note(&format!("`{}` stops after the step under way", entry.row.id));
             }
-            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, Letter::Cancel, book, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Cancel, book, spaces, report)?,
         }
     }
     print_status(&args.threads, book, report)
@@ -75,7 +75,7 @@ pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
                     exit = Exit::Failed;
                 }
             }
-            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, Letter::Kill, book, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Kill, book, spaces, report)?,
         }
     }
     let told = print_status(&args.threads, book, report)?;
@@ -96,7 +96,7 @@ pub fn steer(args: &SteerArgs, book: &ThreadReader, report: &Printer) -> Result<
     }
     speaks(&entry.row)?;
     let text = args.text.clone();
-    book.send(id, &if args.follow_up { Letter::FollowUp { text } } else { Letter::Steer { text } })?;
+    book.send(id, &if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } })?;
     if entry.orphaned {
         report.note(&format!("nobody runs `{id}` now: `rye run --resume {id}` goes on with it, and with the message"));
     }
@@ -122,7 +122,7 @@ fn kill_running(
     report: &Printer,
 ) -> Result<bool, CommandError> {
     let id = &entry.row.id;
-    book.send(id, &Letter::Kill)?;
+    book.send(id, &ControlMessage::Kill)?;
     if wait_for_end(id, book)? {
         return Ok(true);
     }
@@ -149,7 +149,7 @@ fn kill_running(
         }
     }
     if book.liveness(&book.last(id.as_str())?.row)? == Liveness::Orphaned {
-        end_orphan(&book.last(id.as_str())?, Letter::Kill, book, spaces, report)?;
+        end_orphan(&book.last(id.as_str())?, ControlMessage::Kill, book, spaces, report)?;
         return Ok(true);
     }
     Ok(false)
@@ -171,7 +171,7 @@ fn wait_for_end(id: &ThreadId, book: &ThreadReader) -> Result<bool, CommandError
 /// Recovers an orphaned or suspended thread with the control message that ends it.
 fn end_orphan(
     entry: &ThreadEntry,
-    letter: Letter,
+    letter: ControlMessage,
     book: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
@@ -209,7 +209,7 @@ pub fn show(entries: &[ThreadEntry], report: &Printer) -> Result<Exit, CommandEr
 
 impl ThreadReader {
     /// Sends a control message to a thread, whichever process runs it. Returns the id of the message.
-    pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<String, CommandError> {
+    pub fn send(&self, thread: &ThreadId, letter: &ControlMessage) -> Result<String, CommandError> {
         let body = serde_json::to_value(letter).map_err(std::io::Error::other)?;
         Ok(mailbox::send(self.disk(), thread, &body, now())?)
     }

@@ -1,7 +1,7 @@
 //! `rye threads approvals`: lists the threads that wait for an approval, with their requests.
 
 use clap::Args;
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::store::ThreadRow;
 use rye_engine::thread::Status;
 use rye_engine::threads::pending_approval;
@@ -70,8 +70,8 @@ pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<E
     for (at, entry, asked) in waiting {
         let row = &entry.row;
         let (word, how) = match asked.asked {
-            Asked::Call => ("call", ""),
-            Asked::Limit => ("limit", " --raise NAME=VALUE"),
+            ApprovalOrigin::Call => ("call", ""),
+            ApprovalOrigin::Limit => ("limit", " --raise NAME=VALUE"),
         };
         since.push(at);
         approvals.push(ApprovalOutput {

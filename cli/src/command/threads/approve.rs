@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use rye_compiler::approvals::Unattended;
-use rye_compiler::plan::Asked;
+use rye_compiler::approvals::HeadlessPolicy;
+use rye_compiler::plan::ApprovalOrigin;
 use rye_compiler::semantics::limits::{LimitName, Written, amount};
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::{Approval, Event, EventBody, Letter};
-use rye_engine::machine::state::Question;
+use rye_engine::event::{Approval, ControlMessage, Event, EventBody};
+use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
@@ -65,7 +65,7 @@ enum ApprovalScope {
 }
 
 pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let raises: Result<Vec<Letter>, CommandError> = args.raise.iter().map(|text| raise(text)).collect();
+    let raises: Result<Vec<ControlMessage>, CommandError> = args.raise.iter().map(|text| raise(text)).collect();
     let mut letters = raises?;
     let record = book.record(&args.thread)?;
     let row = &record.entry.row;
@@ -77,8 +77,10 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     }
     let open = pending_approval(&record.events);
     let asked = open.as_ref().map(|open| open.asked);
-    let grant =
-        open.as_ref().filter(|open| open.asked == Asked::Call).and_then(|open| ThreadGrant::asked(id, &open.what));
+    let grant = open
+        .as_ref()
+        .filter(|open| open.asked == ApprovalOrigin::Call)
+        .and_then(|open| ThreadGrant::asked(id, &open.what));
     let alive = book.liveness(row)? == Liveness::Alive;
     if open.is_none() && letters.is_empty() {
         return Err(CommandError::usage(format!("the thread `{id}` asks nothing now"))
@@ -89,7 +91,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
         report
             .note(&format!("threads of this project may use {}; `rye trust --revoke` takes it back", grant.capability));
     }
-    if asked == Some(Asked::Limit) && args.raise.is_empty() && !args.deny {
+    if asked == Some(ApprovalOrigin::Limit) && args.raise.is_empty() && !args.deny {
         return Err(CommandError::usage(format!(
             "the thread `{id}` is at a limit, which approval alone does not move"
         ))
@@ -98,7 +100,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     if !args.deny {
         check_raises(id, &letters, open.as_ref(), &record.events)?;
     }
-    let answer = open.as_ref().map(|open| Letter::Approve { yes: !args.deny, question: Some(open.seq) });
+    let answer = open.as_ref().map(|open| ControlMessage::Approve { yes: !args.deny, question: Some(open.seq) });
     if alive {
         if args.scope == ApprovalScope::Thread {
             report.note(&format!("another process runs `{id}`: the word counts for this call, not for the rest of it"));
@@ -119,7 +121,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     }
     let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
     // The policy for later calls of the thread is to wait in the queue as well.
-    let unattended = asked.filter(|asked| *asked == Asked::Call).map(|_| Unattended::Queue);
+    let unattended = asked.filter(|asked| *asked == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
     let how = RunOptions {
         detached: args.detached,
         trust_record: args.trust_record,
@@ -133,7 +135,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
 /// Waits until the thread has consumed the answer, and reports if another answer came first.
 fn wait_until_consumed(
     id: &ThreadId,
-    open: &Question,
+    open: &OpenApprovalRequest,
     letter: &str,
     book: &ThreadReader,
     report: &Printer,
@@ -163,7 +165,7 @@ fn wait_until_consumed(
 }
 
 /// Returns the failure of an answer that came too late.
-fn late(id: &ThreadId, open: &Question, events: &[Event]) -> CommandError {
+fn late(id: &ThreadId, open: &OpenApprovalRequest, events: &[Event]) -> CommandError {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };
     let given = events.iter().filter(|event| event.seq > open.seq).find_map(answer);
@@ -179,13 +181,13 @@ fn late(id: &ThreadId, open: &Question, events: &[Event]) -> CommandError {
 /// thread waits at is among them.
 fn check_raises(
     id: &ThreadId,
-    letters: &[Letter],
-    open: Option<&Question>,
+    letters: &[ControlMessage],
+    open: Option<&OpenApprovalRequest>,
     events: &[Event],
 ) -> Result<(), CommandError> {
     let mut raised = Vec::new();
     for letter in letters {
-        let Letter::Raise { limit, value } = letter else { continue };
+        let ControlMessage::Raise { limit, value } = letter else { continue };
         raised.push(limit.as_str());
         let Some((now, above)) = limit_headroom(events, limit) else { continue };
         let words =
@@ -201,7 +203,7 @@ fn check_raises(
         }
     }
     // The request at a limit names the limit: `go on beyond turns_exceeded: 2 of 2`.
-    let stands = open.filter(|open| open.asked == Asked::Limit).and_then(|open| {
+    let stands = open.filter(|open| open.asked == ApprovalOrigin::Limit).and_then(|open| {
         let (before, _) = open.what.split_once("_exceeded")?;
         before.rsplit(' ').next()
     });
@@ -214,7 +216,7 @@ fn check_raises(
     }
 }
 
-fn raise(text: &str) -> Result<Letter, CommandError> {
+fn raise(text: &str) -> Result<ControlMessage, CommandError> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| CommandError::usage(format!("`--raise {text}` has no value: write `turns=20`")))?;
@@ -224,5 +226,5 @@ fn raise(text: &str) -> Result<Letter, CommandError> {
         limit.ok_or_else(|| CommandError::usage(format!("no limit `{name}` can be raised: {}", movable.join(", "))))?;
     let value = amount(limit, &Written::Text(value.to_owned()))
         .map_err(|wrong| CommandError::usage(format!("`--raise {text}`: {wrong}")))?;
-    Ok(Letter::Raise { limit: name.trim().to_owned(), value })
+    Ok(ControlMessage::Raise { limit: name.trim().to_owned(), value })
 }

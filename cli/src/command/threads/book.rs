@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rye_compiler::diagnostics::closest;
-use rye_engine::driver::Streamed;
+use rye_engine::driver::LiveLine;
 use rye_engine::driver::journal::whole;
 use rye_engine::event::Event;
 use rye_engine::store::registry::{Liveness, row_of};
@@ -92,7 +92,7 @@ impl ThreadReader {
     }
 
     /// Returns the streamed pieces of the current attempt of a thread.
-    pub fn streamed(&self, thread: &ThreadId) -> Result<Vec<Streamed>, CommandError> {
+    pub fn streamed(&self, thread: &ThreadId) -> Result<Vec<LiveLine>, CommandError> {
         Ok(live::read(&*self.disk, thread)?)
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rye_engine::event::{EventBody, Head};
-use rye_engine::provider::environment::Environment;
+use rye_engine::provider::environment::ProviderEnvironment;
 use rye_engine::provider::scripted::{Script, Step};
 use rye_engine::replay::steps;
 use rye_engine::thread_id::ThreadId;
@@ -59,7 +59,7 @@ pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Pri
         }
     }
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
-    let environment = Environment::read(spaces.user.as_deref())?;
+    let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
     environment.redact(&mut value);
     // Typed and generated text may contain keys as well.
     mask_value(&mut value);

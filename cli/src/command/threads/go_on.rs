@@ -1,7 +1,7 @@
 //! `rye threads resume|handoff`: resumes a thread, or continues it in a new thread.
 
 use clap::Args;
-use rye_engine::event::Letter;
+use rye_engine::event::ControlMessage;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
@@ -80,7 +80,7 @@ pub fn handoff(
     let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
     match book.liveness(&row)? {
         Liveness::Alive => {
-            book.send(&id, &Letter::Handoff)?;
+            book.send(&id, &ControlMessage::Handoff)?;
             report.note(&format!("`{id}` goes on in another thread after the turn under way"));
             Ok(Exit::Fine)
         }
@@ -88,7 +88,7 @@ pub fn handoff(
             drive(ThreadStart::HandOver { thread: id }, how, spaces, report)
         }
         Liveness::Over | Liveness::Orphaned => {
-            drive(ThreadStart::TakeUp { thread: id, letters: vec![Letter::Handoff] }, how, spaces, report)
+            drive(ThreadStart::TakeUp { thread: id, letters: vec![ControlMessage::Handoff] }, how, spaces, report)
         }
     }
 }

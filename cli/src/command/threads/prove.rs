@@ -8,7 +8,7 @@ use rye_compiler::plan::Plan;
 use rye_compiler::semantics::limits::{LimitName, Limits, Written};
 use rye_compiler::world::{ItemKind, MapWorld, World};
 use rye_engine::event::{Head, Opened};
-use rye_engine::prove::{Beginning, beginning};
+use rye_engine::prove::{OpeningCheck, beginning};
 use rye_engine::store::sources::kept;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
@@ -68,9 +68,9 @@ pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
     let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
         .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))?;
     let (first_request, differs) = match beginning(&plan, &record.events) {
-        Beginning::AsPlanned { bytes } => (Some(bytes), None),
-        Beginning::Differs { what, at } => (None, Some(format!("the {what} differs from byte {at} on"))),
-        Beginning::NotYet => (None, Some("it has sent nothing yet".to_owned())),
+        OpeningCheck::AsPlanned { bytes } => (Some(bytes), None),
+        OpeningCheck::Differs { what, at } => (None, Some(format!("the {what} differs from byte {at} on"))),
+        OpeningCheck::NotYet => (None, Some("it has sent nothing yet".to_owned())),
     };
     let parent = opened.parent.as_ref().map(|link| bounds(&link.thread_id, spaces)).transpose()?;
     let call = RecordedCall { plan: &plan, plan_id, opened, parent };

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use clap::Args;
-use rye_engine::driver::Streamed;
+use rye_engine::driver::LiveLine;
 use rye_engine::event::{Event, EventBody};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
@@ -109,7 +109,7 @@ impl TailPrinter {
     }
 
     /// Prints the new pieces of the current attempt.
-    fn live(&mut self, pieces: &[Streamed], report: &Printer) -> Result<(), CommandError> {
+    fn live(&mut self, pieces: &[LiveLine], report: &Printer) -> Result<(), CommandError> {
         if pieces.len() < self.live {
             self.live = 0;
         }

@@ -7,7 +7,7 @@ use rye_engine::keys::{Keys, TrustStore};
 use rye_engine::store::layout;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
-use rye_engine::threads::verify::{Verdict, Verified};
+use rye_engine::threads::verify::{ThreadVerification, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -74,8 +74,8 @@ pub fn run(
         None => TrustStore::default(),
     };
     let threads = Threads::reading(&spaces.project)?;
-    let found: Vec<Verified> = ids.iter().map(|id| threads.verify(id, &trust)).collect::<Result<_, _>>()?;
-    let bad = |one: &Verified| match one.verdict {
+    let found: Vec<ThreadVerification> = ids.iter().map(|id| threads.verify(id, &trust)).collect::<Result<_, _>>()?;
+    let bad = |one: &ThreadVerification| match one.verdict {
         Verdict::Sound => false,
         Verdict::Unproven => args.strict,
         Verdict::Damaged => true,
@@ -102,7 +102,7 @@ fn selected_threads(args: &VerifyThreadsArgs, book: &ThreadReader) -> Result<Vec
     Ok(ids.into_iter().collect())
 }
 
-fn show(one: &Verified, report: &Printer) -> Result<(), CommandError> {
+fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> {
     let verdict = word(one.verdict);
     let (events, checkpoints) = (count(one.events, "event"), count(one.checkpoints, "checkpoint"));
     let by = if one.signed_by.is_empty() { "nobody".to_owned() } else { one.signed_by.join(", ") };
@@ -129,9 +129,9 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-impl From<Verified> for ThreadVerdictOutput {
-    fn from(found: Verified) -> Self {
-        let Verified { thread_id, verdict, events, checkpoints, vouched, signed_by, faults, notes } = found;
+impl From<ThreadVerification> for ThreadVerdictOutput {
+    fn from(found: ThreadVerification) -> Self {
+        let ThreadVerification { thread_id, verdict, events, checkpoints, vouched, signed_by, faults, notes } = found;
         let faults = faults
             .into_iter()
             .map(|fault| FaultOutput { file: fault.file, line: fault.line, reason: fault.reason })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use rye_engine::thread::RunResult;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::{Threads, Waited};
+use rye_engine::threads::{Threads, WaitOutcome};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -90,7 +90,7 @@ fn wait_for(
     let ids = ids?;
     let store = Arc::new(Threads::open(&spaces.project)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let waited: Result<Vec<Waited>, CommandError> = runtime.block_on(async {
+    let waited: Result<Vec<WaitOutcome>, CommandError> = runtime.block_on(async {
         let until = Instant::now() + timeout.min(MAX_TIMEOUT);
         let mut waited = Vec::with_capacity(ids.len());
         for id in &ids {
@@ -99,7 +99,7 @@ fn wait_for(
         Ok(waited)
     });
     let waited = waited?;
-    let all_over = waited.iter().all(|one| matches!(one, Waited::Over(_)));
+    let all_over = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
     let worst = waited.iter().map(code).max_by_key(|exit| weight(*exit)).unwrap_or(Exit::Fine);
     let list = threads.iter().zip(waited);
     match report.format() {
@@ -117,10 +117,10 @@ fn wait_for(
 }
 
 /// Returns the exit code of a waited thread: that of the run itself, if it has ended.
-fn code(waited: &Waited) -> Exit {
+fn code(waited: &WaitOutcome) -> Exit {
     match waited {
-        Waited::Over(result) => exit(result, Some(rye_compiler::plan::Asked::Limit)),
-        Waited::Orphaned(_) | Waited::TimedOut(_) | Waited::Unknown => Exit::Failed,
+        WaitOutcome::Over(result) => exit(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),
+        WaitOutcome::Orphaned(_) | WaitOutcome::TimedOut(_) | WaitOutcome::Unknown => Exit::Failed,
     }
 }
 
@@ -135,23 +135,23 @@ fn weight(exit: Exit) -> u8 {
     }
 }
 
-fn standing(waited: &Waited) -> &'static str {
+fn standing(waited: &WaitOutcome) -> &'static str {
     match waited {
-        Waited::Over(_) => "over",
-        Waited::TimedOut(_) => "running",
-        Waited::Orphaned(_) => "orphaned",
-        Waited::Unknown => "unknown",
+        WaitOutcome::Over(_) => "over",
+        WaitOutcome::TimedOut(_) => "running",
+        WaitOutcome::Orphaned(_) => "orphaned",
+        WaitOutcome::Unknown => "unknown",
     }
 }
 
-fn output(asked: &str, waited: Waited) -> WaitOutcomeOutput {
+fn output(asked: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
     let standing = standing(&waited).to_owned();
-    let result = if let Waited::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
+    let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
     WaitOutcomeOutput { asked: asked.to_owned(), standing, result }
 }
 
-fn line(asked: &str, waited: &Waited) -> String {
-    let Waited::Over(result) = waited else { return format!("{asked}\t{}", standing(waited)) };
+fn line(asked: &str, waited: &WaitOutcome) -> String {
+    let WaitOutcome::Over(result) = waited else { return format!("{asked}\t{}", standing(waited)) };
     format!("{}\t{}\t{}", result.thread_id, result.status.word(), format_result(result))
 }
 

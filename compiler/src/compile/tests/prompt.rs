@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::{mini, with_directives};
 use super::{compiled, id, object, plain};
 use crate::compile::{Compilation, Request};
-use crate::plan::prompt::{Known, Opening};
+use crate::plan::prompt::{Opening, PromptFacts};
 use crate::plan::render::view;
 use crate::plan::{LayerKind, Pending};
 use crate::world::MapWorld;
@@ -15,7 +15,7 @@ struct KnowingRun {
     fires: bool,
 }
 
-impl Known for KnowingRun {
+impl PromptFacts for KnowingRun {
     fn text(&mut self, hole: &Pending) -> String {
         match hole {
             Pending::Fact { path, .. } => format!("[{path}]"),

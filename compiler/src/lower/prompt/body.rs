@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use rye_grammar::template::{InputsPart, WhenMissing};
 use serde_json::{Map, Value};
 
-use super::fill::Writer;
+use super::fill::SegmentBuilder;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
 use crate::lower::words::shown;
@@ -23,8 +23,8 @@ pub fn body(
     outputs: &IndexMap<String, Field>,
     diagnostics: &mut Diagnostics,
 ) -> (Layer, Vec<Segment>) {
-    let mut filled = Writer::new(Some(TAG));
-    let mut alone = Writer::new(None);
+    let mut filled = SegmentBuilder::new(Some(TAG));
+    let mut alone = SegmentBuilder::new(None);
     filled.text(format!("<{TAG} name=\"{}\">\n", composed.id.name()));
     let mut parts: Vec<BodyPart> = Vec::new();
     if let Some(leaf) = composed.leaf() {

@@ -5,7 +5,7 @@ use rye_grammar::template::{Placeholder, Template, TemplatePart, scan_knowledge}
 
 use crate::hook::HookPoint;
 use crate::item::Knowledge;
-use crate::lower::facts::{Frame, root};
+use crate::lower::facts::{PlanTimeFacts, root};
 use crate::plan::prompt::{Piece, escape_own, guard};
 use crate::plan::{Pending, Segment};
 use crate::semantics::facts::Lookup;
@@ -20,13 +20,13 @@ pub struct FilledLayer {
 }
 
 /// A builder of segments; consecutive texts and values become one segment and are escaped together.
-pub struct Writer<'t> {
+pub struct SegmentBuilder<'t> {
     tag: Option<&'t str>,
     run: Vec<Piece>,
     segments: Vec<Segment>,
 }
 
-impl<'t> Writer<'t> {
+impl<'t> SegmentBuilder<'t> {
     pub fn new(tag: Option<&'t str>) -> Self {
         Self { tag, run: Vec::new(), segments: Vec::new() }
     }
@@ -66,14 +66,14 @@ pub fn verbatim(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
 
 /// Returns the layer of knowledge that a hook fetches: placeholders whose root is a fact of the point are filled in,
 /// any other `${…}` is text.
-pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
+pub fn knowledge(frame: &PlanTimeFacts<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
     let line = hook_point::of(point);
     let body = &knowledge.body;
     let template = scan_knowledge(body.span.source, &body.node, body.span.start as usize);
     let facts = frame.at(point, &[]);
-    let mut writer = Writer::new(tag);
+    let mut writer = SegmentBuilder::new(tag);
     let mut escaped = 0;
-    let mut text = |writer: &mut Writer<'_>, text: &str| {
+    let mut text = |writer: &mut SegmentBuilder<'_>, text: &str| {
         let (text, count) = escape_closing_tag(tag, text);
         escaped += count;
         writer.text(text);
@@ -106,7 +106,7 @@ fn escape_closing_tag(tag: Option<&str>, text: &str) -> (String, u64) {
     tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_own(tag, text))
 }
 
-/// Wraps the segments in their element: `<Environment id="…" type="knowledge">`. Returns no segments if there are none
+/// Wraps the segments in their element: `<ProviderEnvironment id="…" type="knowledge">`. Returns no segments if there are none
 /// inside.
 pub fn enclosed(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };

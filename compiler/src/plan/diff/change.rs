@@ -94,14 +94,14 @@ pub struct Tree<'a> {
 }
 
 /// Both sides, each with its own item cache.
-pub struct Trees<'a> {
+pub struct DiffSides<'a> {
     pub before: Tree<'a>,
     pub after: Tree<'a>,
     pub old: Items<'a>,
     pub new: Items<'a>,
 }
 
-impl<'a> Trees<'a> {
+impl<'a> DiffSides<'a> {
     pub fn new(before: Tree<'a>, after: Tree<'a>) -> Self {
         Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use rye_grammar::condition::{Path, Segment, from_data};
 use rye_grammar::{SourceId, Span};
 
-use super::change::{Direction, Trees};
+use super::change::{DiffSides, Direction};
 use super::tools;
 use crate::compile::Compilation;
 use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
@@ -119,7 +119,7 @@ fn condition(hook: &PlannedHook) -> Option<Condition> {
 }
 
 /// Compares the hooks of two plans: each hook once, in the order of the new plan, then of the old one.
-pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let (old, new) = (live(before), live(after));
     let parameters = tools::parameter_types(trees);

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::change::{Area, Change, Direction, Trees};
+use super::change::{Area, Change, DiffSides, Direction};
 use crate::plan::render::json::SourceReport;
 use crate::plan::{Field, Interface, PlannedModel, Prices, Read};
 use crate::trust::{Executes, TrustRequirementKind};
 use crate::world::ItemKind;
 use rye_grammar::ItemId;
 
-pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
     let (before, after) = (&trees.before.compilation.plan, &trees.after.compilation.plan);
     let mut changes = Vec::new();
     let mut add = |area, what: String, direction, source| changes.push(Change { area, what, direction, source });
@@ -201,7 +201,7 @@ fn trust(before: &[Executes], after: &[Executes]) -> Vec<Change> {
 
 /// Lists changed files that no other change names. They are neutral, because everything that directives, knowledge and
 /// settings can express is compared elsewhere.
-pub fn files(trees: &Trees<'_>, named: &BTreeSet<String>) -> Vec<Change> {
+pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<Change> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
     let differing = |one: &[Read], other: &[Read]| -> Vec<Read> {
         one.iter().filter(|read| !other.contains(read)).cloned().collect()
@@ -228,7 +228,7 @@ pub fn files(trees: &Trees<'_>, named: &BTreeSet<String>) -> Vec<Change> {
 }
 
 /// Lists plan fields that differ although no other change was found, so that every difference is reported.
-pub fn unexplained(trees: &Trees<'_>) -> Vec<Change> {
+pub fn unexplained(trees: &DiffSides<'_>) -> Vec<Change> {
     let value = |plan| serde_json::to_value(plan).unwrap_or(Value::Null);
     let (before, after) = (value(&trees.before.compilation.plan), value(&trees.after.compilation.plan));
     let fields =

@@ -6,8 +6,8 @@ use rye_grammar::ItemId;
 use rye_grammar::data::{Kind, Node};
 use serde_json::Value;
 
-use super::change::{Area, Change, Direction, Trees};
-use crate::approvals::Unattended;
+use super::change::{Area, Change, DiffSides, Direction};
+use crate::approvals::HeadlessPolicy;
 use crate::compile::Compilation;
 use crate::item::Items;
 use crate::lower::origin;
@@ -22,7 +22,7 @@ const RISKS: &str = "agent/capability_risk";
 /// The settings file of the agent system, which plans do not contain.
 const AGENT: &str = "agent/agent";
 
-pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
     let mut changes = approvals(trees);
     for name in names(trees) {
         let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
@@ -54,7 +54,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
 }
 
 /// Returns the settings files that either plan reads.
-fn names(trees: &Trees<'_>) -> BTreeSet<String> {
+fn names(trees: &DiffSides<'_>) -> BTreeSet<String> {
     let frozen = FROZEN.iter().map(|name| format!("agent/{name}"));
     let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);
     let read = reads.filter(|read| read.kind == ItemKind::Config).map(|read| read.id.clone());
@@ -142,7 +142,7 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
 }
 
 /// Compares approvals: the risk table, acknowledgements, and the policy for calls without an approver.
-fn approvals(trees: &Trees<'_>) -> Vec<Change> {
+fn approvals(trees: &DiffSides<'_>) -> Vec<Change> {
     let mut changes = Vec::new();
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let mut add = |what: String, direction, source| {
@@ -168,7 +168,7 @@ fn approvals(trees: &Trees<'_>) -> Vec<Change> {
         add(what, direction, source.or_else(|| trees.directive()));
     }
     if before.unattended != after.unattended {
-        let (was, is): (Unattended, Unattended) = (before.unattended, after.unattended);
+        let (was, is): (HeadlessPolicy, HeadlessPolicy) = (before.unattended, after.unattended);
         let what = format!("approvals without a terminal: {} → {}", was.word(), is.word());
         let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
         let node = trees.new.config_by_name(AGENT);
@@ -185,7 +185,7 @@ fn approvals(trees: &Trees<'_>) -> Vec<Change> {
 }
 
 /// Returns the first differing line of the risk table.
-fn first_difference(trees: &Trees<'_>) -> Option<SourceReport> {
+fn first_difference(trees: &DiffSides<'_>) -> Option<SourceReport> {
     let (old, new) = (trees.old.config_by_name(RISKS), trees.new.config_by_name(RISKS));
     let was = leaves(old.as_deref());
     let is = leaves(new.as_deref());

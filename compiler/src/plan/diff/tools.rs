@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::change::{Area, Change, Direction, Trees};
+use super::change::{Area, Change, DiffSides, Direction};
 use crate::compile::Compilation;
-use crate::hook::Deed;
+use crate::hook::HookCall;
 use crate::item::{Items, Tool};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
@@ -17,7 +17,7 @@ use crate::semantics::value::Type;
 use crate::tool_spec::{Idempotence, ToolKind, ToolSpec};
 use crate::world::{ItemKind, World};
 
-pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
     let old = reached(trees.before.compilation, &trees.old);
     let new = reached(trees.after.compilation, &trees.new);
     let mut changes = Vec::new();
@@ -56,7 +56,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
     changes
 }
 
-fn is_new_file(trees: &Trees<'_>, id: &ItemId) -> bool {
+fn is_new_file(trees: &DiffSides<'_>, id: &ItemId) -> bool {
     trees.before.world.candidates(ItemKind::Tool, id).is_ok_and(|found| found.is_empty())
 }
 
@@ -70,14 +70,14 @@ fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
     let listed = items.list(ItemKind::Tool);
     let mut all: BTreeSet<ItemId> = listed.iter().map(|entry| &entry.id).filter(granted).cloned().collect();
     all.extend(live().filter_map(|hook| match hook.action.deed() {
-        Some(Deed::Execute { item_type: ItemKind::Tool, item_id, .. }) => ItemId::parse(item_id).ok(),
-        Some(Deed::Execute { .. } | Deed::Fetch { .. } | Deed::Sign { .. }) | None => None,
+        Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
     }));
     all
 }
 
 /// Returns the types that the reachable tools of either plan declare for a parameter, by its name.
-pub fn parameter_types(trees: &Trees<'_>) -> BTreeMap<String, BTreeSet<&'static str>> {
+pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut found: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
     for (tree, items) in [(&trees.before, &trees.old), (&trees.after, &trees.new)] {
         let tools = reached(tree.compilation, items).into_iter().filter_map(|id| items.tool(&id));

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Edges, Graph, Node, Outcome};
+use super::{ApprovalOrigin, Edges, Graph, Node, Outcome};
 use crate::hook::HookPoint;
 
 /// The features of a directive that decide which nodes its graph has.
@@ -116,14 +116,14 @@ impl GraphBuilder<'_> {
                 (O::Retry, Node::Finish),
                 (O::Continue, Node::Finish),
                 (O::Terminate, Node::Finish),
-                (O::Escalate, Node::Ask(Asked::Limit)),
+                (O::Escalate, Node::Ask(ApprovalOrigin::Limit)),
                 (O::Raise, Node::Limits),
                 (O::Handoff, Node::Handoff),
             ],
         );
         if self.needs.points.contains(&HookPoint::Limit) {
             self.add(
-                Node::Ask(Asked::Limit),
+                Node::Ask(ApprovalOrigin::Limit),
                 &[(O::Approved, Node::Limits), (O::Refused, Node::Finish), (O::Suspended, Node::Finish)],
             );
         }
@@ -169,8 +169,11 @@ impl GraphBuilder<'_> {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
         let allowed = if self.needs.has(Part::Tools) { Node::Tools } else { Node::Guard };
-        let asks =
-            if self.needs.has(Part::Ask) && self.needs.has(Part::Tools) { Node::Ask(Asked::Call) } else { Node::Guard };
+        let asks = if self.needs.has(Part::Ask) && self.needs.has(Part::Tools) {
+            Node::Ask(ApprovalOrigin::Call)
+        } else {
+            Node::Guard
+        };
         let returns = if self.needs.has(Part::Return) { Node::Return } else { Node::Guard };
         let done = self.hooks_or(HookPoint::AfterStep, Node::Context);
 

@@ -13,7 +13,7 @@ use crate::diagnostics::clean;
 
 /// The tone of a line. The printer chooses the colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum DiffTone {
     Heading,
     Plain,
     /// More permissions or spending.
@@ -23,7 +23,7 @@ pub enum Tone {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    pub tone: Tone,
+    pub tone: DiffTone,
     pub text: String,
 }
 
@@ -31,33 +31,33 @@ pub struct Line {
 pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     let mut out = Vec::new();
     let mut line = |tone, text: String| out.push(Line { tone, text: clean(&text, "\u{fffd}").into_owned() });
-    line(Tone::Heading, title(diff));
+    line(DiffTone::Heading, title(diff));
     if diff.is_empty() {
         return out;
     }
     if diff.before != diff.after {
-        line(Tone::Plain, format!("  context {}", context(diff)));
-        line(Tone::Plain, format!("  {}", prefix(diff)));
+        line(DiffTone::Plain, format!("  context {}", context(diff)));
+        line(DiffTone::Plain, format!("  {}", prefix(diff)));
         for cost in costs(diff) {
-            line(Tone::Plain, format!("  {cost}"));
+            line(DiffTone::Plain, format!("  {cost}"));
         }
     }
     if !diff.capabilities.is_empty() {
-        line(Tone::Heading, "Capabilities".into());
+        line(DiffTone::Heading, "Capabilities".into());
     }
     for change in &diff.capabilities {
         let (tone, sign) = sign(change.direction);
         line(tone, format!("  {sign} {}{}", capability(change), at(change.source.as_ref())));
     }
     if !diff.limits.is_empty() {
-        line(Tone::Heading, "Limits".into());
+        line(DiffTone::Heading, "Limits".into());
     }
     for change in &diff.limits {
-        let tone = if change.raised { Tone::Wider } else { Tone::Narrower };
+        let tone = if change.raised { DiffTone::Wider } else { DiffTone::Narrower };
         line(tone, format!("  {}{}", limit(change), at(change.source.as_ref())));
     }
     if !diff.hooks.is_empty() {
-        line(Tone::Heading, "Hooks".into());
+        line(DiffTone::Heading, "Hooks".into());
     }
     for change in &diff.hooks {
         let (tone, sign) = sign(change.direction);
@@ -66,27 +66,27 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     let mut area: Option<Area> = None;
     for change in &diff.changes {
         if area != Some(change.area) {
-            line(Tone::Heading, change.area.heading().into());
+            line(DiffTone::Heading, change.area.heading().into());
             area = Some(change.area);
         }
         let (tone, sign) = sign(change.direction);
         line(tone, format!("  {sign} {}{}", render_change(change), at(change.source.as_ref())));
     }
     if !diff.parts.is_empty() {
-        line(Tone::Heading, "Context (neutral: what is sent, not what may be done)".into());
+        line(DiffTone::Heading, "Context (neutral: what is sent, not what may be done)".into());
     }
     for part in diff.parts.iter().filter(|part| !is_as_long(part)) {
         let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
-        line(Tone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
+        line(DiffTone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
     }
     for (part, text) in reworded(diff, str::to_owned) {
-        line(Tone::Plain, format!("  other words, as long as before: {text}{}", at(part.source.as_ref())));
+        line(DiffTone::Plain, format!("  other words, as long as before: {text}{}", at(part.source.as_ref())));
     }
     for start in &diff.starts {
         let below = lines(start);
         out.extend(below.into_iter().map(|line| match line.tone {
-            Tone::Heading if line.text == title(start) => Line { text: format!("can start {}", line.text), ..line },
-            Tone::Heading | Tone::Plain | Tone::Wider | Tone::Narrower => line,
+            DiffTone::Heading if line.text == title(start) => Line { text: format!("can start {}", line.text), ..line },
+            DiffTone::Heading | DiffTone::Plain | DiffTone::Wider | DiffTone::Narrower => line,
         }));
     }
     out
@@ -289,12 +289,12 @@ fn dollars(value: Option<&Value>) -> String {
     value.map_or_else(|| "–".to_owned(), super::json::dollars)
 }
 
-fn sign(direction: Direction) -> (Tone, char) {
+fn sign(direction: Direction) -> (DiffTone, char) {
     match direction {
-        Direction::Widened => (Tone::Wider, '+'),
-        Direction::Unknown => (Tone::Wider, '?'),
-        Direction::Narrowed => (Tone::Narrower, '-'),
-        Direction::Neutral => (Tone::Plain, '~'),
+        Direction::Widened => (DiffTone::Wider, '+'),
+        Direction::Unknown => (DiffTone::Wider, '?'),
+        Direction::Narrowed => (DiffTone::Narrower, '-'),
+        Direction::Neutral => (DiffTone::Plain, '~'),
     }
 }
 

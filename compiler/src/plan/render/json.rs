@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::provenance::{self, Absent, Reason};
+use super::super::provenance::{self, Absent, DerivationStep};
 use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
 use super::trust::{SandboxReport, TrustRequirementReport};
 use super::view::{self, Hole, LayerView, MessageView};
-use crate::approvals::{ApprovalRequired, Unattended};
+use crate::approvals::{ApprovalRequired, HeadlessPolicy};
 use crate::compile::{Compilation, Note};
 use crate::hook::{PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
@@ -59,7 +59,7 @@ pub struct PlanReport {
     pub asked: Vec<ApprovalRequired>,
     /// The policy for such calls when there is no approver.
     #[serde(default)]
-    pub unattended: Unattended,
+    pub unattended: HeadlessPolicy,
     /// True if tool programs run in bubblewrap.
     #[serde(default)]
     pub bubblewrap: bool,
@@ -527,7 +527,7 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
     }
 }
 
-fn reason(reason: &Reason) -> ReasonReport {
+fn reason(reason: &DerivationStep) -> ReasonReport {
     ReasonReport { text: reason.text.clone(), source: reason.place.as_ref().map(SourceReport::from) }
 }
 

@@ -139,7 +139,7 @@ fn path_around_the_gate_is_ungated() {
 #[test]
 fn a_second_call_that_skips_the_gate_is_ungated() {
     let mut graph = full();
-    rewire(&mut graph, Node::Guard, Outcome::More, Node::Ask(Asked::Call));
+    rewire(&mut graph, Node::Guard, Outcome::More, Node::Ask(ApprovalOrigin::Call));
     let broken = verify(&graph);
     let path = "tools can be reached without passing the gate: tools → guard → ask.call → tools";
     assert_eq!(broken.iter().map(ToString::to_string).collect::<Vec<_>>(), [path]);

@@ -23,15 +23,15 @@ const MAX_COMBINATIONS: usize = 4096;
 
 /// A bound on the evaluations of several conditions together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effort(usize);
+pub struct Fuel(usize);
 
-impl Default for Effort {
+impl Default for Fuel {
     fn default() -> Self {
         Self(1 << 20)
     }
 }
 
-impl Effort {
+impl Fuel {
     /// Returns the bound for one of `among` conditions. The bound depends only on the magnitude of `among`, so one
     /// condition does not affect the others. It covers the largest single condition if there are at most a thousand.
     pub fn share(among: usize) -> Self {
@@ -42,7 +42,7 @@ impl Effort {
 impl Condition {
     /// Evaluates like [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values.
     /// If there are too many values, the result stays unknown.
-    pub fn over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
+    pub fn over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };
         let paths = self.paths();
@@ -146,7 +146,7 @@ mod tests {
             "word" => Some(Domain::Values(vec![Some("a".into()), Some("b".into())])),
             _ => None,
         };
-        condition.over(&facts, &domain, &mut Effort::default())
+        condition.over(&facts, &domain, &mut Fuel::default())
     }
 
     #[test]

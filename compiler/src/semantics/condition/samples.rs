@@ -9,7 +9,7 @@ use super::{Comparison, Condition, Node};
 
 /// A path that a condition reads, and the literals it is compared with.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Samples {
+pub struct ComparedLiterals {
     pub path: Path,
     /// Literals that it is compared with, or must be one of.
     pub values: Vec<Value>,
@@ -19,7 +19,7 @@ pub struct Samples {
     pub open: bool,
 }
 
-impl Samples {
+impl ComparedLiterals {
     /// Returns the numbers it is compared with, ignoring other literals. `None` if a number is outside of the exactly
     /// representable range.
     pub fn numbers(&self) -> Option<Vec<f64>> {
@@ -49,18 +49,18 @@ pub fn around(against: &[f64], whole: bool) -> Vec<f64> {
 impl Condition {
     /// Returns every path that the condition reads, with the literals it is compared with, in order of first
     /// appearance.
-    pub fn samples(&self) -> Vec<Samples> {
-        let mut all: Vec<Samples> = self
+    pub fn samples(&self) -> Vec<ComparedLiterals> {
+        let mut all: Vec<ComparedLiterals> = self
             .paths()
             .into_iter()
-            .map(|path| Samples { path: path.clone(), values: Vec::new(), parts: Vec::new(), open: false })
+            .map(|path| ComparedLiterals { path: path.clone(), values: Vec::new(), parts: Vec::new(), open: false })
             .collect();
         walk(&self.root, &mut all);
         all
     }
 }
 
-fn walk(node: &Node, all: &mut Vec<Samples>) {
+fn walk(node: &Node, all: &mut Vec<ComparedLiterals>) {
     match node {
         Node::Literal(_) => {}
         // On its own, a path is true only if its value is `true`.
@@ -87,7 +87,7 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
 }
 
 /// Records a comparison; `first` is true if the path is the left operand.
-fn record_comparison(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<Samples>) {
+fn record_comparison(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<ComparedLiterals>) {
     let mut literals_of = Vec::new();
     let known = collect_literals(other, &mut literals_of);
     if !known {
@@ -153,7 +153,7 @@ fn collect_literals(node: &Node, values: &mut Vec<Value>) -> bool {
 }
 
 /// Marks paths that are used in a way that literals cannot represent.
-fn open(node: &Node, all: &mut Vec<Samples>) {
+fn open(node: &Node, all: &mut Vec<ComparedLiterals>) {
     if let Node::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
             samples.open = true;
@@ -163,7 +163,7 @@ fn open(node: &Node, all: &mut Vec<Samples>) {
     }
 }
 
-fn add_values(all: &mut [Samples], path: &Path, values: impl IntoIterator<Item = Value>) {
+fn add_values(all: &mut [ComparedLiterals], path: &Path, values: impl IntoIterator<Item = Value>) {
     if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
         push_missing(&mut samples.values, values);
     }

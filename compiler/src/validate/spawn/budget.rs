@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rye_grammar::Span;
 
 use super::graph::{Graph, Node};
-use super::{Link, Start, Starter};
+use super::{Link, SpawnSource, Start};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
@@ -86,8 +86,8 @@ fn min_requested_spend(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
 /// own limit (`None`), and a hook may run when the thread needs no further turn.
 fn max_child_spend(link: &Link, start: &Start, spend: Nanos) -> Option<Nanos> {
     match &start.by {
-        Starter::Body { free: true } => None,
-        Starter::Body { free: false } => Some(Nanos(spend.0.saturating_sub(link.keep.0).max(0))),
-        Starter::Hook { .. } => Some(spend),
+        SpawnSource::Body { free: true } => None,
+        SpawnSource::Body { free: false } => Some(Nanos(spend.0.saturating_sub(link.keep.0).max(0))),
+        SpawnSource::Hook { .. } => Some(spend),
     }
 }

@@ -7,7 +7,7 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 use rye_grammar::Span;
 
-use super::Starter;
+use super::SpawnSource;
 use super::graph::Graph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
@@ -15,7 +15,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     let mut edges: DiGraphMap<usize, Span> = DiGraphMap::new();
     for (place, node) in graph.nodes.iter().enumerate() {
         // A hook that may not fire can end the recursion.
-        for edge in node.edges.iter().filter(|e| !matches!(e.start.by, Starter::Hook { certain: false, .. })) {
+        for edge in node.edges.iter().filter(|e| !matches!(e.start.by, SpawnSource::Hook { certain: false, .. })) {
             if let Some(child) = edge.child.filter(|child| !edges.contains_edge(place, *child)) {
                 edges.add_edge(place, child, edge.start.span);
             }

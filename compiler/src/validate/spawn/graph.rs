@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rye_grammar::ItemId;
 
-use super::{Link, Nodes, Spawns, Start};
+use super::{Link, SpawnRoutes, Spawns, Start};
 
 /// All directives that spawn or are spawned.
 pub struct Graph<'n> {
@@ -30,9 +30,9 @@ pub struct SpawnGraphEdge<'n> {
 
 /// Returns the directives that are spawned and spawn none themselves. `several` hold disjoint directives, in the order
 /// of their ids; `elsewhere` looks up those that none of them has.
-pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<Link>>>) -> Nodes {
+pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<Link>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
-    let others: Vec<(&ItemId, &Nodes)> =
+    let others: Vec<(&ItemId, &SpawnRoutes)> =
         several.iter().filter_map(|s| Some((s.others.last_key_value()?.0, &s.others))).collect();
     let links = several.iter().flat_map(|s| s.starting.values()).flatten();
     let named = links.flat_map(|link| &link.starts).map(|start| &start.to);
@@ -46,7 +46,7 @@ pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<
 
 impl<'n> Graph<'n> {
     /// Builds the graph; `leaves` are the directives that spawn none.
-    pub fn new(several: &[&'n Spawns], leaves: &'n Nodes) -> Self {
+    pub fn new(several: &[&'n Spawns], leaves: &'n SpawnRoutes) -> Self {
         let mut all: Vec<(&ItemId, &[Rc<Link>])> =
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();
         all.sort_by_key(|(id, _)| *id);

@@ -9,7 +9,7 @@ use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
 use super::graph::Graph;
-use super::{Link, Start, Starter};
+use super::{Link, SpawnSource, Start};
 use crate::diagnostics::{Diagnostics, SpawnError, closest};
 
 static OUTPUT_READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -24,7 +24,8 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     for node in &graph.nodes {
         for link in node.links.iter().filter(|link| !link.open) {
             // A hook of a file applies to directives that need not know of it, so its children alone do not count.
-            let is_theirs = |start: &Start| matches!(start.by, Starter::Body { .. } | Starter::Hook { own: true, .. });
+            let is_theirs =
+                |start: &Start| matches!(start.by, SpawnSource::Body { .. } | SpawnSource::Hook { own: true, .. });
             if !link.starts.iter().any(is_theirs) {
                 continue;
             }

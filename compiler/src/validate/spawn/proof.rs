@@ -8,7 +8,7 @@ use rye_grammar::{ItemId, Span};
 
 use super::super::capability::is_trivially_covered;
 use super::graph::Graph;
-use super::{Link, Start, Starter};
+use super::{Link, SpawnSource, Start};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError, SpawnError};
 use crate::item::Permissions;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
@@ -61,10 +61,10 @@ fn excess_error<'n>(
     // If the chain declares no permissions, the spawner's set applies.
     let own = link.permissions()?;
     let extra: &[String] = match &start.by {
-        Starter::Hook { grants, .. } => grants,
+        SpawnSource::Hook { grants, .. } => grants,
         // A call that is not granted itself is reported by the check of the body.
-        Starter::Body { free } if !free && !is_allowed(own, &start.to) => return None,
-        Starter::Body { .. } => &[],
+        SpawnSource::Body { free } if !free && !is_allowed(own, &start.to) => return None,
+        SpawnSource::Body { .. } => &[],
     };
     // The child exceeds only if it does so on every route.
     let mut excess = None;
@@ -77,7 +77,7 @@ fn excess_error<'n>(
     let (grant, capability) = excess?;
     let (span, granted) = (start.span, own.span);
     Some(match &start.by {
-        Starter::Hook { id, .. } => HookError::StartsMore {
+        SpawnSource::Hook { id, .. } => HookError::StartsMore {
             id: id.clone(),
             started: start.to.to_string(),
             thread: parent.to_string(),
@@ -87,7 +87,7 @@ fn excess_error<'n>(
             granted: Some(granted),
         }
         .into(),
-        Starter::Body { .. } => {
+        SpawnSource::Body { .. } => {
             let (parent, child) = (parent.to_string(), start.to.to_string());
             SpawnError::ExceedsParent { parent, child, capability, span, grant, granted }.into()
         }

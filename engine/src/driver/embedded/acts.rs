@@ -10,9 +10,9 @@ use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::Embedded;
+use super::EmbeddedDriver;
 use crate::event::StateSet;
-use crate::hooks::{Act, Acted, ReadyHook};
+use crate::hooks::{Act, HookCallResult, ReadyHook};
 use crate::machine::HookRun;
 use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system_tool};
 use crate::machine::keep::{self, STATE_TOOL};
@@ -22,8 +22,8 @@ use crate::tool::secrets::mask_value;
 use crate::tool::stop::Halt;
 
 /// The runner of the hook actions of one point, for one thread.
-pub(super) struct Acts<'a> {
-    thread: &'a Embedded,
+pub(super) struct EmbeddedHookRunner<'a> {
+    thread: &'a EmbeddedDriver,
     /// The values of the thread's store, including writes by earlier hooks of the point.
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
@@ -31,8 +31,8 @@ pub(super) struct Acts<'a> {
     halt: Halt,
 }
 
-impl<'a> Acts<'a> {
-    pub fn new(thread: &'a Embedded, run: &HookRun, halt: Halt) -> Self {
+impl<'a> EmbeddedHookRunner<'a> {
+    pub fn new(thread: &'a EmbeddedDriver, run: &HookRun, halt: Halt) -> Self {
         Self { thread, store: Mutex::new((*run.store).clone()), kept: Mutex::default(), halt }
     }
 
@@ -53,14 +53,14 @@ impl<'a> Acts<'a> {
     }
 }
 
-impl Act for Acts<'_> {
+impl Act for EmbeddedHookRunner<'_> {
     fn act<'a>(
         &'a self,
         hook: &'a ReadyHook,
         action: HookAction,
         run: &'a HookRun,
         started: u64,
-    ) -> BoxFuture<'a, Result<Acted, String>> {
+    ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         Box::pin(async move {
             let call = call(action)?;
             let asked = HookCall { call, turn: run.turn, left_ms: run.left_ms };
@@ -76,13 +76,13 @@ impl Act for Acts<'_> {
             if let Call::Tool { item_id, parameters } = &allowed.call
                 && is_system_tool(&thread.plan, item_id, STATE_TOOL)
             {
-                return self.keep(parameters).map(Acted::from);
+                return self.keep(parameters).map(HookCallResult::from);
             }
             let mut outcome =
                 thread.dispatch(allowed, Some(&hook.hook), &self.halt).await.map_err(|error| error.to_string())?;
             // Results of hooks enter prompts and transcripts without the guard.
             mask_value(&mut outcome.content);
-            Ok(Acted::from(outcome))
+            Ok(HookCallResult::from(outcome))
         })
     }
 }

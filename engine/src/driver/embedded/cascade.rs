@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::Embedded;
+use super::EmbeddedDriver;
 use crate::driver::DriveError;
-use crate::event::Letter;
+use crate::event::ControlMessage;
 use crate::session::below::OUTSIDE;
 use crate::session::blocking;
 use crate::session::children::FIRST_HOOK_SPAWN;
@@ -13,10 +13,10 @@ use crate::store::{Registry, StoreError, mailbox};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-impl Embedded {
+impl EmbeddedDriver {
     /// Sends the control message before the end is committed. If the process dies in between, recovery sends it again.
     pub(super) async fn cascade(&self, status: Status) -> Result<(), DriveError> {
-        let letter = if status == Status::Killed { Letter::Kill } else { Letter::Cancel };
+        let letter = if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };
         let id = self.id.clone();
         let living = self.engine.read(move |registry| unfinished_outside_threads(registry, &id)).await?;
         for thread in living {

@@ -4,7 +4,7 @@
 use rye_compiler::plan::PlanLimits;
 use rye_compiler::semantics::ledger::{Answer, Refusal};
 
-use super::Embedded;
+use super::EmbeddedDriver;
 use crate::driver::DriveError;
 use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
@@ -12,7 +12,7 @@ use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, ThreadRo
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
-impl Embedded {
+impl EmbeddedDriver {
     /// Books the settlements of earlier attempts and reserves the worst case of the next, in one commit.
     pub(super) async fn reserve(&self, reservation: &Reservation, cost: Cost, synced: u64) -> Result<Fact, DriveError> {
         let mut changes = self.settlements(&reservation.settle);

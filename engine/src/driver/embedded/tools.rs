@@ -13,12 +13,12 @@ use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
 use rye_compiler::trust::{Executes, of_tool};
-use rye_compiler::world::{ItemKind, Recording, Space, World};
+use rye_compiler::world::{ItemKind, RecordingWorld, Space, World};
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Embedded;
+use super::EmbeddedDriver;
 use crate::driver::DriveError;
 use crate::event::Settled;
 use crate::machine::Fact;
@@ -29,7 +29,7 @@ use crate::tool::environment::provider_keys;
 use crate::tool::guard::{DEFAULT_MAX_BYTES, guard, is_kept_whole};
 #[cfg(feature = "mcp")]
 use crate::tool::mcp;
-use crate::tool::primary::{Library, fetch, sign};
+use crate::tool::primary::{FetchSources, fetch, sign};
 use crate::tool::process::GRACE;
 use crate::tool::registry::Prepared;
 #[cfg(feature = "mcp")]
@@ -41,7 +41,7 @@ use crate::trust::Trusted;
 /// Duration after which a running call books the open settlements.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
-impl Embedded {
+impl EmbeddedDriver {
     /// Runs one call of the reply.
     pub(super) async fn run_tool(
         &self,
@@ -183,7 +183,7 @@ impl Embedded {
             .engine
             .with_world(move |world| {
                 unchanged(world, &plan.manifest, ItemKind::Tool, &wanted)?;
-                let world = Recording::new(world);
+                let world = RecordingWorld::new(world);
                 let items = Items::new(&world);
                 let tool = items.tool(&wanted);
                 if let Some(tool) = &tool {
@@ -264,7 +264,7 @@ impl Embedded {
                 FetchRequest::Item { .. } | FetchRequest::Query { .. } => BTreeSet::new(),
             };
             let user_space = || engine.admit_user_space(&plan, hook.as_ref());
-            let library = Library { world, objects: &*objects, own_objects: &own, user_space: &user_space };
+            let library = FetchSources { world, objects: &*objects, own_objects: &own, user_space: &user_space };
             Ok(fetch(&library, &request))
         });
         Ok(answer.await?.unwrap_or_else(ToolOutcome::error))

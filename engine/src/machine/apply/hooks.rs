@@ -6,7 +6,7 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
-use super::super::state::{CallState, Position, State, Stop};
+use super::super::state::{CallState, EarlyEnd, Position, State};
 use super::super::step::outcome_of;
 use crate::event::{HookOutcome, HookPointRun};
 use crate::message::Message;
@@ -22,7 +22,7 @@ pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
     );
     if let (HookOutcome::Failed { hook, error }, false) = (&run.answer, at_the_end) {
         let message = format!("the hook `{hook}` failed: {error}");
-        state.stop = Some(Stop { status: Status::Error, code: "hook_failed".into(), message });
+        state.stop = Some(EarlyEnd { status: Status::Error, code: "hook_failed".into(), message });
     }
     match point {
         HookPoint::ToolExecutionStart
@@ -136,7 +136,7 @@ fn stop(state: &mut State, answer: &HookOutcome) {
     let HookOutcome::Terminate { status, error } = answer else { return };
     let known = state.limit.as_ref().map(|hit| hit.limit_code.clone());
     let code = known.or_else(|| state.failed.as_ref().map(|f| f.classification.name.clone()));
-    state.stop = Some(Stop {
+    state.stop = Some(EarlyEnd {
         status: status.unwrap_or(Status::Error),
         code: code.unwrap_or_else(|| "terminated".into()),
         message: error.clone().unwrap_or_else(|| "a hook ended the thread".into()),

@@ -9,10 +9,11 @@ use super::*;
 use crate::provider::settings::ProviderSettings;
 use crate::provider::{Wire, body, published, text_tools};
 
-fn block() -> impl Strategy<Value = Block> {
+fn block() -> impl Strategy<Value = ContentBlock> {
     let text = prop_oneof![Just(""), Just(" \n"), Just("Hello."), Just("Grüße")];
-    let call = ("[ab]", prop_oneof![Just("read"), Just("no.such"), Just("")])
-        .prop_map(|(id, name)| Block::ToolCall(ToolCall { id, name: name.to_owned(), input: json!({"path": "x"}) }));
+    let call = ("[ab]", prop_oneof![Just("read"), Just("no.such"), Just("")]).prop_map(|(id, name)| {
+        ContentBlock::ToolCall(ToolCall { id, name: name.to_owned(), input: json!({"path": "x"}) })
+    });
     let other = prop_oneof![
         Just(("anthropic", json!({"type": "redacted_thinking", "data": "b3BhcXVl"}))),
         Just(("gemini", json!({"thoughtSignature": "c2VhbA=="}))),
@@ -21,14 +22,14 @@ fn block() -> impl Strategy<Value = Block> {
         Just(("morse", json!("-.-"))),
     ];
     prop_oneof![
-        3 => text.prop_map(|text| Block::Text { text: text.to_owned() }),
+        3 => text.prop_map(|text| ContentBlock::Text { text: text.to_owned() }),
         3 => call,
-        1 => any::<bool>().prop_map(|signed| Block::Thinking {
+        1 => any::<bool>().prop_map(|signed| ContentBlock::Thinking {
             text: "Hm.".to_owned(),
             signature: signed.then(|| "sig".to_owned()),
         }),
-        1 => other.prop_map(|(wire, value)| Block::Other { wire: wire.to_owned(), value }),
-        1 => Just(Block::Image(crate::provider::fixture::image())),
+        1 => other.prop_map(|(wire, value)| ContentBlock::Other { wire: wire.to_owned(), value }),
+        1 => Just(ContentBlock::Image(crate::provider::fixture::image())),
     ]
 }
 

@@ -8,16 +8,16 @@ use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
 use super::super::effect::{AwaitedChild, Effect, SpawnChild};
-use super::super::gate::{self, Ruling};
-use super::super::keep::{self, Keep};
+use super::super::gate::{self, GateDecision};
+use super::super::keep::{self, StateOp};
 use super::super::outputs;
-use super::super::state::{CallState, Phase, Position, State};
-use super::super::walk::{Decision, Walk};
+use super::super::state::{CallPhase, CallState, Position, State};
+use super::super::walk::{Decision, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
 /// Returns the current group, or the next one.
-fn group(walk: &Walk<'_>) -> Range<usize> {
+fn group(walk: &WalkContext<'_>) -> Range<usize> {
     if walk.state.position == Position::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;
     }
@@ -25,7 +25,7 @@ fn group(walk: &Walk<'_>) -> Range<usize> {
 }
 
 fn waiting<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
-    in_group(state, group).filter(|(_, call)| call.phase == Phase::Waiting)
+    in_group(state, group).filter(|(_, call)| call.phase == CallPhase::Waiting)
 }
 
 fn in_group<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
@@ -34,7 +34,7 @@ fn in_group<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = 
 }
 
 /// Runs the `tool_call` hooks of every call in the group.
-pub(super) fn before_gate(walk: &Walk<'_>) -> Decision {
+pub(super) fn before_gate(walk: &WalkContext<'_>) -> Decision {
     if !walk.state.mail.steering.is_empty() {
         return Decision::Gives(Outcome::Pass);
     }
@@ -45,7 +45,7 @@ pub(super) fn before_gate(walk: &Walk<'_>) -> Decision {
     }
 }
 
-pub(super) fn gate(walk: &Walk<'_>) -> Decision {
+pub(super) fn gate(walk: &WalkContext<'_>) -> Decision {
     let state = walk.state;
     let group = group(walk);
     if waiting(state, &group).next().is_none() {
@@ -62,28 +62,34 @@ pub(super) fn gate(walk: &Walk<'_>) -> Decision {
     let mut answers = Vec::new();
     for (index, call) in waiting(state, &group) {
         match gate::rule(walk.plan, state, index) {
-            Ruling::Run(_) | Ruling::Spawn(_) => return Decision::Gives(Outcome::Allowed),
-            Ruling::Keep(keep) => answers.extend(state_op_events(state, index, group.end, call, keep.into_inner())),
-            Ruling::Return => return Decision::Gives(Outcome::Returns),
-            Ruling::Asks { .. } => return Decision::Gives(Outcome::Asks),
-            Ruling::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
+            GateDecision::Run(_) | GateDecision::Spawn(_) => return Decision::Gives(Outcome::Allowed),
+            GateDecision::Keep(keep) => {
+                answers.extend(state_op_events(state, index, group.end, call, keep.into_inner()))
+            }
+            GateDecision::Return => return Decision::Gives(Outcome::Returns),
+            GateDecision::Asks { .. } => return Decision::Gives(Outcome::Asks),
+            GateDecision::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
         }
     }
     Decision::Write(answers)
 }
 
 /// Returns the text of the approval request for the call at the gate.
-pub(super) fn asked(walk: &Walk<'_>) -> String {
+pub(super) fn asked(walk: &WalkContext<'_>) -> String {
     let group = group(walk);
     waiting(walk.state, &group)
         .find_map(|(index, call)| match gate::rule(walk.plan, walk.state, index) {
-            Ruling::Asks { capability } => Some(format!("{capability} with {}", call.call.input)),
-            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Keep(_) | Ruling::Return | Ruling::Answer { .. } => None,
+            GateDecision::Asks { capability } => Some(format!("{capability} with {}", call.call.input)),
+            GateDecision::Run(_)
+            | GateDecision::Spawn(_)
+            | GateDecision::Keep(_)
+            | GateDecision::Return
+            | GateDecision::Answer { .. } => None,
         })
         .unwrap_or_default()
 }
 
-pub(super) fn tools(walk: &Walk<'_>) -> Decision {
+pub(super) fn tools(walk: &WalkContext<'_>) -> Decision {
     let state = walk.state;
     let group = group(walk);
     let begun = begin(walk, &group);
@@ -92,21 +98,21 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
     }
     // The call of a detached child that exists still lacks an answer; repeating the spawn gives the answer.
     let unmade = |call: &CallState| match call.phase {
-        Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
-        Phase::Waiting | Phase::Started | Phase::Answered => false,
+        CallPhase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
+        CallPhase::Waiting | CallPhase::Started | CallPhase::Answered => false,
     };
     // A tool call needs no reservation.
     let is_tool = |call: &CallState| match call.phase {
-        Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.tool),
-        Phase::Waiting | Phase::Started | Phase::Answered => false,
+        CallPhase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.tool),
+        CallPhase::Waiting | CallPhase::Started | CallPhase::Answered => false,
     };
     let sharing = in_group(state, &group).filter(|(_, call)| unmade(call) && !is_tool(call)).count() as u64;
     let keep_back = if sharing > 0 { model::one_turn(walk.plan, state) } else { 0 };
     let (mut run, mut made, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
     for (index, call) in in_group(state, &group) {
         match (call.phase, gate::rule(walk.plan, state, index)) {
-            (Phase::Started, Ruling::Run(allowed)) => run.push(allowed),
-            (Phase::Spawning(spawn), Ruling::Spawn(allowed)) => {
+            (CallPhase::Started, GateDecision::Run(allowed)) => run.push(allowed),
+            (CallPhase::Spawning(spawn), GateDecision::Spawn(allowed)) => {
                 if unmade(call) {
                     let wanted = |start| {
                         let child = intended(state, spawn, index, group.end, call, start);
@@ -133,14 +139,14 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
 }
 
 /// Returns the events that precede the run of a group: starts, intended children, and answers to calls that do not run.
-fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
+fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let state = walk.state;
     let mut events = Vec::new();
     let mut spawns = 0;
     for (index, call) in waiting(state, group) {
         let refused = |why, text| answer_event(state, index, group.end, call, why, text);
         match gate::rule(walk.plan, state, index) {
-            Ruling::Run(allowed) => events.push(EventBody::ToolStarted(ToolStarted {
+            GateDecision::Run(allowed) => events.push(EventBody::ToolStarted(ToolStarted {
                 turn: state.cost.turns,
                 index,
                 group_end: group.end,
@@ -149,7 +155,7 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 capability: allowed.capability().to_owned(),
                 idempotent: allowed.idempotent,
             })),
-            Ruling::Spawn(allowed) => {
+            GateDecision::Spawn(allowed) => {
                 if let Some((limit, text)) = model::spawn_refusal(state, spawns, allowed.tool) {
                     events.extend([limit, refused(ResultKind::Refused, text)]);
                     continue;
@@ -159,13 +165,15 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 let child = intended(state, spawn, index, group.end, call, allowed.into_inner());
                 events.push(EventBody::ChildIntended(child));
             }
-            Ruling::Keep(keep) => events.extend(state_op_events(state, index, group.end, call, keep.into_inner())),
-            Ruling::Answer { why, text } => events.push(refused(why, text)),
-            Ruling::Asks { capability } => {
+            GateDecision::Keep(keep) => {
+                events.extend(state_op_events(state, index, group.end, call, keep.into_inner()))
+            }
+            GateDecision::Answer { why, text } => events.push(refused(why, text)),
+            GateDecision::Asks { capability } => {
                 let text = format!("permission denied: {capability} needs an acknowledgement");
                 events.push(refused(ResultKind::Denied { capability }, text));
             }
-            Ruling::Return => {
+            GateDecision::Return => {
                 events.push(refused(ResultKind::Refused, "this directive declares no outputs to return".into()));
             }
         }
@@ -197,7 +205,7 @@ fn intended(
 }
 
 /// Returns the answer of the thread's store, and the event of a write.
-fn state_op_events(state: &State, index: usize, group_end: usize, call: &CallState, asked: Keep) -> Vec<EventBody> {
+fn state_op_events(state: &State, index: usize, group_end: usize, call: &CallState, asked: StateOp) -> Vec<EventBody> {
     match keep::answer(&state.store, asked) {
         Ok((said, set)) => {
             let text = rye_compiler::semantics::value::embed(&said).into_owned();
@@ -209,7 +217,7 @@ fn state_op_events(state: &State, index: usize, group_end: usize, call: &CallSta
 }
 
 /// Runs the hooks on the results of the group, then goes to the next group or to the end of the calls.
-pub(super) fn guard(walk: &Walk<'_>) -> Decision {
+pub(super) fn guard(walk: &WalkContext<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);
     let unrun = match walk.from {
@@ -235,15 +243,15 @@ pub(super) fn guard(walk: &Walk<'_>) -> Decision {
     Decision::Gives(if done.end < state.calls.list.len() { Outcome::More } else { Outcome::Done })
 }
 
-fn refuse_all(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
+fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let refuse = |(index, call): (usize, &CallState)| {
         let (why, text) = match gate::rule(walk.plan, walk.state, index) {
-            Ruling::Answer { why, text } => (why, text),
-            Ruling::Asks { capability } => {
+            GateDecision::Answer { why, text } => (why, text),
+            GateDecision::Asks { capability } => {
                 let text = format!("permission denied: nobody allowed {capability}");
                 (ResultKind::Denied { capability }, text)
             }
-            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Keep(_) | Ruling::Return => {
+            GateDecision::Run(_) | GateDecision::Spawn(_) | GateDecision::Keep(_) | GateDecision::Return => {
                 (ResultKind::Refused, "this plan cannot run any call".to_owned())
             }
         };
@@ -253,7 +261,7 @@ fn refuse_all(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
 }
 
 /// Validates a `rye_directive_return` against the declared outputs.
-pub(super) fn returned(walk: &Walk<'_>) -> Decision {
+pub(super) fn returned(walk: &WalkContext<'_>) -> Decision {
     let state = walk.state;
     let group = group(walk);
     let Some((index, call)) = waiting(state, &group).next() else { return Decision::Gives(Outcome::Incomplete) };

@@ -6,7 +6,7 @@ use rye_compiler::semantics::limits;
 use serde_json::Value;
 
 use super::super::outputs;
-use super::super::walk::{Decision, Walk};
+use super::super::walk::{Decision, WalkContext};
 use super::{INTERRUPTED, has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
 use crate::machine::effect::Effect;
@@ -15,7 +15,7 @@ use crate::machine::state::State;
 use crate::thread::{RunError, Status};
 
 /// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event.
-pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
+pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     let ended = end_result(walk);
     if !matches!(ended.status, Status::Killed | Status::Suspended) {
@@ -62,7 +62,7 @@ pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &State, status:
 const MAX_ERROR_CHARS: usize = 500;
 
 /// Determines the end status, result and error of the thread.
-fn end_result(walk: &Walk<'_>) -> Ended {
+fn end_result(walk: &WalkContext<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
     let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
     let answer = called.and_then(|call| call.result.as_ref());

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::effect::{AwaitedChild, Effect, Reservation};
 use super::super::request;
 use super::super::state::{Owed, State};
-use super::super::walk::{Decision, Walk};
+use super::super::walk::{Decision, WalkContext};
 use crate::event::{AttemptIntended, EventBody, LimitHit, Settled};
 use crate::provider::Usage;
 use crate::provider::cost::cost;
@@ -18,14 +18,14 @@ use crate::provider::cost::cost;
 /// Minimum output tokens of a call (`language.md` 11).
 const MIN_OUTPUT_TOKENS: u64 = 1024;
 
-pub(super) fn limits(walk: &Walk<'_>) -> Decision {
+pub(super) fn limits(walk: &WalkContext<'_>) -> Decision {
     match limits::check(&walk.state.limits.into(), &semantic_cost(walk.state)) {
         None => Decision::Gives(Outcome::Within),
         Some(exceeded) => Decision::Write(vec![hit(Node::Limits, exceeded)]),
     }
 }
 
-pub(super) fn model(walk: &Walk<'_>) -> Decision {
+pub(super) fn model(walk: &WalkContext<'_>) -> Decision {
     if let Some(under_way) = attempt(walk) {
         return under_way;
     }
@@ -47,7 +47,7 @@ pub(super) fn model(walk: &Walk<'_>) -> Decision {
 }
 
 /// Replaces most of the conversation by a summary. If a summary cannot help, the thread is handed off.
-pub(super) fn compact(walk: &Walk<'_>) -> Decision {
+pub(super) fn compact(walk: &WalkContext<'_>) -> Decision {
     let state = walk.state;
     if let Some(under_way) = attempt(walk) {
         return under_way;
@@ -63,7 +63,7 @@ pub(super) fn compact(walk: &Walk<'_>) -> Decision {
 }
 
 /// Returns the next effect of the current attempt, if there is one.
-fn attempt(walk: &Walk<'_>) -> Option<Decision> {
+fn attempt(walk: &WalkContext<'_>) -> Option<Decision> {
     let (plan, state) = (walk.plan, walk.state);
     let attempt = state.attempt.as_ref()?;
     let (turn, number) = (attempt.turn, attempt.number);
@@ -87,7 +87,7 @@ fn attempt(walk: &Walk<'_>) -> Option<Decision> {
 }
 
 /// Returns the intent of the next attempt, or the limit that forbids it.
-fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
+fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::estimate(plan, state);
     let wanted = state.model(plan).output(state.limits.output).max(1);
@@ -180,7 +180,7 @@ fn price(model: &PlannedModel, usage: &Usage) -> u64 {
     cost(model, usage).map_or(Nanos(i64::MAX), |nanos| nanos).to_u64()
 }
 
-pub(super) fn context(walk: &Walk<'_>) -> Decision {
+pub(super) fn context(walk: &WalkContext<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     if state.mail.handoff {
         return Decision::Gives(Outcome::Full);

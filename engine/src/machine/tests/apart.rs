@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::fixture::{Play, call, calls, grant, plan, text, with_hook};
 use super::super::{Effect, Fact, next};
-use crate::event::{EventBody, HookOutcome, Letter, ResultKind};
+use crate::event::{ControlMessage, EventBody, HookOutcome, ResultKind};
 use crate::message::ToolCall;
 use crate::thread::Status;
 
@@ -172,7 +172,7 @@ fn recovered_call_runs_again_only_if_idempotent() {
 
 #[test]
 fn detached_run_cancelled_before_start_runs_nothing() {
-    for (letter, status) in [(Letter::Cancel, Status::Cancelled), (Letter::Kill, Status::Killed)] {
+    for (letter, status) in [(ControlMessage::Cancel, Status::Cancelled), (ControlMessage::Kill, Status::Killed)] {
         let play = run_of("a/write", |play| play.letters.push((0, letter)));
         assert!(play.dispatched.is_empty());
         assert_eq!(play.ended().status, status);

@@ -1,12 +1,12 @@
 //! Approval requests: recorded before they are asked, answered once, repeated after recovery.
 
 use rye_compiler::plan::graph::{Needs, Part, build};
-use rye_compiler::plan::{Asked, Plan};
+use rye_compiler::plan::{ApprovalOrigin, Plan};
 use serde_json::json;
 
 use super::super::fixture::{Play, call, calls, plan, text};
 use super::super::{Effect, Fact, next};
-use crate::event::{Approval, EventBody, Letter, ResultKind};
+use crate::event::{Approval, ControlMessage, EventBody, ResultKind};
 use crate::thread::Status;
 use crate::threads::pending_approval;
 
@@ -39,7 +39,7 @@ fn to_the_question(play: &mut Play) -> u64 {
 }
 
 fn approve(play: &mut Play, id: &str, yes: bool, question: Option<u64>) -> usize {
-    play.signal(Fact::Mail { id: id.into(), letter: Letter::Approve { yes, question } })
+    play.signal(Fact::Mail { id: id.into(), letter: ControlMessage::Approve { yes, question } })
 }
 
 fn count(play: &Play, name: &str) -> usize {
@@ -55,7 +55,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
     let open = pending_approval(&play.events).unwrap();
     assert_eq!(
         (open.asked, open.what.as_str(), open.seq),
-        (Asked::Call, "rye.execute.tool.a.look with {\"x\":1}", seq)
+        (ApprovalOrigin::Call, "rye.execute.tool.a.look with {\"x\":1}", seq)
     );
     assert_eq!(effect, Effect::Ask { asked: open.asked, what: open.what });
 }
@@ -115,7 +115,7 @@ fn suspended_thread_keeps_its_approval_request() {
 #[test]
 fn steering_withdraws_an_approval_request() {
     let (mut play, seq) = thread_awaiting_approval(&[1, 1]);
-    play.signal(Fact::Mail { id: "m".into(), letter: Letter::Steer { text: "rather not".into() } });
+    play.signal(Fact::Mail { id: "m".into(), letter: ControlMessage::Steer { text: "rather not".into() } });
     assert!(!matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
     // A repeated call gets a new approval request.
     let second = to_the_question(&mut play);
@@ -127,8 +127,8 @@ fn steering_withdraws_an_approval_request() {
 
 #[test]
 fn transcript_of_an_earlier_version_is_read() {
-    let letter: Letter = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
-    assert_eq!(letter, Letter::Approve { yes: true, question: None });
+    let letter: ControlMessage = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
+    assert_eq!(letter, ControlMessage::Approve { yes: true, question: None });
     let (mut play, _) = thread_awaiting_approval(&[1]);
     assert_eq!(approve(&mut play, "one", true, None), 2);
     assert!(matches!(play.events.last().unwrap().body, EventBody::ApprovalGiven(_)));

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::WIRE;
-use crate::message::{Block, ToolCall};
+use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
-use crate::provider::wire::Decode;
+use crate::provider::wire::ReplyDecoder;
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The events of a message; an empty name means that the data has the type.
@@ -40,7 +40,7 @@ enum OpenBlock {
     Other { value: Value, arguments: String },
 }
 
-impl Decode for Decoder {
+impl ReplyDecoder for Decoder {
     fn push(&mut self, event: &Event) -> Vec<Delta> {
         if self.is_done() {
             return Vec::new();
@@ -93,8 +93,8 @@ impl Decode for Decoder {
             let message = "the stream ended without `message_stop`";
             return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         }
-        let content: Vec<Block> = self.blocks.into_values().filter_map(OpenBlock::close).collect();
-        let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let content: Vec<ContentBlock> = self.blocks.into_values().filter_map(OpenBlock::close).collect();
+        let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));
         let stop = match self.stop {
             None | Some(StopReason::EndTurn) if calls => StopReason::ToolUse,
             None => StopReason::EndTurn,
@@ -251,16 +251,16 @@ impl OpenBlock {
     }
 
     /// Returns the finished block; `None` if it is empty.
-    fn close(self) -> Option<Block> {
+    fn close(self) -> Option<ContentBlock> {
         match self {
-            Self::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
+            Self::Text(text) => (!text.is_empty()).then_some(ContentBlock::Text { text }),
             Self::Thinking { text, signature } => {
-                (!text.is_empty() || signature.is_some()).then_some(Block::Thinking { text, signature })
+                (!text.is_empty() || signature.is_some()).then_some(ContentBlock::Thinking { text, signature })
             }
             Self::Call { id, name, input, arguments } => {
                 let whole = input.as_object().is_some_and(|map| !map.is_empty()) && arguments.is_empty();
                 let call = if whole { ToolCall { id, name, input } } else { ToolCall::parse(id, name, &arguments) };
-                Some(Block::ToolCall(call))
+                Some(ContentBlock::ToolCall(call))
             }
             Self::Other { mut value, arguments } => {
                 if !arguments.is_empty()
@@ -268,7 +268,7 @@ impl OpenBlock {
                 {
                     object.insert("input".to_owned(), input);
                 }
-                (!value.is_null()).then(|| Block::Other { wire: WIRE.to_owned(), value })
+                (!value.is_null()).then(|| ContentBlock::Other { wire: WIRE.to_owned(), value })
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::message::{MALFORMED, ToolCall};
 use crate::provider::fixture::{
     broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, result, small, text,
 };
-use crate::provider::wire::Decode;
-use crate::provider::{Cue, FailedStage, StopReason, Usage};
+use crate::provider::wire::ReplyDecoder;
+use crate::provider::{FailedStage, StopReason, ThreadPosition, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/anthropic-tools.sse");
@@ -59,7 +59,8 @@ fn full_request_has_exact_body() {
 fn thread_position_is_never_sent() {
     let mut request = large();
     let before = body(&request);
-    request.cue = Cue { directive: "project/x".to_owned(), turn: Some(3), attempt: 2, ..Cue::default() };
+    request.cue =
+        ThreadPosition { directive: "project/x".to_owned(), turn: Some(3), attempt: 2, ..ThreadPosition::default() };
     assert_eq!(body(&request), before);
 }
 
@@ -120,7 +121,7 @@ fn parallel_calls_with_empty_or_invalid_arguments_decode() {
             call("toolu_c", "rye_file_system_read", json!({MALFORMED: "{\"path\": \"b.t"})),
         ]
     );
-    let Block::ToolCall(broken) = &reply.content[3] else { panic!("a call") };
+    let ContentBlock::ToolCall(broken) = &reply.content[3] else { panic!("a call") };
     assert_eq!(broken.malformed(), Some("{\"path\": \"b.t"));
     assert_eq!(reply.stop, StopReason::ToolUse);
     assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
@@ -229,5 +230,5 @@ fn arguments_in_the_start_event_are_kept() {
     decoder.push(&event(&json!({"type": "content_block_start", "index": 0, "content_block": block})));
     decoder.push(&event(&json!({"type": "message_stop"})));
     let expected = ToolCall { id: "a".to_owned(), name: "b".to_owned(), input: json!({"x": 1}) };
-    assert_eq!(decoder.finish().unwrap().content, [Block::ToolCall(expected)]);
+    assert_eq!(decoder.finish().unwrap().content, [ContentBlock::ToolCall(expected)]);
 }

@@ -8,10 +8,10 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::{OWN_ID, SIGNATURE, WIRE};
-use crate::message::{Block, ToolCall};
+use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
-use crate::provider::wire::{Decode, is_keep_alive};
+use crate::provider::wire::{ReplyDecoder, is_keep_alive};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
@@ -23,12 +23,12 @@ pub struct Decoder {
     usage: Option<Usage>,
     usage_is_final: bool,
     stop: Option<StopReason>,
-    content: Vec<Block>,
+    content: Vec<ContentBlock>,
     calls: usize,
     failure: Option<CallError>,
 }
 
-impl Decode for Decoder {
+impl ReplyDecoder for Decoder {
     fn push(&mut self, event: &Event) -> Vec<Delta> {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
@@ -58,7 +58,7 @@ impl Decode for Decoder {
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
-            self.content.push(Block::Text { text: text.clone() });
+            self.content.push(ContentBlock::Text { text: text.clone() });
             return vec![Delta::Text(text)];
         }
         let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -128,25 +128,25 @@ impl Decoder {
             let call = self.call(function);
             deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
             deltas.push(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
-            self.content.push(Block::ToolCall(call));
+            self.content.push(ContentBlock::ToolCall(call));
         } else if let Some(more) = part.get("text").and_then(Value::as_str) {
             if part.get("thought").and_then(Value::as_bool) == Some(true) {
                 self.think(more, deltas);
                 if sealed.is_some() {
                     // A thought with a signature is sent back as the same part.
-                    self.content.push(Block::Other { wire: WIRE.to_owned(), value: part.clone() });
+                    self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: part.clone() });
                 }
                 return;
             }
             self.say(more, deltas);
         } else if sealed.is_none_or(|_| part.as_object().is_some_and(|map| map.len() > 1)) {
             if part.as_object().is_some_and(|map| !map.is_empty()) {
-                self.content.push(Block::Other { wire: WIRE.to_owned(), value: part.clone() });
+                self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: part.clone() });
             }
             return;
         }
         if let Some(seal) = sealed {
-            self.content.push(Block::Other { wire: WIRE.to_owned(), value: json!({SIGNATURE: seal}) });
+            self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: json!({SIGNATURE: seal}) });
         }
     }
 
@@ -155,9 +155,15 @@ impl Decoder {
             return;
         }
         match self.content.last_mut() {
-            Some(Block::Text { text }) => text.push_str(more),
-            Some(Block::Thinking { .. } | Block::Image { .. } | Block::ToolCall(_) | Block::Other { .. }) | None => {
-                self.content.push(Block::Text { text: more.to_owned() });
+            Some(ContentBlock::Text { text }) => text.push_str(more),
+            Some(
+                ContentBlock::Thinking { .. }
+                | ContentBlock::Image { .. }
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::Other { .. },
+            )
+            | None => {
+                self.content.push(ContentBlock::Text { text: more.to_owned() });
             }
         }
         deltas.push(Delta::Text(more.to_owned()));
@@ -168,9 +174,15 @@ impl Decoder {
             return;
         }
         match self.content.last_mut() {
-            Some(Block::Thinking { text, .. }) => text.push_str(more),
-            Some(Block::Text { .. } | Block::Image { .. } | Block::ToolCall(_) | Block::Other { .. }) | None => {
-                self.content.push(Block::Thinking { text: more.to_owned(), signature: None });
+            Some(ContentBlock::Thinking { text, .. }) => text.push_str(more),
+            Some(
+                ContentBlock::Text { .. }
+                | ContentBlock::Image { .. }
+                | ContentBlock::ToolCall(_)
+                | ContentBlock::Other { .. },
+            )
+            | None => {
+                self.content.push(ContentBlock::Thinking { text: more.to_owned(), signature: None });
             }
         }
         deltas.push(Delta::Thinking(more.to_owned()));

@@ -8,7 +8,7 @@ use super::*;
 use crate::provider::fixture::{
     broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, result, small, text,
 };
-use crate::provider::wire::Decode;
+use crate::provider::wire::ReplyDecoder;
 use crate::provider::{StopReason, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/gemini-text.sse");
@@ -78,7 +78,8 @@ fn parallel_calls_without_ids_get_generated_ids() {
     assert_eq!(reply.stop, StopReason::ToolUse);
     assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
     assert_eq!(deltas.len(), 2 + 2 * 3);
-    let calls: Vec<&Block> = reply.content.iter().filter(|block| matches!(block, Block::ToolCall(_))).collect();
+    let calls: Vec<&ContentBlock> =
+        reply.content.iter().filter(|block| matches!(block, ContentBlock::ToolCall(_))).collect();
     assert_eq!(
         calls,
         [
@@ -110,7 +111,7 @@ fn parallel_calls_without_ids_get_generated_ids() {
 fn thinking_is_displayed_and_unknown_parts_are_kept() {
     let (deltas, reply) = replay_all::<Decoder>(THINKING);
     let reply = reply.unwrap();
-    assert_eq!(reply.content[0], Block::Thinking { text: "First, look.".to_owned(), signature: None });
+    assert_eq!(reply.content[0], ContentBlock::Thinking { text: "First, look.".to_owned(), signature: None });
     assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
     assert_eq!(deltas[1], Delta::Thinking("look.".to_owned()));
     assert_eq!(

@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::WIRE;
-use crate::message::{Block, ToolCall};
+use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
-use crate::provider::wire::Decode;
+use crate::provider::wire::ReplyDecoder;
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
@@ -77,7 +77,7 @@ struct OpenCall {
     other: Option<Value>,
 }
 
-impl Decode for Decoder {
+impl ReplyDecoder for Decoder {
     fn push(&mut self, event: &Event) -> Vec<Delta> {
         if self.is_done() {
             return Vec::new();
@@ -142,13 +142,13 @@ impl Decode for Decoder {
         };
         let mut content = Vec::new();
         if !self.thinking.is_empty() {
-            content.push(Block::Thinking { text: self.thinking, signature: None });
+            content.push(ContentBlock::Thinking { text: self.thinking, signature: None });
         }
         if !self.text.is_empty() {
-            content.push(Block::Text { text: self.text });
+            content.push(ContentBlock::Text { text: self.text });
         }
         content.extend(self.calls.into_iter().map(OpenCall::close));
-        let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));
         let plain = stop == StopReason::EndTurn;
         let stop = match (plain, calls, self.refused) {
             (true, true, _) => StopReason::ToolUse,
@@ -239,10 +239,10 @@ impl Decoder {
 }
 
 impl OpenCall {
-    fn close(self) -> Block {
+    fn close(self) -> ContentBlock {
         match self.other {
-            Some(value) => Block::Other { wire: WIRE.to_owned(), value },
-            None => Block::ToolCall(ToolCall::parse(self.id, self.name, &self.arguments)),
+            Some(value) => ContentBlock::Other { wire: WIRE.to_owned(), value },
+            None => ContentBlock::ToolCall(ToolCall::parse(self.id, self.name, &self.arguments)),
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::message::MALFORMED;
 use crate::provider::fixture::{broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, small, text};
-use crate::provider::wire::Decode;
+use crate::provider::wire::ReplyDecoder;
 use crate::provider::{FailedStage, StopReason, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/openai-text.sse");
@@ -110,7 +110,7 @@ fn finish_reason_and_done_are_both_required() {
 }
 
 /// Returns the blocks of a stream with these tool call chunks, as compatible servers send them.
-fn calls(pieces: &[Value]) -> Vec<Block> {
+fn calls(pieces: &[Value]) -> Vec<ContentBlock> {
     let mut decoder = Decoder::default();
     for piece in pieces {
         decoder.push(&event(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]})));
@@ -170,7 +170,7 @@ fn a_call_of_an_unknown_kind_is_kept() {
     let piece = json!({"index": 0, "id": "i", "type": "custom", "custom": {"name": "x", "input": "y"}});
     decoder.push(&event(&json!({"choices": [{"delta": {"tool_calls": [piece]}, "finish_reason": "tool_calls"}]})));
     decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
-    assert_eq!(decoder.finish().unwrap().content, [Block::Other { wire: WIRE.to_owned(), value: piece }]);
+    assert_eq!(decoder.finish().unwrap().content, [ContentBlock::Other { wire: WIRE.to_owned(), value: piece }]);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn reasoning_refusals_and_stop_reasons() {
         decoder.finish().unwrap()
     };
     let thought = end(json!({"reasoning_content": "Hm.", "content": "Yes."}), "stop");
-    let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: None };
+    let thinking = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
     assert_eq!(thought.content, [thinking, text("Yes.")]);
     assert_eq!(end(json!({"refusal": "No."}), "stop").stop, StopReason::Refusal);
     assert_eq!(end(json!({"content": "a"}), "length").stop, StopReason::Length);

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{REASONING, WIRE};
-use crate::message::{Block, ToolCall};
+use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::Event;
-use crate::provider::wire::{Decode, is_keep_alive};
+use crate::provider::wire::{ReplyDecoder, is_keep_alive};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
@@ -60,7 +60,7 @@ enum OpenItem {
     },
 }
 
-impl Decode for Decoder {
+impl ReplyDecoder for Decoder {
     fn push(&mut self, event: &Event) -> Vec<Delta> {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
@@ -118,8 +118,8 @@ impl Decode for Decoder {
             let message = "the stream ended without `response.completed`";
             return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
-        let content: Vec<Block> = self.items.into_values().flat_map(OpenItem::blocks).collect();
-        let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let content: Vec<ContentBlock> = self.items.into_values().flat_map(OpenItem::blocks).collect();
+        let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));
         let stop = match (stop, calls, self.refused) {
             (StopReason::EndTurn, true, _) => StopReason::ToolUse,
             (StopReason::EndTurn, false, true) => StopReason::Refusal,
@@ -304,14 +304,14 @@ impl OpenItem {
         }
     }
 
-    fn blocks(self) -> Vec<Block> {
+    fn blocks(self) -> Vec<ContentBlock> {
         match self {
-            Self::Message(parts) => parts.into_values().map(|text| Block::Text { text }).collect(),
-            Self::Call { id, name, arguments } => vec![Block::ToolCall(ToolCall::parse(id, name, &arguments))],
+            Self::Message(parts) => parts.into_values().map(|text| ContentBlock::Text { text }).collect(),
+            Self::Call { id, name, arguments } => vec![ContentBlock::ToolCall(ToolCall::parse(id, name, &arguments))],
             Self::Other { value, thinking } => {
                 let text = thinking.into_values().collect::<Vec<_>>().join("\n\n");
-                let shown = (!text.is_empty()).then_some(Block::Thinking { text, signature: None });
-                let kept = value.is_object().then(|| Block::Other { wire: WIRE.to_owned(), value });
+                let shown = (!text.is_empty()).then_some(ContentBlock::Thinking { text, signature: None });
+                let kept = value.is_object().then(|| ContentBlock::Other { wire: WIRE.to_owned(), value });
                 shown.into_iter().chain(kept).collect()
             }
         }

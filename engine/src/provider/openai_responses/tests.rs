@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::message::MALFORMED;
 use crate::provider::fixture::{broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, small, text};
-use crate::provider::wire::Decode;
+use crate::provider::wire::ReplyDecoder;
 use crate::provider::{FailedStage, StopReason, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/responses-text.sse");
@@ -82,7 +82,7 @@ fn parallel_calls_whose_pieces_interleave() {
 fn reasoning_and_unknown_items_round_trip() {
     let (deltas, reply) = replay_all::<Decoder>(THINKING);
     let reply = reply.unwrap();
-    let thought = Block::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
+    let thought = ContentBlock::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
     assert_eq!(reply.content[0], thought);
     assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::Thinking(_))).count(), 3);
     let request = Request {
@@ -104,7 +104,7 @@ fn reasoning_and_unknown_items_round_trip() {
 
 #[test]
 fn reasoning_without_content_or_successor_is_not_sent() {
-    let thought = |value: Value| Block::Other { wire: WIRE.to_owned(), value };
+    let thought = |value: Value| ContentBlock::Other { wire: WIRE.to_owned(), value };
     let open = thought(json!({"type": "reasoning", "id": "r", "summary": []}));
     let sealed = thought(json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}));
     assert_eq!(assistant(&[open, text("a")]).len(), 1);

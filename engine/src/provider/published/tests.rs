@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::message::{Block, Turn};
+use crate::message::{ContentBlock, Turn};
 use crate::provider::fixture::{call, large, small, text};
 use crate::provider::settings::{MaxTokensField, ProviderSettings};
 use crate::provider::{Request, body};
@@ -23,7 +23,7 @@ fn sent(wire: Wire, request: &Request) -> Value {
 #[test]
 fn every_wire_sends_schema_valid_bodies() {
     let bare = Request { system: "".into(), ..small() };
-    let foreign = Block::Thinking { text: "Hm.".to_owned(), signature: None };
+    let foreign = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
     let odd = Request {
         turns: vec![
             Turn::Assistant { content: vec![text("Left over.")] },
@@ -56,7 +56,7 @@ fn sampling_is_sent_only_if_set() {
 }
 
 /// Returns the result for the body of a conversation with a call, with one value at `pointer` replaced or removed.
-fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Judgement {
+fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Validation {
     let turns = vec![
         Turn::User { content: vec![text("Go.")] },
         Turn::Assistant { content: vec![text("Yes."), call("a", "read", json!({"path": "x"}))] },

@@ -127,14 +127,14 @@ fn same(place: &str, then: &str, now: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::Cue;
+    use crate::provider::ThreadPosition;
     use crate::provider::fixture::{large, result, small, text};
 
     #[test]
     fn recorded_request_matches_in_another_thread() {
         let in_thread = |thread: &str| {
             let mut request = large();
-            request.cue = Cue { thread: thread.to_owned(), ..Cue::default() };
+            request.cue = ThreadPosition { thread: thread.to_owned(), ..ThreadPosition::default() };
             request.system = format!("You are {thread}.").into();
             request
         };

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Recorded, sent_bytes, turn_text, usage};
 use crate::message::Turn;
 use crate::provider::wire::length;
-use crate::provider::{CallError, Cue, CutStream, FailedStage, Request, StopReason};
+use crate::provider::{CallError, CutStream, FailedStage, Request, StopReason, ThreadPosition};
 
 /// A script (see the scripts reference).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -277,7 +277,7 @@ impl Script {
 
     /// Returns the step for the call that `cue` describes: from the branch of this child (`project/review#2`, the
     /// second that its parent started), else of its directive, else the common steps.
-    pub fn step_for(&self, cue: &Cue, turn: u32) -> Option<&Step> {
+    pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&Step> {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
         let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
         self.step(&branch, turn, cue.attempt)

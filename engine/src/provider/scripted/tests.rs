@@ -10,7 +10,7 @@ use super::*;
 use crate::message::MALFORMED;
 use crate::provider::fixture::{call as tool_call_block, result, small, text};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
-use crate::provider::{Cue, ToolDefinition, Wire};
+use crate::provider::{ThreadPosition, ToolDefinition, Wire};
 
 fn scripted(yaml: &str) -> Scripted {
     Scripted::new(Script::parse(yaml).unwrap())
@@ -29,7 +29,8 @@ fn at(replies: usize, attempt: u32) -> Request {
         request.turns.push(Turn::Assistant { content: vec![text("Before.")] });
         request.turns.push(Turn::User { content: vec![text("On.")] });
     }
-    request.cue = Cue { directive: "project/main".to_owned(), turn: None, attempt, ..Cue::default() };
+    request.cue =
+        ThreadPosition { directive: "project/main".to_owned(), turn: None, attempt, ..ThreadPosition::default() };
     request
 }
 
@@ -96,7 +97,7 @@ async fn reply_has_all_scripted_fields() {
     assert_eq!(
         reply.content,
         [
-            Block::Thinking { text: "Hm.".to_owned(), signature: None },
+            ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None },
             text("two"),
             tool_call_block("call_2_1", "read", json!({"path": "a"})),
             tool_call_block("call_2_2", "read", json!({MALFORMED: "{\"path"})),

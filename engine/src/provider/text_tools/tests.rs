@@ -10,7 +10,7 @@ use super::shown::Shown;
 use super::*;
 use crate::provider::fixture::{call as call_block, large, small, text};
 use crate::provider::scripted::{Script, Scripted};
-use crate::provider::{Cue, openai_chat, published};
+use crate::provider::{ThreadPosition, openai_chat, published};
 
 #[test]
 fn request_with_tools_becomes_text() {
@@ -98,7 +98,7 @@ fn call_bodies_are_parsed() {
 async fn text_tool_round_trip() {
     let said = "Let me see.\n\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n";
     let scripted = Scripted::new(Script::from_value(&json!({"steps": [said]})).unwrap());
-    let cue = Cue { directive: "d".to_owned(), turn: Some(0), attempt: 0, ..Cue::default() };
+    let cue = ThreadPosition { directive: "d".to_owned(), turn: Some(0), attempt: 0, ..ThreadPosition::default() };
     let request = Request { text_tools: true, cue, tools: large().tools, ..small() };
     let deltas = Mutex::new(Vec::new());
     let reply = super::call(&scripted, &request, &|delta| deltas.lock().unwrap().push(delta)).await.unwrap();
@@ -117,7 +117,7 @@ async fn text_tool_round_trip() {
 #[test]
 fn call_serialization_round_trips() {
     let block = call_block("i", "read", json!({"path": "a", "n": [1, {"b": "</x>"}]}));
-    let Block::ToolCall(made) = &block else { panic!("a call") };
+    let ContentBlock::ToolCall(made) = &block else { panic!("a call") };
     let [Piece::Call(body)] = &pieces(&written(made))[..] else { panic!("one call") };
     assert_eq!(&call("i".to_owned(), body), made);
 }

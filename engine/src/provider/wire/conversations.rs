@@ -5,11 +5,11 @@
 
 use serde_json::json;
 
-use super::strict::Strict;
-use crate::message::{Block, Turn};
+use super::strict::ValidatingServer;
+use crate::message::{ContentBlock, Turn};
 use crate::provider::fixture::{large, result, text};
 use crate::provider::settings::KeyHeader;
-use crate::provider::{ProviderSettings, Request, Secret, StopReason, Wire, connect};
+use crate::provider::{ApiKey, ProviderSettings, Request, StopReason, Wire, connect};
 
 macro_rules! stream {
     ($name:literal) => {
@@ -36,10 +36,10 @@ const STREAMS: [(Wire, &str, &[&str]); 4] = [
 #[tokio::test]
 async fn conversation_round_trips_on_every_wire() {
     for (wire, header, streams) in STREAMS {
-        let server = Strict::start(wire, streams);
+        let server = ValidatingServer::start(wire, streams);
         let provider = connect(&ProviderSettings {
             base_url: server.url.clone(),
-            key: Some(Secret::new("sk-test")),
+            key: Some(ApiKey::new("sk-test")),
             key_header: KeyHeader::from(header.to_owned()),
             ..ProviderSettings::bare("test", wire)
         })
@@ -50,7 +50,7 @@ async fn conversation_round_trips_on_every_wire() {
             assert_eq!(reply.stop == StopReason::ToolUse, turn == 0, "{} {turn}", wire.name());
             request.turns.push(Turn::Assistant { content: reply.content.clone() });
             for block in &reply.content {
-                if let Block::ToolCall(call) = block {
+                if let ContentBlock::ToolCall(call) = block {
                     request.turns.push(result(&call.id, "done", call.malformed().is_some()));
                 }
             }
@@ -69,10 +69,10 @@ async fn conversation_round_trips_on_every_wire() {
 
 #[tokio::test]
 async fn validating_server_rejects_invalid_bodies() {
-    let server = Strict::start(Wire::Anthropic, &[stream!("anthropic-text")]);
+    let server = ValidatingServer::start(Wire::Anthropic, &[stream!("anthropic-text")]);
     let settings = ProviderSettings {
         base_url: server.url.clone(),
-        key: Some(Secret::new("sk-test")),
+        key: Some(ApiKey::new("sk-test")),
         key_header: KeyHeader::from("x-api-key".to_owned()),
         ..ProviderSettings::bare("test", Wire::Anthropic)
     };

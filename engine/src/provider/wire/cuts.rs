@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use super::fake::{Fake, chunk, chunked, head, last_chunk, send};
+use super::fake::{ScriptedServer, chunk, chunked, head, last_chunk, send};
 use super::tests::settings;
 use super::*;
 use crate::provider::fixture::small;
@@ -34,7 +34,7 @@ const STREAMS: [(Wire, &str, &str, &str); 4] = [
 ];
 
 async fn ask(wire: Wire, moves: Vec<super::fake::Move>) -> (u64, Result<Reply, CallError>) {
-    let server = Fake::start(moves);
+    let server = ScriptedServer::start(moves);
     let settings = settings(wire, &server.url);
     let sent = length(body(&settings, &small()).unwrap().to_string().len());
     (sent, connect(&settings).unwrap().call(&small(), &|_| {}).await)

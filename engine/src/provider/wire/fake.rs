@@ -27,12 +27,12 @@ pub struct Seen {
     pub body: String,
 }
 
-pub struct Fake {
+pub struct ScriptedServer {
     pub url: String,
     seen: Receiver<Seen>,
 }
 
-impl Fake {
+impl ScriptedServer {
     /// Plays `moves` on every connection, then closes it.
     pub fn start(moves: Vec<Move>) -> Self {
         Self::start_each(vec![moves])

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use crate::provider::fixture::{broken_bytes, no_front_part_is_a_reply, replay, replay_all};
-use crate::provider::wire::Decode;
+use crate::provider::wire::ReplyDecoder;
 use crate::provider::{CallError, FailedStage, Reply, anthropic, gemini, openai_chat, openai_responses};
 
 macro_rules! stream {
@@ -52,7 +52,7 @@ const GEMINI: WireStreams = WireStreams {
     end: "finishReason",
 };
 
-fn outcome<D: Decode + Default>(stream: &str) -> Result<Reply, CallError> {
+fn outcome<D: ReplyDecoder + Default>(stream: &str) -> Result<Reply, CallError> {
     replay(&[stream.as_bytes()], D::default()).1
 }
 
@@ -63,7 +63,7 @@ fn events(stream: &str) -> Vec<&str> {
 
 /// Split at every byte; with CR, LF and CRLF; with comments, ids, keep-alives and empty lines between and inside
 /// events; with a byte order mark; byte by byte and in pairs.
-fn pieces<D: Decode + Default>(streams: &WireStreams) {
+fn pieces<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         assert!(replay_all::<D>(stream).1.is_ok(), "{}", streams.wire);
     }
@@ -71,7 +71,7 @@ fn pieces<D: Decode + Default>(streams: &WireStreams) {
 }
 
 /// Breaks every non-ASCII byte, then every byte: no panic and no hang.
-fn broken_utf8<D: Decode + Default>(streams: &WireStreams) {
+fn broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
     broken_bytes::<D>(streams.whole[0]);
     for stream in streams.whole.iter().chain([&streams.failing]) {
         for at in 0..stream.len() {
@@ -85,7 +85,7 @@ fn broken_utf8<D: Decode + Default>(streams: &WireStreams) {
 }
 
 /// Repeats start events, directly after themselves and before the end.
-fn check_duplicate_starts<D: Decode + Default>(streams: &WireStreams) {
+fn check_duplicate_starts<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for start in streams.starts {
         let mut seen = 0;
         for stream in streams.whole {
@@ -102,7 +102,7 @@ fn check_duplicate_starts<D: Decode + Default>(streams: &WireStreams) {
 }
 
 /// No prefix of a stream is a reply, nor is a stream without its final event; a repeated final event changes nothing.
-fn missing_ends<D: Decode + Default>(streams: &WireStreams) {
+fn missing_ends<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         no_front_part_is_a_reply::<D>(stream);
         let endless: String = events(stream).into_iter().filter(|event| !event.contains(streams.end)).collect();
@@ -114,7 +114,7 @@ fn missing_ends<D: Decode + Default>(streams: &WireStreams) {
 }
 
 /// Inserts events of unknown kinds between any two.
-fn unknown_events<D: Decode + Default>(streams: &WireStreams) {
+fn unknown_events<D: ReplyDecoder + Default>(streams: &WireStreams) {
     let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"x\":{\"deep\":[1,null]}}\n\n";
     for stream in streams.whole {
         let mixed: String = events(stream).into_iter().flat_map(|event| [unknown, event]).collect();

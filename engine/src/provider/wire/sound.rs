@@ -10,7 +10,7 @@ use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
 use super::is_blank;
-use crate::message::{Block, Turn};
+use crate::message::{ContentBlock, Turn};
 
 /// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME_BYTES: usize = 64;
@@ -62,7 +62,7 @@ pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
 }
 
 fn left_out() -> Turn {
-    Turn::User { content: vec![Block::Text { text: OMITTED_TURNS.to_owned() }] }
+    Turn::User { content: vec![ContentBlock::Text { text: OMITTED_TURNS.to_owned() }] }
 }
 
 /// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, since each
@@ -70,14 +70,14 @@ fn left_out() -> Turn {
 fn is_empty(turn: &Turn) -> bool {
     match turn {
         Turn::User { content } => content.iter().all(|block| match block {
-            Block::Text { text } => is_blank(text),
-            Block::Image { .. } => false,
-            Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => true,
+            ContentBlock::Text { text } => is_blank(text),
+            ContentBlock::Image { .. } => false,
+            ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => true,
         }),
         Turn::Assistant { content } => content.iter().all(|block| match block {
-            Block::Text { text } => is_blank(text),
-            Block::Image { .. } => true,
-            Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => false,
+            ContentBlock::Text { text } => is_blank(text),
+            ContentBlock::Image { .. } => true,
+            ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => false,
         }),
         Turn::ToolResult { .. } => false,
     }
@@ -88,8 +88,11 @@ fn is_normalized(turns: &[Turn]) -> bool {
     let fine = |turn: &Turn, seen: &mut BTreeSet<String>| match turn {
         Turn::User { .. } | Turn::ToolResult { .. } => true,
         Turn::Assistant { content } => content.iter().all(|block| match block {
-            Block::ToolCall(call) => plain_name(&call.id) == call.id && seen.insert(call.id.clone()),
-            Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => true,
+            ContentBlock::ToolCall(call) => plain_name(&call.id) == call.id && seen.insert(call.id.clone()),
+            ContentBlock::Text { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Other { .. } => true,
         }),
     };
     matches!(turns.first(), Some(Turn::User { .. }))
@@ -105,15 +108,18 @@ struct CallIds {
 }
 
 impl CallIds {
-    fn calls(&mut self, content: &[Block]) -> Vec<Block> {
+    fn calls(&mut self, content: &[ContentBlock]) -> Vec<ContentBlock> {
         self.open.clear();
-        let block = |block: &Block| match block {
-            Block::ToolCall(call) => {
+        let block = |block: &ContentBlock| match block {
+            ContentBlock::ToolCall(call) => {
                 let mut call = call.clone();
                 call.id = self.own(&call.id);
-                Block::ToolCall(call)
+                ContentBlock::ToolCall(call)
             }
-            Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => block.clone(),
+            ContentBlock::Text { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Other { .. } => block.clone(),
         };
         content.iter().map(block).collect()
     }
@@ -184,7 +190,9 @@ mod tests {
                 Turn::User { .. } => vec![],
                 Turn::Assistant { content } => content
                     .iter()
-                    .filter_map(|block| if let Block::ToolCall(call) = block { Some(call.id.clone()) } else { None })
+                    .filter_map(
+                        |block| if let ContentBlock::ToolCall(call) = block { Some(call.id.clone()) } else { None },
+                    )
                     .collect(),
                 Turn::ToolResult { call_id, .. } => vec![call_id.clone()],
             })

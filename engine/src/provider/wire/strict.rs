@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::fake::read_request;
 use crate::provider::{Wire, published};
 
-pub struct Strict {
+pub struct ValidatingServer {
     pub url: String,
     /// The accepted bodies, in order.
     pub taken: Arc<Mutex<Vec<Value>>>,
@@ -37,7 +37,7 @@ fn validate_request(wire: Wire, head: &str, body: &str) -> Result<Value, String>
     published::judge(wire, &body).map(|()| body)
 }
 
-impl Strict {
+impl ValidatingServer {
     /// Answers the n-th accepted request with the n-th of `streams`, and all later ones with the last.
     pub fn start(wire: Wire, streams: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -6,11 +6,11 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
+use super::fake::{Move, ScriptedServer, chunk, chunked, head, last_chunk, send};
 use super::*;
 use crate::provider::fixture::{large, small, text};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
-use crate::provider::{Provider, ProviderSettings, Secret, Wire, body, connect};
+use crate::provider::{ApiKey, Provider, ProviderSettings, Wire, body, connect};
 
 const ANTHROPIC: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const OPENAI: &str = include_str!("../../../fixtures/streams/openai-text.sse");
@@ -22,7 +22,7 @@ pub(super) fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
         id: "test".to_owned(),
         wire,
         base_url: base_url.to_owned(),
-        key: Some(Secret::new(KEY)),
+        key: Some(ApiKey::new(KEY)),
         key_env: Some("TEST_API_KEY".to_owned()),
         key_header: if anthropic { KeyHeader::Named("x-api-key".to_owned()) } else { KeyHeader::Bearer },
         max_tokens_field: MaxTokensField::MaxCompletionTokens,
@@ -39,14 +39,14 @@ async fn call(provider: &dyn Provider) -> (Vec<Delta>, Result<Reply, CallError>)
 }
 
 async fn anthropic(moves: Vec<Move>) -> Result<Reply, CallError> {
-    let server = Fake::start(moves);
+    let server = ScriptedServer::start(moves);
     let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
     call(&*provider).await.1
 }
 
 /// Makes an attempt with timeouts of `ms` milliseconds.
 async fn anthropic_with_timeouts(ms: u64, moves: Vec<Move>) -> Result<Reply, CallError> {
-    let server = Fake::start(moves);
+    let server = ScriptedServer::start(moves);
     let wait = Duration::from_millis(ms);
     let timeouts = Timeouts { answer: wait, idle: wait };
     let provider = connect(&ProviderSettings { timeouts, ..settings(Wire::Anthropic, &server.url) }).unwrap();
@@ -61,7 +61,7 @@ async fn fails(moves: Vec<Move>) -> CallError {
 
 #[tokio::test]
 async fn request_sends_the_body_and_the_key_only_in_its_header() {
-    let server = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    let server = ScriptedServer::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     let settings = settings(Wire::Anthropic, &server.url);
     let provider = connect(&settings).unwrap();
     call(&*provider).await.1.unwrap();
@@ -78,7 +78,7 @@ async fn request_sends_the_body_and_the_key_only_in_its_header() {
 #[tokio::test]
 async fn openai_chat_uses_its_own_path_and_header() {
     for base in ["", "/v1", "/v1/"] {
-        let server = Fake::start(vec![chunked(), chunk(OPENAI.as_bytes()), last_chunk()]);
+        let server = ScriptedServer::start(vec![chunked(), chunk(OPENAI.as_bytes()), last_chunk()]);
         let settings = settings(Wire::OpenaiChat, &format!("{}{base}", server.url));
         let provider = connect(&settings).unwrap();
         let (deltas, reply) = call(&*provider).await;
@@ -94,7 +94,7 @@ async fn openai_chat_uses_its_own_path_and_header() {
 
 #[tokio::test]
 async fn a_base_url_may_end_in_the_version() {
-    let server = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    let server = ScriptedServer::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     let provider = connect(&settings(Wire::Anthropic, &format!("{}/proxy/v1/", server.url))).unwrap();
     call(&*provider).await.1.unwrap();
     assert!(server.seen().head.starts_with("POST /proxy/v1/messages HTTP/1.1"));
@@ -107,7 +107,7 @@ async fn slow_stream_is_displayed_as_it_arrives() {
         moves.extend([chunk(piece), Move::Pause(15)]);
     }
     moves.push(last_chunk());
-    let server = Fake::start(moves);
+    let server = ScriptedServer::start(moves);
     let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
     let times = Arc::new(Mutex::new(Vec::new()));
     let started = Instant::now();
@@ -121,7 +121,7 @@ async fn slow_stream_is_displayed_as_it_arrives() {
 async fn connection_is_reused() {
     let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
     let moves = [answer.to_vec(), vec![Move::Next], answer.to_vec(), vec![Move::Next], answer.to_vec()].concat();
-    let server = Fake::start(moves);
+    let server = ScriptedServer::start(moves);
     let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
     for _ in 0..3 {
         call(&*provider).await.1.unwrap();
@@ -172,7 +172,7 @@ async fn error_statuses_read_any_body() {
 
 #[tokio::test]
 async fn redirect_is_not_followed() {
-    let elsewhere = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    let elsewhere = ScriptedServer::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     let location = format!("location: {}/v1/messages\r\ncontent-length: 0\r\n", elsewhere.url);
     let error = fails(vec![head("307 Temporary Redirect", "text/plain", &location)]).await;
     assert_eq!((error.stage, error.status), (FailedStage::Status, Some(307)));
@@ -282,7 +282,7 @@ async fn key_in_a_stream_error_is_redacted() {
 async fn missing_usage_is_estimated() {
     let silent: String =
         OPENAI.split("\n\n").filter(|event| !event.contains("prompt_tokens")).collect::<Vec<_>>().join("\n\n");
-    let server = Fake::start(vec![chunked(), chunk(silent.as_bytes()), last_chunk()]);
+    let server = ScriptedServer::start(vec![chunked(), chunk(silent.as_bytes()), last_chunk()]);
     let settings = settings(Wire::OpenaiChat, &server.url);
     let reply = call(&*connect(&settings).unwrap()).await.1.unwrap();
     let sent = body(&settings, &large()).unwrap().to_string().len();
@@ -304,8 +304,8 @@ fn invalid_settings_fail_before_sending() {
         refused(&|settings| settings.key = None),
         "no key for provider `test`: set the environment variable `TEST_API_KEY`"
     );
-    assert!(refused(&|settings| settings.key = Some(Secret::new(" "))).contains("TEST_API_KEY"));
-    assert!(refused(&|settings| settings.key = Some(Secret::new("sk-test\nx"))).contains("TEST_API_KEY"));
+    assert!(refused(&|settings| settings.key = Some(ApiKey::new(" "))).contains("TEST_API_KEY"));
+    assert!(refused(&|settings| settings.key = Some(ApiKey::new("sk-test\nx"))).contains("TEST_API_KEY"));
     for base in ["", "api.example.com", "file:///etc/passwd", "ftp://x", "http://", "https://exa mple.com"] {
         assert!(refused(&|settings| base.clone_into(&mut settings.base_url)).contains("base URL"), "{base}");
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rye_compiler::semantics::ledger::{Answer as LedgerAnswer, Operation, Refusal};
 use rye_compiler::semantics::money::Nanos;
 
-use super::{Made, Named, Refused, Terms};
+use super::{ChildFunding, Made, Named, Refused};
 use crate::driver::DriveError;
-use crate::driver::embedded::Embedded;
+use crate::driver::embedded::EmbeddedDriver;
 use crate::engine::Inner;
 use crate::store::registry::Step;
 use crate::store::{Answered, Change, LedgerStep, ThreadRow};
@@ -18,9 +18,9 @@ impl Inner {
     /// Commits the rows and the reservations of the children. Returns one result per child, in order.
     pub(super) async fn set_aside(
         self: &Arc<Self>,
-        parent: &Embedded,
+        parent: &EmbeddedDriver,
         children: &[Named],
-        terms: &Terms,
+        terms: &ChildFunding,
     ) -> Result<Vec<Result<Made, Refused>>, DriveError> {
         if children.is_empty() {
             return Ok(Vec::new());
@@ -79,7 +79,7 @@ impl Inner {
     async fn available_for_children(
         &self,
         parent: &ThreadId,
-        terms: &Terms,
+        terms: &ChildFunding,
         children: Vec<ThreadId>,
     ) -> Result<(u64, Vec<bool>), DriveError> {
         let id = parent.clone();

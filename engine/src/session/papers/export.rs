@@ -7,7 +7,7 @@ use rye_compiler::diagnostics::breaks_line;
 
 use crate::driver::Thread;
 use crate::event::Ended;
-use crate::message::{Block, Message};
+use crate::message::{ContentBlock, Message};
 use crate::store::layout;
 use crate::thread::dollars;
 
@@ -116,18 +116,18 @@ fn quoted(message: &Message) -> String {
     }
 }
 
-fn said(who: &str, content: &[Block]) -> String {
+fn said(who: &str, content: &[ContentBlock]) -> String {
     let mut text = format!("\n### {who}\n");
     for block in content {
         // Writing to a `String` cannot fail.
         _ = match block {
-            Block::Text { text: said } => writeln!(text, "\n{}", fenced(said, "")),
-            Block::Image(image) => {
+            ContentBlock::Text { text: said } => writeln!(text, "\n{}", fenced(said, "")),
+            ContentBlock::Image(image) => {
                 writeln!(text, "\n({}, object {})", one_line(&image.told()), one_line(&image.sha256))
             }
             // The model's reasoning and blocks of unknown kinds are not exported.
-            Block::Thinking { .. } | Block::Other { .. } => Ok(()),
-            Block::ToolCall(call) => {
+            ContentBlock::Thinking { .. } | ContentBlock::Other { .. } => Ok(()),
+            ContentBlock::ToolCall(call) => {
                 let input = serde_json::to_string(&call.input).unwrap_or_default();
                 writeln!(
                     text,

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Lab, Status, calls, names, say, thread};
 use crate::engine::Engine;
-use crate::event::{EventBody, Letter, ResultKind};
-use crate::message::Block;
+use crate::event::{ControlMessage, EventBody, ResultKind};
+use crate::message::ContentBlock;
 use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::ThreadRow;
 use crate::thread::RunResult;
@@ -37,9 +37,9 @@ impl Gate {
     }
 }
 
-pub(super) struct Waits(pub Arc<Gate>);
+pub(super) struct WaitingTool(pub Arc<Gate>);
 
-impl Tool for Waits {
+impl Tool for WaitingTool {
     fn run(&self, mut invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
             self.0.begun.store(true, Ordering::SeqCst);
@@ -77,7 +77,9 @@ impl Tool for LongTool {
 }
 
 /// A project with these tools, and a parent that replies with `says` at each turn.
-fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallError> + Send + Sync + 'static) -> Lab {
+fn lab(
+    says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<ContentBlock>, CallError> + Send + Sync + 'static,
+) -> Lab {
     let lab = Lab::new(move |request| says(request, request.cue.turn.unwrap()));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
     lab.write(".ai/tools/test/long.yaml", &WAITS.replace("test_waits", "test_long"));
@@ -88,7 +90,7 @@ fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallE
 pub(super) fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
     let (mut options, gate) = (lab.options(), Arc::clone(gate));
     options.tools.add("test_long", |_| Arc::new(LongTool));
-    options.tools.add("test_waits", move |_| Arc::new(Waits(Arc::clone(&gate))));
+    options.tools.add("test_waits", move |_| Arc::new(WaitingTool(Arc::clone(&gate))));
     Engine::open(&lab.path(), options).unwrap()
 }
 
@@ -330,7 +332,7 @@ async fn detached_tools_beyond_the_limit_are_queued() {
     assert_eq!(runs(&engine).iter().filter(|row| started(row)).count(), 1, "the other one is in the queue");
     // A queued run ends as soon as it is cancelled.
     let queued = runs(&engine).into_iter().find(|row| !started(row)).unwrap();
-    assert!(engine.tell(&queued.id, &Letter::Cancel));
+    assert!(engine.tell(&queued.id, &ControlMessage::Cancel));
     gate.open();
     quiet(&engine).await;
     let ended: Vec<(bool, Status)> = runs(&engine).iter().map(|row| (row.id == queued.id, row.status)).collect();

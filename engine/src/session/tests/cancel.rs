@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Lab, Status, calls, say, thread};
-use crate::event::{EventBody, Letter};
+use crate::event::{ControlMessage, EventBody};
 
 const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
 
@@ -37,7 +37,7 @@ async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
     }
     tokio::time::sleep(after).await;
     let began = Instant::now();
-    handle.send(Letter::Cancel);
+    handle.send(ControlMessage::Cancel);
     let result = handle.join().await;
     assert_eq!(result.status, Status::Cancelled, "{result:?}");
     let events = engine.threads().transcript(&thread(&result)).unwrap();

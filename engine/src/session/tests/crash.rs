@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Lab;
 use crate::store::Disk;
-use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, SyncKind, Tampered};
+use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, SyncKind, SyncSkippingDisk};
 use outside::Outside;
 use picture::Picture;
 use scenarios::Scenario;
@@ -47,7 +47,7 @@ impl World {
         let outside = Outside::new(Arc::clone(&raw));
         outside.prepare();
         let lab = outside::lab(scenario, &raw, None);
-        let disk = if left_out.is_empty() { raw } else { Arc::new(Tampered::without(raw, left_out)) };
+        let disk = if left_out.is_empty() { raw } else { Arc::new(SyncSkippingDisk::without(raw, left_out)) };
         Self { simulated, outside, lab, disk }
     }
 
@@ -92,7 +92,7 @@ fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
     let mut world = World::new(scenario, &[]);
     let places = Arc::new(Mutex::new(Vec::new()));
     let (told, simulated) = (Arc::clone(&places), Arc::clone(&world.simulated));
-    world.disk = Arc::new(Tampered::new(Arc::clone(&world.disk), move |step| {
+    world.disk = Arc::new(SyncSkippingDisk::new(Arc::clone(&world.disk), move |step| {
         let at = simulated.operations();
         let inside = matches!(step, Step::Change(path) if path.to_string_lossy().contains("registry.redb"));
         if !inside || at % 16 == 0 {
@@ -112,21 +112,21 @@ fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
 
 /// The place and the manner of an interruption.
 #[derive(Debug, Clone, Copy)]
-struct Break {
+struct Interruption {
     /// The index of the operation, from 0.
     at: u64,
     survival: Survival,
     left_out: &'static [SyncKind],
 }
 
-impl Break {
+impl Interruption {
     fn at(at: u64, survival: Survival) -> Self {
         Self { at, survival, left_out: &[] }
     }
 }
 
 /// Interrupts a run, recovers it until nothing is left to do, and compares the result.
-fn broken_off(scenario: &'static Scenario, how: Break) -> Result<(), String> {
+fn broken_off(scenario: &'static Scenario, how: Interruption) -> Result<(), String> {
     let whole = undisturbed(scenario).picture;
     let world = World::new(scenario, how.left_out);
     world.simulated.fail_at(how.at, Fault::PowerFailure);

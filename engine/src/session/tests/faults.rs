@@ -15,11 +15,11 @@ use crate::engine::{Engine, EngineOptions, Providers};
 use crate::event::{AttemptFailed, Event, EventBody, Settled};
 use crate::provider::http::TOLD;
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
-use crate::provider::wire::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
+use crate::provider::wire::fake::{Move, ScriptedServer, chunk, chunked, head, last_chunk, send};
 use crate::provider::{
-    BoxFuture, CallError, Delta, FailedStage, Provider, ProviderSettings, Reply, Request, Secret, Wire, connect,
+    ApiKey, BoxFuture, CallError, Delta, FailedStage, Provider, ProviderSettings, Reply, Request, Wire, connect,
 };
-use crate::retry::Draw;
+use crate::retry::SeededJitter;
 use crate::thread::{RunResult, Status};
 use crate::trust::Trust;
 
@@ -92,7 +92,7 @@ impl MovableServer {
             id: "test".to_owned(),
             wire: Wire::Anthropic,
             base_url: url.to_owned(),
-            key: Some(Secret::new("sk-test-0123456789")),
+            key: Some(ApiKey::new("sk-test-0123456789")),
             key_env: Some("TEST_API_KEY".to_owned()),
             key_header: KeyHeader::Named("x-api-key".to_owned()),
             max_tokens_field: MaxTokensField::MaxTokens,
@@ -129,7 +129,7 @@ impl FaultLab {
 
     /// Runs a thread against a server that goes silent at the first attempt.
     async fn run_silent(&self, scripts: Vec<Vec<Move>>, silence: Option<Silence>) -> (RunResult, Vec<Event>) {
-        let server = Fake::start_each(scripts);
+        let server = ScriptedServer::start_each(scripts);
         let silent = silence.map(|when| SilenceSignal { when, told: Arc::default() });
         let url = server.url.clone();
         if let Some(SilenceSignal { when: Silence::Before, told }) = silent.clone() {
@@ -388,7 +388,7 @@ async fn backoff_without_headers_grows_and_uses_the_recorded_seed() {
     let seed =
         events.iter().find_map(|e| if let EventBody::Opened(o) = &e.body { Some(o.seed) } else { None }).unwrap();
     let delays: Vec<Option<u64>> = failures(&events).iter().map(|failed| failed.retry_delay_ms).collect();
-    let drawn: Vec<Option<u64>> = (0..3).map(|n| Some(Draw::new(seed, 1, n).up_to(1000 << (n + 1)))).collect();
+    let drawn: Vec<Option<u64>> = (0..3).map(|n| Some(SeededJitter::new(seed, 1, n).up_to(1000 << (n + 1)))).collect();
     assert_eq!(delays, [drawn, vec![None]].concat(), "three more attempts, then none");
 }
 

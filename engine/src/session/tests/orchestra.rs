@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::{Lab, calls, names, permit, say, thread};
 use crate::driver::Live;
 use crate::engine::Engine;
-use crate::event::{EventBody, Letter, ResultKind};
-use crate::message::Block;
+use crate::event::{ControlMessage, EventBody, ResultKind};
+use crate::message::ContentBlock;
 use crate::provider::Request;
 use crate::thread::{RunResult, Status};
 
@@ -137,12 +137,12 @@ fn start(name: &str) -> (&'static str, Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": format!("test/{name}"), "async": true}))
 }
 
-fn read() -> Vec<Block> {
+fn read() -> Vec<ContentBlock> {
     calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
 }
 
 /// A parent whose children reply at once or work without end, and that replies as `parent` says.
-fn family(parent: impl Fn(&Request, u32) -> Vec<Block> + Send + Sync + 'static) -> Lab {
+fn family(parent: impl Fn(&Request, u32) -> Vec<ContentBlock> + Send + Sync + 'static) -> Lab {
     let mut lab = Lab::new(move |request| {
         let goes_on = serde_json::to_string(&request.turns).unwrap().contains("Go on from where you left off");
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
@@ -275,7 +275,7 @@ async fn cancelled_thread_stops_waiting() {
     lab.write("other.txt", &format!("{} \n", other.thread_id));
     let mut handle = lab.start(&engine, "parent").await;
     until_it_waits(&mut handle).await;
-    handle.send(Letter::Cancel);
+    handle.send(ControlMessage::Cancel);
     let result = tokio::time::timeout(Duration::from_secs(20), handle.join()).await.unwrap();
     assert_eq!(result.status, Status::Cancelled);
     let waited = told(&engine, &result).pop().unwrap();

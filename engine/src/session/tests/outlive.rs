@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Lab, Status, apart, calls, say, thread};
 use crate::engine::Engine;
 use crate::event::{EventBody, Opened};
-use crate::message::Block;
+use crate::message::ContentBlock;
 use crate::provider::{Request, Usage};
 use crate::store::ThreadRow;
 use crate::thread_id::ThreadId;
@@ -24,7 +24,7 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
 }
 
 /// The model of the last thread of the tree: it reads until its context is full; its continuation replies.
-fn hands_over(request: &Request) -> Vec<Block> {
+fn hands_over(request: &Request) -> Vec<ContentBlock> {
     let seen = serde_json::to_string(&request.turns).unwrap();
     if seen.contains("Go on from where you left off") || seen.contains("continu") {
         return say("at last");

@@ -14,7 +14,7 @@ use crate::store::thread_files::{SIGNATURE, canonical};
 use crate::store::{ObjectId, layout};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
-use crate::threads::verify::{Verdict, Verified};
+use crate::threads::verify::{ThreadVerification, Verdict};
 
 /// Two turns with tools, one with a result longer than a transcript line, and a final reply.
 fn lab(keys: bool) -> Lab {
@@ -48,7 +48,7 @@ async fn ran(lab: &Lab) -> (Engine, ThreadId) {
     (engine, thread(&result))
 }
 
-fn look(lab: &Lab, engine: &Engine, id: &ThreadId) -> Verified {
+fn look(lab: &Lab, engine: &Engine, id: &ThreadId) -> ThreadVerification {
     engine.threads().verify(id, &trust(lab)).unwrap()
 }
 

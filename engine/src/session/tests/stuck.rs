@@ -11,9 +11,9 @@ use super::apart::{Gate, WAITS, engine, quiet};
 use super::{Lab, Status, calls, names, say, thread};
 use crate::driver::DriveError;
 use crate::engine::{Engine, EngineError};
-use crate::event::{Event, EventBody, Letter};
+use crate::event::{ControlMessage, Event, EventBody};
 use crate::provider::Request;
-use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, Tampered};
+use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, SyncSkippingDisk};
 use crate::store::registry::Liveness;
 use crate::store::{Disk, StoreError, ThreadRow, layout};
 use crate::thread_id::ThreadId;
@@ -137,7 +137,7 @@ fn unrecoverable_child_is_reported_and_released() {
                 assert!(refused.contains(said), "{what}: {refused}");
                 assert_eq!(row(&engine, "test/child").1, Liveness::Orphaned, "{what}");
                 // The child can still be finalized.
-                let closed = engine.recover_with(&child.id, vec![Letter::Kill]).await.unwrap_err();
+                let closed = engine.recover_with(&child.id, vec![ControlMessage::Kill]).await.unwrap_err();
                 assert!(matches!(&closed, EngineError::Closed { why, .. } if why.contains(said)), "{what}: {closed:?}");
                 assert_eq!(row(&engine, "test/child").0.status, Status::Killed, "{what}");
                 assert!(is_released(&engine, &child.id) && is_released(&engine, &root), "{what}");
@@ -163,8 +163,12 @@ async fn unrecoverable_suspended_thread_stays_suspended() {
     let plan = object(&lab.path(), &row(&engine, "test/parent").0);
     let aside = plan.with_extension("aside");
     std::fs::rename(&plan, &aside).unwrap();
-    let letters =
-        || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true, question: None }];
+    let letters = || {
+        vec![
+            ControlMessage::Raise { limit: "turns".into(), value: 9 },
+            ControlMessage::Approve { yes: true, question: None },
+        ]
+    };
     engine.recover_with(&thread(&result), letters()).await.unwrap_err();
     let (after, liveness) = row(&engine, "test/parent");
     assert_eq!((after.status, after.owner, liveness), (Status::Suspended, None, Liveness::Over));
@@ -199,7 +203,7 @@ fn at_the_childs_record(step_of: fn(&Step<'_>) -> bool, fault: Fault) -> (Arc<Si
     let simulated = Arc::new(SimulatedDisk::new());
     let aimed = Arc::clone(&simulated);
     let once = OnceLock::new();
-    let disk = Tampered::new(Arc::clone(&simulated) as Arc<dyn Disk>, move |step| {
+    let disk = SyncSkippingDisk::new(Arc::clone(&simulated) as Arc<dyn Disk>, move |step| {
         if step_of(&step) && once.set(()).is_ok() {
             aimed.fail_at(aimed.operations(), fault);
         }
@@ -319,12 +323,12 @@ async fn kill_during_child_creation_ends_the_children() {
     let killer = Arc::clone(&told);
     options.compile = Arc::new(move |world, request| {
         // The message arrives while the child is compiled.
-        killer.wait().send(Letter::Kill);
+        killer.wait().send(ControlMessage::Kill);
         std::thread::sleep(std::time::Duration::from_millis(20));
         compile(world, request)
     });
     let waiting = Arc::clone(&gate);
-    options.tools.add("test_waits", move |_| Arc::new(super::apart::Waits(Arc::clone(&waiting))));
+    options.tools.add("test_waits", move |_| Arc::new(super::apart::WaitingTool(Arc::clone(&waiting))));
     let engine = Engine::open(&lab.path(), options).unwrap();
     let handle = lab.start(&engine, "parent").await;
     told.set(handle.control()).unwrap();

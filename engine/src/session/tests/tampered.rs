@@ -13,7 +13,7 @@ use crate::driver::DriveError;
 use crate::engine::{Engine, EngineError, Launch};
 use crate::event::EventBody;
 use crate::keys::Keys;
-use crate::seal::Sealer;
+use crate::seal::Signer;
 use crate::store::transcript::line::{self, Head};
 use crate::store::transcript::{self, Hash, Record};
 use crate::store::{ObjectId, StoreError, layout};
@@ -82,7 +82,7 @@ fn file(lab: &Lab, thread: &ThreadId) -> PathBuf {
 enum Seals<'s> {
     Kept,
     Stripped,
-    By(&'s Sealer),
+    By(&'s Signer),
 }
 
 /// Rewrites a transcript with a valid hash chain, as anyone can.
@@ -183,7 +183,7 @@ fn refused(lab: &Lab, thread: &ThreadId, is_over: bool, what: &str, expected: fn
             errors.push(engine.hand_over(thread).await.map(drop).unwrap_err());
         } else {
             errors.push(engine.recover(thread).await.map(drop).unwrap_err());
-            let approve = crate::event::Letter::Approve { yes: true, question: None };
+            let approve = crate::event::ControlMessage::Approve { yes: true, question: None };
             errors.push(engine.recover_with(thread, vec![approve]).await.map(drop).unwrap_err());
         }
         errors.push(engine.fork(thread, 1, "again").await.map(drop).unwrap_err());
@@ -280,7 +280,7 @@ fn an_accepted_transcript_gets_no_more_than_its_plan() {
         for (what, forgery) in FORGERIES.into_iter().filter(|(what, _)| matches!(*what, "grants" | "limits")) {
             let lab = lab(keys);
             let thread = dies(&lab);
-            forge(&lab, &thread, &Seals::By(&Sealer::of(None).unwrap()), forgery);
+            forge(&lab, &thread, &Seals::By(&Signer::of(None).unwrap()), forgery);
             without_snapshot(&lab, &thread);
             blocking(async {
                 let engine = engine(&lab, &Arc::default());
@@ -311,7 +311,7 @@ fn wide_plan(lab: &Lab, engine: &Engine) -> (String, Value) {
 
 #[test]
 fn resume_without_a_key_asks_for_what_the_files_do_not_declare() {
-    let sealer = Sealer::of(None).unwrap();
+    let sealer = Signer::of(None).unwrap();
     let lab = lab(false);
     let thread = dies(&lab);
     let (plan_id, grants) = blocking(async { wide_plan(&lab, &engine(&lab, &Arc::default())) });
@@ -328,7 +328,7 @@ fn resume_without_a_key_asks_for_what_the_files_do_not_declare() {
 fn resume_without_a_key_asks_for_limits_that_were_raised() {
     let lab = lab(false);
     let thread = dies(&lab);
-    forge(&lab, &thread, &Seals::By(&Sealer::of(None).unwrap()), |records| {
+    forge(&lab, &thread, &Seals::By(&Signer::of(None).unwrap()), |records| {
         let raise = json!({"id": "x", "letter": {"kind": "raise", "limit": "turns", "value": 500}});
         let at = records.len();
         let body = event("mail", &raise);

@@ -12,7 +12,7 @@ fn child() -> (&'static str, serde_json::Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}))
 }
 
-fn family(request: &Request) -> Vec<crate::message::Block> {
+fn family(request: &Request) -> Vec<crate::message::ContentBlock> {
     match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
         ("test/parent", 0) => calls(&[child(), child()]),
         ("test/child", 0) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::ApprovalOrigin;
 use serde_json::json;
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::engine::{Asker, Engine};
-use crate::event::{Approval, Letter};
+use crate::engine::{ApprovalHandler, Engine};
+use crate::event::{Approval, ControlMessage};
 use crate::provider::BoxFuture;
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
@@ -27,13 +27,13 @@ fn reader(turns: u32) -> Lab {
     lab
 }
 
-fn letter(engine: &Engine, result: &RunResult, letter: &Letter) {
+fn letter(engine: &Engine, result: &RunResult, letter: &ControlMessage) {
     let body = serde_json::to_value(letter).unwrap();
     mailbox::send(&**engine.disk(), &thread(result), &body, 5).unwrap();
 }
 
-fn raise(limit: &str, value: u64) -> Letter {
-    Letter::Raise { limit: limit.into(), value }
+fn raise(limit: &str, value: u64) -> ControlMessage {
+    ControlMessage::Raise { limit: limit.into(), value }
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     // Another process, with the answer in the inbox.
     let engine = lab.engine();
     letter(&engine, &result, &raise("turns", 20));
-    letter(&engine, &result, &Letter::Approve { yes: true, question: None });
+    letter(&engine, &result, &ControlMessage::Approve { yes: true, question: None });
     let handle = engine.recover(&thread(&result)).await.unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
@@ -69,8 +69,10 @@ async fn an_answer_that_refuses_ends_the_thread_at_its_limit() {
     lab.directive("reader", &format!("<limits turns=\"3\"/>{}", permit(&["rye.file-system.read"])), "");
     let engine = lab.engine();
     let result = lab.run(&engine, "reader").await;
-    let handle =
-        engine.recover_with(&thread(&result), vec![Letter::Approve { yes: false, question: None }]).await.unwrap();
+    let handle = engine
+        .recover_with(&thread(&result), vec![ControlMessage::Approve { yes: false, question: None }])
+        .await
+        .unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "turns_exceeded"));
 }
@@ -87,7 +89,7 @@ async fn money_that_is_raised_is_raised_in_the_ledger() {
     let engine = lab.engine();
     let first = lab.run(&engine, "reader").await;
     assert_eq!(first.status, Status::Suspended, "{first:?}");
-    let letters = vec![raise("spend", 2_000_000_000), Letter::Approve { yes: true, question: None }];
+    let letters = vec![raise("spend", 2_000_000_000), ControlMessage::Approve { yes: true, question: None }];
     let result = engine.recover_with(&thread(&first), letters).await.unwrap().join().await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     let account = engine.account(&thread(&result)).unwrap().unwrap();
@@ -157,7 +159,7 @@ async fn handoff_message_takes_effect_after_the_turn() {
     lab.directive("reader", &permit(&["rye.file-system.read"]), "");
     let engine = lab.engine();
     let handle = lab.start(&engine, "reader").await;
-    handle.send(Letter::Handoff);
+    handle.send(ControlMessage::Handoff);
     let result = handle.join().await;
     assert_eq!(result.status, Status::Completed);
     assert_ne!(result.thread_id, handle.thread_id.as_str());
@@ -174,8 +176,8 @@ struct SilentApprover {
     gone: AtomicUsize,
 }
 
-impl Asker for SilentApprover {
-    fn ask<'a>(&'a self, _: &'a ThreadId, _: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
+impl ApprovalHandler for SilentApprover {
+    fn ask<'a>(&'a self, _: &'a ThreadId, _: ApprovalOrigin, _: &'a str) -> BoxFuture<'a, Approval> {
         struct Gone<'a>(&'a SilentApprover);
         impl Drop for Gone<'_> {
             fn drop(&mut self) {
@@ -194,7 +196,7 @@ impl Asker for SilentApprover {
 fn silent(lab: &Lab) -> (Engine, Arc<SilentApprover>) {
     let asker = Arc::new(SilentApprover::default());
     let mut options = lab.options();
-    options.asker = Some(Arc::clone(&asker) as Arc<dyn Asker>);
+    options.asker = Some(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
     (Engine::open(&lab.path(), options).unwrap(), asker)
 }
 
@@ -220,12 +222,12 @@ async fn approval_request_can_be_answered_by_another_process() {
     // As another process reads it: from the disk, before an answer.
     let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
     let seen = pending_approval(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
-    assert_eq!((seen.asked, seen.what.as_str()), (Asked::Limit, "go on beyond turns_exceeded: 3 of 3"));
+    assert_eq!((seen.asked, seen.what.as_str()), (ApprovalOrigin::Limit, "go on beyond turns_exceeded: 3 of 3"));
     // A message interrupts the wait; the question is asked again, but not recorded again.
     handle.send(raise("turns", 20));
     put(&asker, 2).await;
     assert_eq!(asker.gone.load(Ordering::SeqCst), 1);
-    let approve = |yes| Letter::Approve { yes, question: Some(seen.seq) };
+    let approve = |yes| ControlMessage::Approve { yes, question: Some(seen.seq) };
     let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::lost("") };
     letter(&engine, &first, &approve(true));
     let result = handle.join().await;
@@ -254,7 +256,7 @@ fn approval_request_is_repeated_after_a_crash() {
         put(&asker, 1).await;
         let asked = pending_approval(&engine.threads().transcript(&id).unwrap()).unwrap();
         handle.send(raise("turns", 20));
-        handle.send(Letter::Approve { yes: true, question: Some(asked.seq) });
+        handle.send(ControlMessage::Approve { yes: true, question: Some(asked.seq) });
         let result = handle.join().await;
         assert_eq!(result.status, Status::Completed, "{result:?}");
         let events = engine.threads().transcript(&id).unwrap();

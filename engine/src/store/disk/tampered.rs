@@ -12,7 +12,7 @@ use crate::store::layout::{OBJECTS, THREADS};
 use crate::thread_id::ThreadId;
 
 /// A [`Disk`] that forwards everything except the syncs it skips.
-pub struct Tampered {
+pub struct SyncSkippingDisk {
     inner: Arc<dyn Disk>,
     before: Box<StepHook>,
 }
@@ -90,7 +90,7 @@ impl SyncKind {
     }
 }
 
-impl Tampered {
+impl SyncSkippingDisk {
     /// Creates a disk that calls `before` for each operation.
     pub fn new(inner: Arc<dyn Disk>, before: impl Fn(Step<'_>) -> Pass + Send + Sync + 'static) -> Self {
         Self { inner, before: Box::new(before) }
@@ -121,13 +121,13 @@ impl Tampered {
     }
 }
 
-impl fmt::Debug for Tampered {
+impl fmt::Debug for SyncSkippingDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tampered").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
-impl Disk for Tampered {
+impl Disk for SyncSkippingDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.inner.read(path)
     }

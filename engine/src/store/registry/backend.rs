@@ -57,7 +57,7 @@ impl StorageBackend for DiskBackend {
 
 /// An in-memory backend for a registry being created. Pages of zeros take no memory.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<Mutex<SparsePages>>);
+pub struct MemoryBackend(Arc<Mutex<SparsePages>>);
 
 #[derive(Debug, Default)]
 struct SparsePages {
@@ -70,7 +70,7 @@ struct SparsePages {
 const PAGE_LEN: usize = 4096;
 const PAGE_BYTES: u64 = PAGE_LEN as u64;
 
-impl Memory {
+impl MemoryBackend {
     /// Writes the database to a new file and syncs it. The database must be closed.
     pub fn store(self, disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
         let SparsePages { length, pages } = std::mem::take(&mut *self.sparse());
@@ -106,7 +106,7 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>,
     })
 }
 
-impl StorageBackend for Memory {
+impl StorageBackend for MemoryBackend {
     fn len(&self) -> io::Result<u64> {
         Ok(self.sparse().length)
     }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn memory_backend_reads_and_stores_written_bytes_and_zeros_elsewhere() {
-        let memory = Memory::default();
+        let memory = MemoryBackend::default();
         memory.set_len(3 * PAGE_BYTES + 10).unwrap();
         memory.write(PAGE_BYTES - 2, b"abcd").unwrap();
         memory.write(3 * PAGE_BYTES + 8, b"zz").unwrap();

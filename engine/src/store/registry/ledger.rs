@@ -129,7 +129,7 @@ impl LedgerStep {
 
 /// A stored operation with its answer.
 #[derive(Serialize, Deserialize)]
-pub struct Taken {
+pub struct RecordedOperation {
     pub operation: Operation,
     pub answer: Answer,
 }
@@ -140,7 +140,7 @@ pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer
     let name = step.to_string();
     let mut answers = transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?;
     let key = (thread.as_str(), name.as_str());
-    let taken = answers.get(key).map_err(failed(DOING))?.map(|bytes| parse::<Taken>(bytes.value()));
+    let taken = answers.get(key).map_err(failed(DOING))?.map(|bytes| parse::<RecordedOperation>(bytes.value()));
     if let Some(taken) = taken {
         return taken.map(|taken| taken.answer);
     }
@@ -170,7 +170,7 @@ pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer
             .retain_in((thread.as_str(), "")..(thread.as_str(), "\u{10ffff}"), |_, _| false)
             .map_err(failed(DOING))?;
     }
-    let taken = Taken { operation: operation.clone(), answer };
+    let taken = RecordedOperation { operation: operation.clone(), answer };
     let bytes = serde_json::to_vec(&taken).map_err(failed(DOING))?;
     answers.insert(key, bytes.as_slice()).map_err(failed(DOING))?;
     Ok(taken.answer)

@@ -9,7 +9,7 @@ use redb::WriteTransaction;
 use rye_compiler::semantics::ledger::{Answer, Ledger, Refusal};
 
 use super::changes::{insert, put};
-use super::ledger::{LedgerStep, Step, Taken};
+use super::ledger::{LedgerStep, RecordedOperation, Step};
 use super::{Registry, ThreadRow, failed, tables};
 use crate::driver::journal::whole;
 use crate::event::Event;
@@ -30,7 +30,7 @@ const DOING: &str = "rebuilding it";
 
 /// The result of a repair.
 #[derive(Debug, Default)]
-pub struct Repaired {
+pub struct RepairReport {
     /// Threads in the new registry.
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
@@ -41,7 +41,7 @@ pub struct Repaired {
 
 /// Rebuilds the registry in one transaction. A registry that can no longer be opened is kept beside the new one as
 /// `….damaged`.
-pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
+pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     layout::prepare(&**disk)?;
     let living = owner::living(&**disk)?;
     if !living.is_empty() {
@@ -58,7 +58,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
         }
         opened => (opened?, false),
     };
-    let mut repaired = Repaired::default();
+    let mut repaired = RepairReport::default();
     let mut folds = BTreeMap::new();
     for thread in layout::find_threads(&**disk)? {
         match read(disk, &thread) {
@@ -160,7 +160,7 @@ fn count(folds: &mut BTreeMap<ThreadId, Folded>) {
     }
 }
 
-type LedgerAnswers = Vec<(ThreadId, String, Taken)>;
+type LedgerAnswers = Vec<(ThreadId, String, RecordedOperation)>;
 
 /// Replays all ledger steps in the order of time. A refused step may depend on a step whose clock was behind, so
 /// refused steps are retried as long as any succeeds.
@@ -185,7 +185,7 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, LedgerAnswers, 
                     if asked.step == Step::End {
                         answers.retain(|(thread, _, _)| *thread != asked.thread);
                     }
-                    let taken = Taken { operation: asked.operation.clone(), answer };
+                    let taken = RecordedOperation { operation: asked.operation.clone(), answer };
                     answers.push((asked.thread.clone(), asked.step.to_string(), taken));
                 }
             }

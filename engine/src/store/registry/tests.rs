@@ -382,7 +382,7 @@ fn write_until_killed(folder: &Path) -> ! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_tasks_share_commits() {
     let (_folder, disk) = folder();
-    let writer = Arc::new(RegistryWriter::new(Arc::new(Registry::open(disk).unwrap()), Gathering::default()));
+    let writer = Arc::new(RegistryWriter::new(Arc::new(Registry::open(disk).unwrap()), GroupCommit::default()));
     writer.expect(200);
     let before = writer.registry().commits();
     let tasks: Vec<_> = (0..200)
@@ -410,7 +410,7 @@ async fn concurrent_tasks_share_commits() {
 async fn single_task_commits_inline_unless_another_process_writes() {
     let (_folder, disk) = folder();
     let writer =
-        Arc::new(RegistryWriter::new(Arc::new(Registry::open(Arc::clone(&disk)).unwrap()), Gathering::default()));
+        Arc::new(RegistryWriter::new(Arc::new(Registry::open(Arc::clone(&disk)).unwrap()), GroupCommit::default()));
     // The future is ready at the first poll: the commit did not wait.
     let mut look = std::task::Context::from_waker(std::task::Waker::noop());
     let alone = std::pin::pin!(writer.commit(vec![put("t-1")]));

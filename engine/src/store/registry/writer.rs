@@ -18,14 +18,14 @@ const MAX_BATCH: usize = 512;
 
 /// Waiting times of a commit for further commits of the same process, used if several of its threads are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gathering {
+pub struct GroupCommit {
     /// Longest wait for the next commit.
     pub next: Duration,
     /// Longest wait in total.
     pub longest: Duration,
 }
 
-impl Default for Gathering {
+impl Default for GroupCommit {
     fn default() -> Self {
         Self { next: Duration::from_millis(4), longest: Duration::from_millis(15) }
     }
@@ -40,7 +40,7 @@ pub struct RegistryWriter {
     registry: Arc<Registry>,
     /// Number of threads that may commit at the same time.
     crowd: Arc<AtomicUsize>,
-    gathering: Gathering,
+    gathering: GroupCommit,
     desk: Mutex<Option<WriterThread>>,
 }
 
@@ -58,7 +58,7 @@ struct CommitJob {
 }
 
 impl RegistryWriter {
-    pub fn new(registry: Arc<Registry>, gathering: Gathering) -> Self {
+    pub fn new(registry: Arc<Registry>, gathering: GroupCommit) -> Self {
         Self { registry, crowd: Arc::default(), gathering, desk: Mutex::default() }
     }
 
@@ -127,7 +127,7 @@ impl Drop for RegistryWriter {
     }
 }
 
-fn run_writer(registry: &Registry, jobs: &Receiver<CommitJob>, crowd: &AtomicUsize, gathering: Gathering) {
+fn run_writer(registry: &Registry, jobs: &Receiver<CommitJob>, crowd: &AtomicUsize, gathering: GroupCommit) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         let most = Some(crowd.load(Ordering::Relaxed))

@@ -17,7 +17,7 @@ pub struct Reading {
     /// Bytes from the start of the file to the end of the last record.
     pub length: u64,
     /// The invalid rest of the file, if any. While the thread runs, it may be a line being written.
-    pub torn: Option<Torn>,
+    pub torn: Option<TornTail>,
 }
 
 impl Reading {
@@ -41,7 +41,7 @@ impl Reading {
         let end = sealed.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
         let behind = self.torn.as_ref().map_or(0, |torn| torn.bytes);
         let reason = "its write was cut off before the seal".to_owned();
-        self.torn = Some(Torn { line: sealed as u64 + 1, bytes: self.length - end + behind, reason });
+        self.torn = Some(TornTail { line: sealed as u64 + 1, bytes: self.length - end + behind, reason });
         self.records.truncate(sealed);
         self.ends.truncate(sealed);
         self.length = end;
@@ -51,7 +51,7 @@ impl Reading {
 
 /// A torn tail: bytes that were never acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Torn {
+pub struct TornTail {
     /// Number of its first line, from 1.
     pub line: u64,
     pub bytes: u64,
@@ -138,7 +138,7 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Read
             Refused::Newer(found) => {
                 return Err(StoreError::Newer { path: path.to_path_buf(), found, supported: line::VERSION });
             }
-            Refused::Broken(reason) => torn = Some(Torn { line: count + 1, bytes: rest.len() as u64, reason }),
+            Refused::Broken(reason) => torn = Some(TornTail { line: count + 1, bytes: rest.len() as u64, reason }),
         }
         break;
     }

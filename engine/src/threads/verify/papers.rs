@@ -7,16 +7,16 @@ use std::path::Path;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::signatures::Whose;
-use super::{Look, Story, field};
+use super::signatures::KeyKind;
+use super::{TranscriptView, Verifier, field};
 use crate::event::{Ended, EventBody};
 use crate::session::papers::VERSION;
 use crate::store::thread_files::{SIGNATURE, canonical, exact};
 use crate::store::{StoreError, layout};
 use crate::thread::{PrintedCost, Status};
 
-impl Look<'_> {
-    pub(super) fn papers(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
+impl Verifier<'_> {
+    pub(super) fn papers(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
         let ended = match story.events.last().map(|event| &event.body) {
             Some(EventBody::Ended(ended)) => Some(&**ended),
             Some(_) | None => None,
@@ -26,7 +26,7 @@ impl Look<'_> {
         self.export(story, ended)
     }
 
-    pub(super) fn snapshot(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+    pub(super) fn snapshot(&mut self, story: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
         let path = layout::snapshot(self.thread);
         let Some(bytes) = self.paper(&path)? else { return Ok(()) };
         let Ok(mut fields) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {
@@ -57,7 +57,7 @@ impl Look<'_> {
     }
 
     /// Checks the fields of a signed snapshot against the transcript.
-    fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, ended: Option<&Ended>) {
+    fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, ended: Option<&Ended>) {
         let status = ended.map(|ended| ended.status.word());
         let over = field(fields, "status").filter(|status| *status != Status::Running.word());
         let expected = [
@@ -89,7 +89,7 @@ impl Look<'_> {
 
     /// Checks the last line number and hash in the snapshot, which name the end of the transcript when the snapshot was
     /// written.
-    fn head(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, over: bool) {
+    fn head(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);
         let (Some(events), Some(hash)) = (events, hash) else { return };
@@ -110,7 +110,7 @@ impl Look<'_> {
         }
     }
 
-    fn capabilities(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
+    fn capabilities(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
         let path = layout::capabilities(self.thread);
         let Some(bytes) = self.paper(&path)? else { return Ok(()) };
         match self.judge.file(&bytes) {
@@ -129,7 +129,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn export(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+    fn export(&mut self, story: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
         let speaks = story.head.opened.filter(|opened| opened.call.is_none());
         let directive = speaks.and_then(|opened| ItemId::parse(&opened.directive).ok());
         let due = ended.is_some_and(|ended| ended.status != Status::Suspended);
@@ -137,7 +137,7 @@ impl Look<'_> {
         let path = layout::export(&directive, self.thread);
         let Some(bytes) = self.paper(&path)? else { return Ok(()) };
         match self.judge.file(&bytes) {
-            Ok(None) if self.judge.best() == Some(Whose::Trusted) => {
+            Ok(None) if self.judge.best() == Some(KeyKind::Trusted) => {
                 self.fault(&path, None, "its signature line is gone");
             }
             Ok(None) => self.note("the export is not signed"),

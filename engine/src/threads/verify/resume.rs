@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::signatures::Judge;
-use super::{Look, Story};
+use super::signatures::SignatureChecker;
+use super::{TranscriptView, Verifier};
 use crate::event::{Event, EventBody, Head};
 use crate::keys::TrustStore;
 use crate::store::thread_files::SIGNATURE;
@@ -46,11 +46,11 @@ pub(crate) fn signers(
     reading: &Reading,
     events: &[Event],
 ) -> Result<SignatureHolders, StoreError> {
-    let mut look = Look::new(disk, thread, trust);
+    let mut look = Verifier::new(disk, thread, trust);
     let transcript = look.last_seal(reading);
     // After a power failure, `thread.json` may be older than the transcript and signed with another key.
-    look.judge = Judge::new(trust);
-    let story = Story { reading, events, head: Head::of(events) };
+    look.judge = SignatureChecker::new(trust);
+    let story = TranscriptView { reading, events, head: Head::of(events) };
     let snapshot = look.resumed_snapshot(&story)?;
     match look.found.faults.into_iter().next() {
         None => Ok(SignatureHolders { transcript, snapshot }),
@@ -61,7 +61,7 @@ pub(crate) fn signers(
     }
 }
 
-impl Look<'_> {
+impl Verifier<'_> {
     fn last_seal(&mut self, reading: &Reading) -> Signer {
         let sealed = reading.sealed();
         let last = sealed.checked_sub(1).and_then(|last| reading.records.get(last));
@@ -92,7 +92,7 @@ impl Look<'_> {
 
     /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON: it is never synced, so a power
     /// failure can truncate it.
-    fn resumed_snapshot(&mut self, story: &Story<'_>) -> Result<Option<Signer>, StoreError> {
+    fn resumed_snapshot(&mut self, story: &TranscriptView<'_>) -> Result<Option<Signer>, StoreError> {
         let path = layout::snapshot(self.thread);
         let read = self.disk.read(&path);
         let Some(fields) = read.ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok()) else {

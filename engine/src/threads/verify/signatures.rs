@@ -12,26 +12,26 @@ use crate::thread_id::ThreadId;
 
 /// The kind of key behind a valid signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Whose {
+pub(super) enum KeyKind {
     Ephemeral,
     Trusted,
 }
 
-pub(super) struct Judge<'t> {
+pub(super) struct SignatureChecker<'t> {
     trust: &'t TrustStore,
     /// Temporary keys of processes that ran this thread.
     passing: TrustStore,
-    best: Option<Whose>,
+    best: Option<KeyKind>,
     names: BTreeSet<String>,
 }
 
-impl<'t> Judge<'t> {
+impl<'t> SignatureChecker<'t> {
     pub fn new(trust: &'t TrustStore) -> Self {
         Self { trust, passing: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
     /// Returns the best kind of key seen so far.
-    pub fn best(&self) -> Option<Whose> {
+    pub fn best(&self) -> Option<KeyKind> {
         self.best
     }
 
@@ -39,12 +39,12 @@ impl<'t> Judge<'t> {
         self.names.iter().cloned().collect()
     }
 
-    pub fn checkpoint(&mut self, checkpoint: &Checkpoint, place: &Place<'_>) -> Result<Whose, String> {
+    pub fn checkpoint(&mut self, checkpoint: &Checkpoint, place: &Place<'_>) -> Result<KeyKind, String> {
         self.bytes(&checkpoint.key_id, place.message().as_bytes(), &checkpoint.signature)
     }
 
     /// Verifies the seal of a line.
-    pub fn line(&mut self, thread: &ThreadId, record: &Record, seal: &Seal) -> Result<Whose, String> {
+    pub fn line(&mut self, thread: &ThreadId, record: &Record, seal: &Seal) -> Result<KeyKind, String> {
         self.mark(line_signing_input(thread, record.seq, seal.link).as_bytes(), &seal.mark)
     }
 
@@ -54,49 +54,49 @@ impl<'t> Judge<'t> {
     }
 
     /// Verifies bytes against a mark `name:signature`.
-    pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<Whose, String> {
+    pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<KeyKind, String> {
         let (name, signature) = mark.split_once(':').ok_or("its signature is not whole")?;
         self.bytes(name, bytes, signature)
     }
 
     /// Verifies a file with a signature line; `None` if it has none.
-    pub fn file(&mut self, bytes: &[u8]) -> Result<Option<Whose>, String> {
+    pub fn file(&mut self, bytes: &[u8]) -> Result<Option<KeyKind>, String> {
         let trusted = self.trust.standing(bytes);
         let standing = match &trusted {
             Err(SignatureError::UnknownKey { .. }) => {
-                self.passing.standing(bytes).map(|standing| (standing, Whose::Ephemeral))
+                self.passing.standing(bytes).map(|standing| (standing, KeyKind::Ephemeral))
             }
             Ok(_) | Err(SignatureError::Malformed | SignatureError::Altered | SignatureError::Forged { .. }) => {
-                trusted.clone().map(|standing| (standing, Whose::Trusted))
+                trusted.clone().map(|standing| (standing, KeyKind::Trusted))
             }
         };
         match standing {
             Ok((Standing::Unsigned, _)) => Ok(None),
             // A temporary key is named by its whole public half, which the transcript holds.
             Ok((Standing::Signed { key_id, .. }, whose)) => {
-                self.counts((whose == Whose::Trusted).then_some(key_id), whose).map(Some)
+                self.counts((whose == KeyKind::Trusted).then_some(key_id), whose).map(Some)
             }
             Err(fault) => Err(fault.to_string()),
         }
     }
 
-    fn bytes(&mut self, name: &str, bytes: &[u8], signature: &str) -> Result<Whose, String> {
+    fn bytes(&mut self, name: &str, bytes: &[u8], signature: &str) -> Result<KeyKind, String> {
         let whose = match name.strip_prefix(EPHEMERAL) {
             None => {
                 self.trust.verify(name, bytes, signature).map_err(|fault| fault.to_string())?;
-                Whose::Trusted
+                KeyKind::Trusted
             }
             Some(public) => {
                 let key_id = self.passing.add_text(public).ok_or("it was signed with something that is no key")?;
                 self.passing.verify(&key_id, bytes, signature).map_err(|fault| fault.to_string())?;
-                Whose::Ephemeral
+                KeyKind::Ephemeral
             }
         };
         self.counts(Some(name.to_owned()), whose)
     }
 
     /// Records a valid signature. A temporary key after a trusted key is refused.
-    fn counts(&mut self, name: Option<String>, whose: Whose) -> Result<Whose, String> {
+    fn counts(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
         if self.best > Some(whose) {
             return Err("it was signed with a key that ended with its process, after a trusted key had signed".into());
         }

@@ -8,7 +8,7 @@ use super::{Answer, Failure, parameters};
 use crate::provider::BoxFuture;
 use crate::tool::command::outcome;
 use crate::tool::confine::Project;
-use crate::tool::process::{self, Program, Streams, Wall};
+use crate::tool::process::{self, Program, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// The tool, with the default timeout of a command.
@@ -44,7 +44,7 @@ impl Bash {
         .await
         .map_err(|e| Failure(format!("bash failed inside the engine: {e}")))??;
         let asked = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
-        let wall = Wall::new(&invocation.project_root, invocation.write, &invocation.net);
+        let wall = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
         let program = Program {
             program: "bash".into(),
             arguments: vec!["-c".into(), given.command.into()],
@@ -55,7 +55,7 @@ impl Bash {
             wall: Some(wall),
             input: Vec::new(),
             environment: Vec::new(),
-            streams: Streams::Together,
+            streams: StderrMode::Together,
         };
         let finished = process::run(&program).await.map_err(|e| Failure(format!("bash cannot be started: {e}")))?;
         Ok(outcome(&finished, program.timeout))

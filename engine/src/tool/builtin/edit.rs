@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::text::{count, cut};
 use super::{Answer, Failure, ToolOutcome};
-use crate::tool::confine::{Found, Project, Refused, Stamp};
+use crate::tool::confine::{FileVersion, Found, Project, Refused};
 
 /// Maximum size in bytes of a file that can be edited.
 const MAX_EDITABLE_BYTES: u64 = 16 << 20;
@@ -42,7 +42,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
             metadata.len()
         )));
     }
-    let stamp = if let Found::File { stat, .. } = &place.found { Some(Stamp::of(stat)) } else { None };
+    let stamp = if let Found::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
     file.take(MAX_EDITABLE_BYTES + 1)
         .read_to_end(&mut bytes)

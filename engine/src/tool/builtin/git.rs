@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{Answer, Failure, parameters};
 use crate::provider::BoxFuture;
-use crate::tool::process::{self, Exit, Finished, Program, Streams, Wall};
+use crate::tool::process::{self, Exit, Finished, Program, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// Default number of commits.
@@ -19,7 +19,7 @@ const MAX_COMMITS: u32 = 500;
 const MAX_FILTERS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Git {
+pub enum GitTool {
     Status,
     Diff,
     Log,
@@ -41,7 +41,7 @@ struct GitParameters {
     limit: Option<u32>,
 }
 
-impl Git {
+impl GitTool {
     pub const ALL: [Self; 4] = [Self::Status, Self::Diff, Self::Log, Self::Show];
 
     /// Returns the name used in tool files: `builtin: git_status`.
@@ -72,10 +72,10 @@ impl Git {
             timeout: invocation.timeout.min(Duration::from_mins(1)),
             halt: invocation.halt.clone(),
             // No writes, no network.
-            wall: Some(Wall::new(root, Vec::new(), &[])),
+            wall: Some(Sandbox::new(root, Vec::new(), &[])),
             input: Vec::new(),
             environment: environment(root),
-            streams: Streams::Apart,
+            streams: StderrMode::Apart,
         };
         // Listing the names of settings runs nothing; settings that could run a program are then overridden.
         let listed = run(&program(to_os_strings(&["config", "--list", "--name-only", "-z"]))).await?;
@@ -249,7 +249,7 @@ async fn run(program: &Program) -> Result<Finished, Failure> {
     process::run(program).await.map_err(|e| Failure(format!("git cannot be started: {e}")))
 }
 
-impl Tool for Git {
+impl Tool for GitTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
     }

@@ -13,7 +13,7 @@ use super::glob::PathPattern;
 use super::text::{count, cut, is_binary, split_line_end};
 use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
 use crate::tool::confine::walk::{Dotfiles, Ended};
-use crate::tool::confine::{Found, Project, Relative};
+use crate::tool::confine::{Found, Project, ProjectPath};
 use crate::tool::stop::Stop;
 
 /// Default number of matches.
@@ -98,7 +98,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
 }
 
 impl GrepSearch<'_> {
-    fn file(&mut self, file: File, path: &Relative) {
+    fn file(&mut self, file: File, path: &ProjectPath) {
         let mut reader = BufReader::with_capacity(64 * 1024, file);
         match reader.fill_buf() {
             Ok(start) if is_binary(start) => return,
@@ -117,7 +117,7 @@ impl GrepSearch<'_> {
         }
     }
 
-    fn lines(&mut self, reader: &mut impl BufRead, path: &Relative) -> std::io::Result<()> {
+    fn lines(&mut self, reader: &mut impl BufRead, path: &ProjectPath) -> std::io::Result<()> {
         let mut earlier: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
         let mut after = 0;
         let mut last_shown = 0;
@@ -162,7 +162,7 @@ impl GrepSearch<'_> {
         Ok(())
     }
 
-    fn show(&mut self, path: &Relative, number: u64, mark: char, bytes: &[u8]) {
+    fn show(&mut self, path: &ProjectPath, number: u64, mark: char, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let shown = cut(&text, MAX_SHOWN_LINE_BYTES);
         let more = if shown.len() < text.len() { "…" } else { "" };

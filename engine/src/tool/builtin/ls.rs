@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, FileType};
 use serde::Deserialize;
 
 use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
-use crate::tool::confine::{Project, Zone, printable, zone};
+use crate::tool::confine::{PathAccess, Project, printable, zone};
 use crate::tool::stop::Stop;
 
 /// Default number of entries.
@@ -34,7 +34,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
             break;
         }
         let name = entry.file_name();
-        if zone(&place.path.join(&name).0) != Zone::Hidden {
+        if zone(&place.path.join(&name).0) != PathAccess::Hidden {
             names.push(name);
         }
     }

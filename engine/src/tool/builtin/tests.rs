@@ -356,6 +356,6 @@ fn invocation(w: &TestProject) -> Invocation {
         net: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::stop::Halt::never(),
-        crew: crate::crew::Crew::default(),
+        crew: crate::crew::ThreadCount::default(),
     }
 }

@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 
 /// The access that file tools have to a place in the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Zone {
+pub enum PathAccess {
     Ordinary,
     /// Readable, never writable.
     ReadOnly,
@@ -24,50 +24,51 @@ pub enum Zone {
 /// Returns the zone of a canonical path, given by its segments from the project root. `.ai`, `.git` and `.env*` match
 /// at every depth, because a folder of a project can itself be a project, and in every spelling that a file system may
 /// fold.
-pub fn zone(segments: &[OsString]) -> Zone {
+pub fn zone(segments: &[OsString]) -> PathAccess {
     let names: Vec<String> = segments.iter().map(|s| folded(&s.to_string_lossy())).collect();
-    let Some(at) = names.iter().position(|n| n == ".ai" || is_law(n)) else { return Zone::Ordinary };
+    let Some(at) = names.iter().position(|n| n == ".ai" || is_law(n)) else { return PathAccess::Ordinary };
     let inside = names.get(at + 1..).unwrap_or_default();
     if names.get(at).is_some_and(|n| n != ".ai") {
-        return Zone::ReadOnly;
+        return PathAccess::ReadOnly;
     }
     match inside.first().map(String::as_str) {
-        Some("state" | "keys" | "trust") => Zone::Hidden,
+        Some("state" | "keys" | "trust") => PathAccess::Hidden,
         Some("data") => zone(segments.get(at + 2..).unwrap_or_default()),
         Some("directives") => item(ItemKind::Directive, segments, at),
         Some("knowledge") => item(ItemKind::Knowledge, segments, at),
         Some("tools") => item(ItemKind::Tool, segments, at),
-        Some(_) | None => Zone::ReadOnly,
+        Some(_) | None => PathAccess::ReadOnly,
     }
 }
 
-fn item(kind: ItemKind, segments: &[OsString], at: usize) -> Zone {
+fn item(kind: ItemKind, segments: &[OsString], at: usize) -> PathAccess {
     let rest = segments.get(at + 2..).unwrap_or_default();
     let words: Option<Vec<&str>> = rest.iter().map(|s| s.to_str()).collect();
-    let Some((file, folders)) = words.as_deref().and_then(<[&str]>::split_last) else { return Zone::ReadOnly };
-    let Some((stem, extension)) = file.rsplit_once('.') else { return Zone::ReadOnly };
+    let Some((file, folders)) = words.as_deref().and_then(<[&str]>::split_last) else { return PathAccess::ReadOnly };
+    let Some((stem, extension)) = file.rsplit_once('.') else { return PathAccess::ReadOnly };
     if !kind.extensions().contains(&extension) {
-        return Zone::ReadOnly;
+        return PathAccess::ReadOnly;
     }
     let mut text = folders.join("/");
     if !text.is_empty() {
         text.push('/');
     }
     text.push_str(stem);
-    ItemId::parse(&text)
-        .map_or(Zone::ReadOnly, |id| Zone::Item { capability: format!("rye.sign.{}.{}", kind.word(), id.dotted()) })
+    ItemId::parse(&text).map_or(PathAccess::ReadOnly, |id| PathAccess::Item {
+        capability: format!("rye.sign.{}.{}", kind.word(), id.dotted()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(path: &str) -> Zone {
+    fn of(path: &str) -> PathAccess {
         zone(&path.split('/').map(OsString::from).collect::<Vec<_>>())
     }
 
-    fn item_of(capability: &str) -> Zone {
-        Zone::Item { capability: capability.into() }
+    fn item_of(capability: &str) -> PathAccess {
+        PathAccess::Item { capability: capability.into() }
     }
 
     #[test]
@@ -75,7 +76,7 @@ mod tests {
         for ordinary in
             ["a", "src/main.rs", ".ai/data", ".ai/data/x/y.json", ".github/x", "env", ".gitignore", "x.ai/state"]
         {
-            assert_eq!(of(ordinary), Zone::Ordinary, "{ordinary}");
+            assert_eq!(of(ordinary), PathAccess::Ordinary, "{ordinary}");
         }
         for read_only in [
             ".ai",
@@ -91,7 +92,7 @@ mod tests {
             ".ai/trust.yaml",
             ".ai/data/.git/config",
         ] {
-            assert_eq!(of(read_only), Zone::ReadOnly, "{read_only}");
+            assert_eq!(of(read_only), PathAccess::ReadOnly, "{read_only}");
         }
         for hidden in [
             ".ai/keys",
@@ -104,17 +105,17 @@ mod tests {
             "sub/.ai/state",
             ".ai/data/x/.ai/state/y",
         ] {
-            assert_eq!(of(hidden), Zone::Hidden, "{hidden}");
+            assert_eq!(of(hidden), PathAccess::Hidden, "{hidden}");
         }
     }
 
     #[test]
     fn path_access_ignores_spelling() {
-        assert_eq!(of(".AI/State/x"), Zone::Hidden);
-        assert_eq!(of(".ai/ſtate/x"), Zone::Hidden);
-        assert_eq!(of(".Ai/KEYS/private.pem"), Zone::Hidden);
-        assert_eq!(of(".GIT/config"), Zone::ReadOnly);
-        assert_eq!(of(".ENV"), Zone::ReadOnly);
+        assert_eq!(of(".AI/State/x"), PathAccess::Hidden);
+        assert_eq!(of(".ai/ſtate/x"), PathAccess::Hidden);
+        assert_eq!(of(".Ai/KEYS/private.pem"), PathAccess::Hidden);
+        assert_eq!(of(".GIT/config"), PathAccess::ReadOnly);
+        assert_eq!(of(".ENV"), PathAccess::ReadOnly);
     }
 
     #[test]
@@ -132,7 +133,7 @@ mod tests {
             ".ai/tools/.git/x.py",
             ".ai/knowledge/a b.md",
         ] {
-            assert_eq!(of(no_item), Zone::ReadOnly, "{no_item}");
+            assert_eq!(of(no_item), PathAccess::ReadOnly, "{no_item}");
         }
     }
 }

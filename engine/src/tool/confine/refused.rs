@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Relative;
+use super::ProjectPath;
 
 /// A refusal. The texts name only paths relative to the project.
 #[derive(Debug, thiserror::Error)]
@@ -16,21 +16,21 @@ pub enum Refused {
     #[error("`{path}` is hidden from tools; past results and threads are read with rye_fetch and the thread tools")]
     Hidden { path: String },
     #[error("`{path}` is read-only for tools")]
-    ReadOnly { path: Relative },
+    ReadOnly { path: ProjectPath },
     #[error("writing `{path}` needs the capability `{capability}`, which this thread does not have")]
-    NeedsSign { path: Relative, capability: String },
+    NeedsSign { path: ProjectPath, capability: String },
     #[error("`{path}` does not exist")]
     NotFound { path: String },
     #[error("`{path}` is a folder")]
-    IsFolder { path: Relative },
+    IsFolder { path: ProjectPath },
     #[error("`{path}` is no folder")]
     NotFolder { path: String },
     #[error("`{path}` is {what}, not a regular file")]
-    Special { path: Relative, what: &'static str },
+    Special { path: ProjectPath, what: &'static str },
     #[error("`{path}` is write-protected by its own mode")]
-    Protected { path: Relative },
+    Protected { path: ProjectPath },
     #[error("`{path}` was changed by somebody else in the meantime; read it again")]
-    Changed { path: Relative },
+    Changed { path: ProjectPath },
     #[error("`{path}`: {source}")]
     Io { path: String, source: io::Error },
 }

@@ -8,9 +8,9 @@ use rye_compiler::diagnostics::breaks_line;
 
 /// Path segments from the project root; empty for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Relative(pub Vec<OsString>);
+pub struct ProjectPath(pub Vec<OsString>);
 
-impl Relative {
+impl ProjectPath {
     #[must_use]
     pub fn join(&self, name: &OsStr) -> Self {
         let mut segments = self.0.clone();
@@ -30,7 +30,7 @@ impl Relative {
     }
 }
 
-impl fmt::Display for Relative {
+impl fmt::Display for ProjectPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(".");

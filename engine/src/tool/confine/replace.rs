@@ -9,11 +9,11 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{Found, Place, Project, Refused, Relative, open_folder_at};
+use super::{Found, Place, Project, ProjectPath, Refused, open_folder_at};
 
 /// The identity of a file when it was read, to detect changes before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileVersion {
     inode: u64,
     size: i64,
     seconds: i64,
@@ -27,7 +27,7 @@ pub enum Written {
     Replaced,
 }
 
-impl Stamp {
+impl FileVersion {
     pub fn of(stat: &Stat) -> Self {
         Self { inode: stat.st_ino, size: stat.st_size, seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec }
     }
@@ -36,7 +36,7 @@ impl Stamp {
 impl Project {
     /// Replaces the file with `bytes`, or creates it with missing folders. With `expected`, fails if the file changed
     /// since it was read. Keeps the permission bits of an existing file.
-    pub fn replace(&self, place: &Place, bytes: &[u8], expected: Option<Stamp>) -> Result<Written, Refused> {
+    pub fn replace(&self, place: &Place, bytes: &[u8], expected: Option<FileVersion>) -> Result<Written, Refused> {
         self.check_writable(&place.path)?;
         match &place.found {
             Found::Folder(_) => Err(Refused::IsFolder { path: place.path.clone() }),
@@ -76,9 +76,9 @@ fn put(
     dir: &Dir,
     name: &OsStr,
     bytes: &[u8],
-    path: &Relative,
+    path: &ProjectPath,
     mode: Option<Mode>,
-    expected: Option<Stamp>,
+    expected: Option<FileVersion>,
 ) -> Result<(), Refused> {
     let fail = |e: std::io::Error| Refused::io(path, e);
     let (temporary, mut file) = temporary(dir, mode).map_err(fail)?;
@@ -89,7 +89,7 @@ fn put(
         file.write_all(bytes).and_then(|()| file.sync_data()).map_err(fail)?;
         if let Some(expected) = expected {
             let now = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-            if now.ok().map(|s| Stamp::of(&s)) != Some(expected) {
+            if now.ok().map(|s| FileVersion::of(&s)) != Some(expected) {
                 return Err(Refused::Changed { path: path.clone() });
             }
         }

@@ -274,7 +274,7 @@ fn replace_rejects_a_changed_file() {
     let project = w.project();
     let place = project.locate("a.txt").unwrap();
     let Found::File { stat, .. } = &place.found else { panic!("a file") };
-    let stamp = Stamp::of(stat);
+    let stamp = FileVersion::of(stat);
     fs::write(w.root.join("a.txt"), "somebody else").unwrap();
     assert!(matches!(project.replace(&place, b"new", Some(stamp)), Err(Refused::Changed { .. })));
     assert_eq!(fs::read_to_string(w.root.join("a.txt")).unwrap(), "somebody else");

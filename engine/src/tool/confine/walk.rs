@@ -10,8 +10,8 @@ use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType};
 
-use super::law::{self, Zone};
-use super::{Project, Refused, Relative, open_folder_at};
+use super::law::{self, PathAccess};
+use super::{Project, ProjectPath, Refused, open_folder_at};
 use crate::tool::stop::Stop;
 
 /// Maximum number of entries of one walk.
@@ -34,7 +34,7 @@ pub struct Seen<'w> {
     pub parent: &'w Dir,
     pub name: &'w OsStr,
     /// Relative to the project root.
-    pub path: &'w Relative,
+    pub path: &'w ProjectPath,
     /// Relative to the folder where the walk started.
     pub below: &'w Path,
 }
@@ -65,7 +65,7 @@ impl Project {
     /// `.git/info/exclude`) from the project root down; does not follow links.
     pub fn walk(
         &self,
-        start: &Relative,
+        start: &ProjectPath,
         dir: &Dir,
         dotfiles: Dotfiles,
         stop: &Stop,
@@ -97,7 +97,7 @@ impl FolderWalk<'_> {
     fn folder(
         &mut self,
         dir: &Dir,
-        path: &Relative,
+        path: &ProjectPath,
         below: &Path,
         depth: usize,
         visit: &mut Visit,
@@ -114,7 +114,7 @@ impl FolderWalk<'_> {
     fn entries(
         &mut self,
         dir: &Dir,
-        path: &Relative,
+        path: &ProjectPath,
         below: &Path,
         depth: usize,
         visit: &mut Visit,
@@ -139,7 +139,7 @@ impl FolderWalk<'_> {
                 continue;
             }
             let path = path.join(&name);
-            if law::zone(&path.0) == Zone::Hidden {
+            if law::zone(&path.0) == PathAccess::Hidden {
                 continue;
             }
             let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
@@ -167,7 +167,7 @@ impl FolderWalk<'_> {
     }
 
     /// Checks the ignore rules; the innermost rule that matches decides.
-    fn is_ignored(&self, path: &Relative, is_folder: bool) -> bool {
+    fn is_ignored(&self, path: &ProjectPath, is_folder: bool) -> bool {
         let path: PathBuf = path.0.iter().collect();
         let verdict = self.rules.iter().rev().map(|r| r.matched(&path, is_folder)).find(|m| !m.is_none());
         verdict.is_some_and(|m| m.is_ignore())

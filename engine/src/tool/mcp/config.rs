@@ -28,7 +28,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 pub struct Server {
     /// Name of the server; a valid segment of an id.
     pub name: String,
-    pub transport: Transport,
+    pub transport: McpTransport,
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
     pub timeout: Duration,
     /// The file that configures the server.
@@ -42,7 +42,7 @@ pub struct Server {
 /// The transport of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Transport {
+pub enum McpTransport {
     /// A program that speaks the protocol on its standard streams, in a sandbox with these openings; `None` runs
     /// without a sandbox.
     Stdio { command: Vec<String>, environment: BTreeMap<String, String>, wall: Option<Openings> },
@@ -83,18 +83,20 @@ impl Server {
     /// are set, and those passed on from the environment.
     pub fn describe(&self) -> String {
         let mut text = match &self.transport {
-            Transport::Stdio { command, .. } => command.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" "),
-            Transport::Http { url, .. } => spelt(url),
+            McpTransport::Stdio { command, .. } => {
+                command.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" ")
+            }
+            McpTransport::Http { url, .. } => spelt(url),
         };
         // A variable can name a program just like the command.
-        if let Transport::Stdio { environment, .. } = &self.transport
+        if let McpTransport::Stdio { environment, .. } = &self.transport
             && !environment.is_empty()
         {
             let set: Vec<String> = environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
             text.push_str(", with ");
             text.push_str(&set.join(" "));
         }
-        if let Transport::Stdio { wall: Some(Openings { read, .. }), .. } = &self.transport
+        if let McpTransport::Stdio { wall: Some(Openings { read, .. }), .. } = &self.transport
             && !read.is_empty()
         {
             text.push_str(", reading ");
@@ -113,8 +115,8 @@ impl Server {
     /// Returns the names of the variables that the templates use.
     pub fn variables(&self) -> BTreeSet<String> {
         let (lone, map): (Vec<&String>, _) = match &self.transport {
-            Transport::Stdio { command, environment, .. } => (command.iter().collect(), environment),
-            Transport::Http { url, headers } => (vec![url], headers),
+            McpTransport::Stdio { command, environment, .. } => (command.iter().collect(), environment),
+            McpTransport::Http { url, headers } => (vec![url], headers),
         };
         let holes = |text: &String| -> Vec<String> {
             let inside = text.split("${").skip(1).filter_map(|from| from.split_once('}'));
@@ -126,9 +128,9 @@ impl Server {
     /// Returns the isolation of the server from this machine.
     pub fn wall(&self) -> ServerSandbox {
         match &self.transport {
-            Transport::Http { .. } => ServerSandbox::Net,
-            Transport::Stdio { wall: Some(_), .. } => ServerSandbox::Process,
-            Transport::Stdio { wall: None, .. } => ServerSandbox::None,
+            McpTransport::Http { .. } => ServerSandbox::Net,
+            McpTransport::Stdio { wall: Some(_), .. } => ServerSandbox::Process,
+            McpTransport::Stdio { wall: None, .. } => ServerSandbox::None,
         }
     }
 
@@ -140,8 +142,8 @@ impl Server {
             what: line(&of_server(&self.name, &self.describe(), self.wall())),
             subjects: vec![Subject { kind: ItemKind::Config, id: format!("mcp:{}", self.name), sha256: self.sha256() }],
             programs: match &self.transport {
-                Transport::Stdio { command, environment, .. } => named(command.iter().chain(environment.values())),
-                Transport::Http { .. } => Vec::new(),
+                McpTransport::Stdio { command, environment, .. } => named(command.iter().chain(environment.values())),
+                McpTransport::Http { .. } => Vec::new(),
             },
             place: Some(Place { file: self.origin.clone(), line: 1, column: 1 }),
         })
@@ -150,12 +152,12 @@ impl Server {
     /// Returns the openings that grants of its tools have to name: the host, or those of its program.
     pub fn needs(&self) -> Openings {
         match &self.transport {
-            Transport::Http { url, .. } => {
+            McpTransport::Http { url, .. } => {
                 let url = reqwest::Url::parse(url).ok();
                 let host = url.as_ref().and_then(reqwest::Url::host_str).map(|h| h.trim_matches(['[', ']']).to_owned());
                 Openings { net: host.into_iter().collect(), ..Openings::default() }
             }
-            Transport::Stdio { wall, .. } => wall.clone().unwrap_or_default(),
+            McpTransport::Stdio { wall, .. } => wall.clone().unwrap_or_default(),
         }
     }
 }
@@ -302,7 +304,7 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String
             {
                 return Err(format!("`{name}` would change the program that raises its wall; no server gets it"));
             }
-            Transport::Stdio { command: all, environment, wall }
+            McpTransport::Stdio { command: all, environment, wall }
         }
         (None, Some(url)) => {
             if node.get("type").and_then(Node::as_str) == Some("sse") {
@@ -320,7 +322,7 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String
             if authority.contains("${") || !reqwest::Url::parse(url).is_ok_and(|url| url.has_host()) {
                 return Err(format!("the host of `{url}` has to be written out"));
             }
-            Transport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? }
+            McpTransport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? }
         }
         (None, None) => return Err("has neither a `command` nor a `url`".into()),
     };

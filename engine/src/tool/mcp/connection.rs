@@ -22,10 +22,10 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::config::{Openings, Transport, expand};
+use super::config::{McpTransport, Openings, expand};
 use super::listing::Definition;
 use super::{CONNECT, Server};
-use crate::tool::process::{Attended, Held, Server as Program, Wall, attend};
+use crate::tool::process::{Held, RunningProgram, Sandbox, Server as Program, attend};
 
 /// Maximum number of tools of a server, and of pages in its tool list.
 const MAX_TOOLS: usize = 2_000;
@@ -63,7 +63,7 @@ pub(super) struct Answer {
 }
 
 /// A connection to a running server, with the tools it listed.
-pub struct Connection {
+pub struct McpConnection {
     name: String,
     service: RunningService<RoleClient, McpClient>,
     changed: Arc<AtomicBool>,
@@ -90,7 +90,7 @@ impl ClientHandler for McpClient {
     }
 }
 
-impl Connection {
+impl McpConnection {
     /// Starts or contacts a server, and reads its list of tools. A program runs in `folder`.
     ///
     /// # Errors
@@ -105,14 +105,14 @@ impl Connection {
         }
         let mut running = None;
         let service = match &server.transport {
-            Transport::Stdio { command, environment, wall } => {
+            McpTransport::Stdio { command, environment, wall } => {
                 let program = program(command, environment, wall.as_ref(), folder).map_err(unreachable)?;
-                let Attended { output, input, log, held } =
+                let RunningProgram { output, input, log, held } =
                     attend(&program).map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
                 running = Some((log, held));
                 timeout(CONNECT, client.serve((output, input))).await
             }
-            Transport::Http { url, headers } => {
+            McpTransport::Http { url, headers } => {
                 let transport = http_transport(url, headers).map_err(unreachable)?;
                 timeout(CONNECT, client.serve(transport)).await
             }
@@ -264,9 +264,9 @@ fn program(
         program: if name.contains('/') { folder.join(name).into_os_string() } else { name.into() },
         arguments: arguments.iter().map(OsString::from).collect(),
         folder: folder.to_owned(),
-        wall: wall.map(|openings| Wall {
+        wall: wall.map(|openings| Sandbox {
             read: openings.read.iter().filter_map(|path| resolve_home(path)).collect(),
-            ..Wall::new(folder, openings.write.clone(), &openings.net)
+            ..Sandbox::new(folder, openings.write.clone(), &openings.net)
         }),
         environment: variables.into_iter().collect(),
     })

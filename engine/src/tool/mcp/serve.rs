@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::engine::Providers;
-use crate::message::{Block, ToolCall, Turn};
+use crate::message::{ContentBlock as MessageBlock, ToolCall, Turn};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 
 /// Maximum number of queued calls.
@@ -43,7 +43,7 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client's side of a session: the offered tools and the channels to the thread.
 #[derive(Clone)]
-pub struct Face {
+pub struct ClientSide {
     tools: Arc<[Tool]>,
     calls: mpsc::Sender<QueuedCall>,
     tasks: TaskManager,
@@ -52,7 +52,7 @@ pub struct Face {
 }
 
 /// The observer's side of a session: sends progress lines to the client, and receives its cancellations.
-pub struct Below {
+pub struct SessionObserver {
     news: broadcast::Sender<String>,
     cancels: mpsc::Receiver<()>,
 }
@@ -88,7 +88,7 @@ struct CallerState {
     waiting: Option<(String, oneshot::Sender<ServedCallResult>)>,
 }
 
-impl Below {
+impl SessionObserver {
     /// Sends a progress line.
     pub fn tell(&self, line: String) {
         // An error means that there is no receiver, which is fine.
@@ -104,7 +104,7 @@ impl Below {
 }
 
 /// Creates the sides of a session of this plan.
-pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, ClientProviders, Below) {
+pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (ClientSide, ClientProviders, SessionObserver) {
     let (sender, calls) = mpsc::channel(MAX_QUEUED_CALLS);
     let (cancels, cancelled) = mpsc::channel(1);
     let news = broadcast::Sender::new(MAX_PROGRESS_LAG);
@@ -113,13 +113,13 @@ pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, ClientProvider
         let schema = tool.schema.as_object().cloned().unwrap_or_default();
         Tool::new(tool.name.to_string(), tool.description.to_string(), Arc::new(schema))
     });
-    let below = Below { news: news.clone(), cancels: cancelled };
-    let face = Face { tools: tools.collect(), calls: sender, tasks: TaskManager::new(), news, cancels };
+    let below = SessionObserver { news: news.clone(), cancels: cancelled };
+    let face = ClientSide { tools: tools.collect(), calls: sender, tasks: TaskManager::new(), news, cancels };
     let caller = Arc::new(ClientCaller { state: Mutex::new(CallerState { calls, made: 0, waiting: None }) });
     (face, ClientProviders { directive: plan.directive.to_string(), caller, behind }, below)
 }
 
-impl Face {
+impl ClientSide {
     /// Serves on this process's standard streams until the client disconnects.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Face {
     }
 }
 
-impl ServerHandler for Face {
+impl ServerHandler for ClientSide {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tasks().build();
         ServerConfig::new(capabilities)
@@ -259,7 +259,7 @@ struct PendingCall {
     starts_thread: bool,
 }
 
-impl Face {
+impl ClientSide {
     async fn call(&self, name: String, input: Value) -> Result<PendingCall, ErrorData> {
         let starts_thread = name == rye_compiler::primary::Primary::Execute.tool_name()
             && input.get("item_type").is_some_and(|t| t == "directive");
@@ -343,12 +343,12 @@ impl ClientCaller {
             drop(answer.send(answered));
         }
         let Some(asked) = state.calls.recv().await else {
-            return Ok(reply(Block::Text { text: "The client has gone.".into() }, StopReason::EndTurn));
+            return Ok(reply(MessageBlock::Text { text: "The client has gone.".into() }, StopReason::EndTurn));
         };
         state.made += 1;
         let id = format!("call_{}", state.made);
         state.waiting = Some((id.clone(), asked.answer));
-        Ok(reply(Block::ToolCall(ToolCall { id, name: asked.name, input: asked.input }), StopReason::ToolUse))
+        Ok(reply(MessageBlock::ToolCall(ToolCall { id, name: asked.name, input: asked.input }), StopReason::ToolUse))
     }
 }
 
@@ -361,7 +361,7 @@ fn result(request: &Request, id: &str) -> Option<ServedCallResult> {
     })
 }
 
-fn reply(block: Block, stop: StopReason) -> Reply {
+fn reply(block: MessageBlock, stop: StopReason) -> Reply {
     Reply { content: vec![block], usage: Usage::default(), stop, model: None }
 }
 

@@ -81,7 +81,7 @@ impl Setup {
         let command = vec!["python3".to_owned(), "server.py".to_owned()];
         Server {
             name: "test".into(),
-            transport: config::Transport::Stdio { command, environment, wall: None },
+            transport: config::McpTransport::Stdio { command, environment, wall: None },
             timeout: Duration::from_secs(20),
             origin: ".mcp.json".into(),
             of_project: true,
@@ -90,7 +90,7 @@ impl Setup {
     }
 
     async fn listed(&self) -> Vec<listing::Definition> {
-        Connection::open(&Self::server(""), self.dir.path()).await.unwrap().definitions().await
+        McpConnection::open(&Self::server(""), self.dir.path()).await.unwrap().definitions().await
     }
 
     async fn call(&self, tool: &str, sha256: &str, parameters: Value, timeout: Duration) -> ToolOutcome {
@@ -108,7 +108,7 @@ impl Setup {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             halt: crate::tool::stop::Halt::never(),
-            crew: crate::crew::Crew::default(),
+            crew: crate::crew::ThreadCount::default(),
             timeout: Duration::from_mins(1),
             write: Vec::new(),
             net: Vec::new(),
@@ -164,19 +164,22 @@ async fn changed_definition_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn misbehaving_server_is_unreachable() {
     let Some(s) = Setup::new() else { return };
-    let endless = Connection::open(&Setup::server("endless"), s.dir.path()).await.err().unwrap();
+    let endless = McpConnection::open(&Setup::server("endless"), s.dir.path()).await.err().unwrap();
     assert!(endless.to_string().contains("more than 2000 tools"), "{endless}");
-    let heavy = Connection::open(&Setup::server("heavy"), s.dir.path()).await.err().unwrap();
+    let heavy = McpConnection::open(&Setup::server("heavy"), s.dir.path()).await.err().unwrap();
     assert!(heavy.to_string().contains("larger than 32 MiB"), "{heavy}");
     let mut nothing = Setup::server("");
+    nothing.transport = config::McpTransport::Stdio {
+        command: vec!["no-such-program".into()],
+        environment: BTreeMap::new(),
+        wall: None,
+    };
+    assert!(matches!(McpConnection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
     nothing.transport =
-        config::Transport::Stdio { command: vec!["no-such-program".into()], environment: BTreeMap::new(), wall: None };
-    assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
-    nothing.transport =
-        config::Transport::Stdio { command: vec!["true".into()], environment: BTreeMap::new(), wall: None };
-    assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
-    nothing.transport = config::Transport::Http { url: "http://127.0.0.1:9/mcp".into(), headers: BTreeMap::new() };
-    assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
+        config::McpTransport::Stdio { command: vec!["true".into()], environment: BTreeMap::new(), wall: None };
+    assert!(matches!(McpConnection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
+    nothing.transport = config::McpTransport::Http { url: "http://127.0.0.1:9/mcp".into(), headers: BTreeMap::new() };
+    assert!(matches!(McpConnection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
 }
 
 #[tokio::test]

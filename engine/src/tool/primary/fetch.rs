@@ -17,7 +17,7 @@ const DEFAULT_PAGE_BYTES: u64 = 16 * 1024;
 const MAX_PAGE_BYTES: u64 = 28 * 1024;
 
 /// The sources that a thread can fetch from.
-pub struct Library<'l> {
+pub struct FetchSources<'l> {
     pub world: &'l dyn World,
     pub objects: &'l dyn ObjectStore,
     /// Objects that hold results of this thread; it can fetch no others.
@@ -27,7 +27,7 @@ pub struct Library<'l> {
 }
 
 /// Runs a request. Reads files, so call it where blocking is allowed.
-pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
+pub fn fetch(library: &FetchSources<'_>, request: &FetchRequest) -> ToolOutcome {
     let answer = match request {
         FetchRequest::Item { item_type, item_id, offset, limit } => {
             fetch_item(library, *item_type, item_id).and_then(|text| match (offset, limit) {
@@ -44,7 +44,7 @@ pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
     answer.unwrap_or_else(ToolOutcome::error)
 }
 
-fn fetch_item(library: &Library<'_>, item_type: ItemType, id: &ItemId) -> Result<String, String> {
+fn fetch_item(library: &FetchSources<'_>, item_type: ItemType, id: &ItemId) -> Result<String, String> {
     let found = library.world.candidates(item_type.into(), id).map_err(|e| e.to_string())?;
     let first = found
         .into_iter()
@@ -56,7 +56,7 @@ fn fetch_item(library: &Library<'_>, item_type: ItemType, id: &ItemId) -> Result
     item_text(&first).map(|t| t.body)
 }
 
-fn object(library: &Library<'_>, sha256: &str, offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
+fn object(library: &FetchSources<'_>, sha256: &str, offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
     if !library.own_objects.contains(sha256) {
         return Err(format!("`{sha256}` is no result of this thread"));
     }

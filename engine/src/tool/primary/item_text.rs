@@ -9,7 +9,7 @@ use rye_grammar::xml::Element;
 use rye_grammar::{SourceId, SyntaxError, directive, knowledge, tool_header};
 use serde_json::json;
 
-use crate::scripts::Scripts;
+use crate::scripts::SyntaxTreeReader;
 
 /// The readable parts of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -107,7 +107,7 @@ fn knowledge_text(text: &str, extension: &str) -> Result<ItemText, SyntaxError> 
 
 fn tool_text(text: &str, extension: &str) -> Result<ItemText, String> {
     let language = ToolLanguage::of_path(&format!(".{extension}")).ok_or("no tool ends like that")?;
-    let parsed = tool_header::parse(SourceId(0), text, language, &Scripts);
+    let parsed = tool_header::parse(SourceId(0), text, language, &SyntaxTreeReader);
     if let Some(error) = parsed.errors.first() {
         return Err(error.to_string());
     }

@@ -6,7 +6,7 @@ use rye_compiler::world::Space;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
-use super::fetch::Library;
+use super::fetch::FetchSources;
 use super::item_text::{ItemText, item_text};
 use super::query::{Query, Texts};
 use crate::tool::{ToolOutcome, pattern_matches};
@@ -26,7 +26,7 @@ struct SearchHit {
 
 /// Finds items. More matching words rank above repetitions of one word; equal scores are ordered by id.
 pub fn search(
-    library: &Library<'_>,
+    library: &FetchSources<'_>,
     item_type: ItemType,
     query: &str,
     scope: Option<&str>,

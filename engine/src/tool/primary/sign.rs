@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::keys::{Comment, Identity};
 use crate::tool::ToolOutcome;
-use crate::tool::confine::{Found, Place, Project, Refused, Stamp};
+use crate::tool::confine::{FileVersion, Found, Place, Project, Refused};
 
 /// Maximum size in bytes of an item that can be signed; the compiler's maximum.
 const MAX_SIGNED_ITEM_BYTES: u64 = 64 << 20;
@@ -49,7 +49,7 @@ fn sign_item(root: &Path, identity: &Identity, now: Timestamp, request: &SignReq
     if metadata.len() > MAX_SIGNED_ITEM_BYTES {
         return Err(format!("`{}` is too large to be an item", place.path));
     }
-    let stamp = if let Found::File { stat, .. } = &place.found { Some(Stamp::of(stat)) } else { None };
+    let stamp = if let Found::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
     let failed = |source| Refused::Io { path: place.path.to_string(), source }.to_string();
     file.take(MAX_SIGNED_ITEM_BYTES).read_to_end(&mut bytes).map_err(failed)?;

@@ -15,7 +15,7 @@ use tokio::process::Child;
 
 use super::group::Group;
 use super::supervise::{Talk, helped};
-use super::{Scratch, Wall};
+use super::{Sandbox, Scratch};
 
 /// Bytes of standard error that are kept, from the end.
 const MAX_STDERR_BYTES: usize = 4 * 1024;
@@ -30,13 +30,13 @@ pub struct Server {
     pub arguments: Vec<OsString>,
     pub folder: PathBuf,
     /// The sandbox; `None` = full access of the user.
-    pub wall: Option<Wall>,
+    pub wall: Option<Sandbox>,
     /// The whole environment, except for `TMPDIR`.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 /// A running program.
-pub struct Attended {
+pub struct RunningProgram {
     pub output: pipe::Receiver,
     pub input: pipe::Sender,
     pub log: Log,
@@ -57,9 +57,9 @@ pub struct Log(Arc<Mutex<VecDeque<u8>>>);
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn attend(server: &Server) -> io::Result<Attended> {
+pub fn attend(server: &Server) -> io::Result<RunningProgram> {
     let scratch = server.wall.as_ref().map(|_| Scratch::new()).transpose()?;
-    let wall = server.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
+    let wall = server.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
     let (theirs, ours) = io::pipe()?;
     let (output, output_writer) = io::pipe()?;
     let (errors, error_writer) = io::pipe()?;
@@ -87,7 +87,7 @@ pub fn attend(server: &Server) -> io::Result<Attended> {
     let group = Group::new(child.id(), owner);
     let log = Log::default();
     tokio::spawn(log.clone().fill(pipe::Receiver::from_owned_fd(errors.into())?));
-    Ok(Attended {
+    Ok(RunningProgram {
         output: pipe::Receiver::from_owned_fd(output.into())?,
         input: pipe::Sender::from_owned_fd(ours.into())?,
         log,

@@ -13,7 +13,7 @@ pub struct Bounded {
 
 /// The collected output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct CollectedOutput {
     /// The output. If bytes were dropped, a line in the middle names their number.
     pub text: String,
     /// Bytes written.
@@ -39,18 +39,18 @@ impl Bounded {
         self.tail.extend(rest);
     }
 
-    pub fn finish(self) -> Kept {
+    pub fn finish(self) -> CollectedOutput {
         let mut bytes = self.head;
         let dropped = self.total - (bytes.len() + self.tail.len()) as u64;
         if dropped == 0 {
             bytes.extend(self.tail);
-            return Kept { text: String::from_utf8_lossy(&bytes).into_owned(), total: self.total, dropped };
+            return CollectedOutput { text: String::from_utf8_lossy(&bytes).into_owned(), total: self.total, dropped };
         }
         let tail: Vec<u8> = self.tail.into();
         let head = String::from_utf8_lossy(whole_end(&bytes));
         let tail = String::from_utf8_lossy(whole_start(&tail));
         let text = format!("{head}\n[… {dropped} bytes of output left out …]\n{tail}");
-        Kept { text, total: self.total, dropped }
+        CollectedOutput { text, total: self.total, dropped }
     }
 }
 
@@ -72,7 +72,7 @@ fn whole_start(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn kept(each: usize, chunks: &[&[u8]]) -> Kept {
+    fn kept(each: usize, chunks: &[&[u8]]) -> CollectedOutput {
         let mut bounded = Bounded::new(each);
         for chunk in chunks {
             bounded.push(chunk);

@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
-use super::wall::{self, Wall};
+use super::wall::{self, Sandbox};
 
 /// The first argument of a helper.
 const SUPERVISE_ARGUMENT: &str = "__supervise";
@@ -91,7 +91,7 @@ fn own_binary() -> OsString {
 pub(super) fn helped(
     talk: Talk,
     program: &OsString,
-    wall: Option<&Wall>,
+    wall: Option<&Sandbox>,
 ) -> io::Result<Option<(OsString, [OsString; 3])>> {
     let Some(helper) = HELPER.get() else { return Ok(None) };
     // An empty argument means no sandbox.
@@ -108,7 +108,7 @@ fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: 
     use std::os::unix::process::CommandExt;
     let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
     let wall = wall.to_str().ok_or_else(|| io::Error::other("it is no text"));
-    let raised = wall.and_then(|text| Ok(serde_json::from_str::<Wall>(text)?)).and_then(|wall| wall::raise(&wall));
+    let raised = wall.and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?)).and_then(|wall| wall::raise(&wall));
     if let Err(error) = raised {
         report(&format!("`{}` is not started, for its wall cannot be raised: {error}\n", program.display()));
         return ExitCode::from(SANDBOX_FAILED);
@@ -147,7 +147,7 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
 /// Returns bubblewrap and its arguments up to this binary; `None` if bubblewrap is not used.
 #[cfg(target_os = "linux")]
 fn bubblewrapped(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
-    let wall: Wall = serde_json::from_str(wall.to_str().unwrap_or_default())?;
+    let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
     let Some(program) = &wall.outer else { return Ok(None) };
     let mut arguments = wall::outer::arguments(&wall)?;
     // Inside bubblewrap, `/proc/self/exe` is bubblewrap's binary.

@@ -17,7 +17,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
         wall: None,
         input: Vec::new(),
         environment: Vec::new(),
-        streams: Streams::Together,
+        streams: StderrMode::Together,
     }
 }
 
@@ -141,7 +141,7 @@ async fn input_of_any_length_is_read_while_output_is_written() {
 #[tokio::test]
 async fn streams_can_be_kept_apart_and_variables_declared() {
     let mut program = bash("echo log >&2; echo $GIVEN $TERM", Duration::from_secs(20));
-    program.streams = Streams::Apart;
+    program.streams = StderrMode::Apart;
     program.environment = vec![("GIVEN".into(), "yes".into()), ("TERM".into(), "other".into())];
     let f = run(&program).await.unwrap();
     assert_eq!((f.output.text.as_str(), f.errors.text.as_str()), ("yes dumb\n", "log\n"));

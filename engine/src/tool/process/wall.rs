@@ -22,7 +22,7 @@ use crate::user_space;
 /// The permissions of a sandboxed program, besides read access to the system's programs and libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wall {
+pub struct Sandbox {
     /// The project: readable, except for `.ai/state`.
     pub project: PathBuf,
     /// The user's `.ai`: readable, except for keys and trust records.
@@ -44,7 +44,7 @@ pub struct Wall {
 
 /// The sandbox features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offers {
+pub struct SandboxSupport {
     /// The Landlock version of this kernel, at most the newest that this build knows; 0 = none: file access is not
     /// restricted.
     pub landlock: u8,
@@ -52,7 +52,7 @@ pub struct Offers {
     pub sockets: bool,
 }
 
-impl Offers {
+impl SandboxSupport {
     /// Lists the restrictions that the sandbox cannot enforce here.
     pub fn gaps(self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
@@ -73,7 +73,7 @@ impl Offers {
     }
 }
 
-impl Wall {
+impl Sandbox {
     /// Creates the sandbox of a project's tool from its grants.
     pub fn new(project: &Path, write: Vec<String>, net: &[String]) -> Self {
         let (project, read) = (project.to_path_buf(), Vec::new());
@@ -102,7 +102,7 @@ fn hidden(project: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// A feature of the kernel could not be set up. The program must not be started then.
 #[cfg(target_os = "linux")]
-pub fn raise(wall: &Wall) -> io::Result<()> {
+pub fn raise(wall: &Sandbox) -> io::Result<()> {
     limits::set()?;
     files::confine(wall)?;
     limits::drop_privileges()?;
@@ -113,14 +113,14 @@ pub fn raise(wall: &Wall) -> io::Result<()> {
 /// Other systems have no sandbox yet.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the same function can fail where there is a wall")]
-pub fn raise(_wall: &Wall) -> io::Result<()> {
+pub fn raise(_wall: &Sandbox) -> io::Result<()> {
     Ok(())
 }
 
 /// Detects the sandbox features of this machine.
-pub fn offers() -> Offers {
+pub fn offers() -> SandboxSupport {
     #[cfg(target_os = "linux")]
-    return Offers { landlock: files::version(), sockets: syscalls::filters(syscalls::Sockets::None).is_ok() };
+    return SandboxSupport { landlock: files::version(), sockets: syscalls::filters(syscalls::Sockets::None).is_ok() };
     #[cfg(not(target_os = "linux"))]
-    return Offers { landlock: 0, sockets: false };
+    return SandboxSupport { landlock: 0, sockets: false };
 }

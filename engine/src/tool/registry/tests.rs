@@ -61,7 +61,7 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         net: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::stop::Halt::never(),
-        crew: crate::crew::Crew::default(),
+        crew: crate::crew::ThreadCount::default(),
     }
 }
 

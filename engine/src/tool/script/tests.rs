@@ -11,7 +11,7 @@ use rye_grammar::tool_header::{self, ToolLanguage};
 use rye_grammar::{ItemId, SourceId};
 
 use super::*;
-use crate::scripts::Scripts;
+use crate::scripts::SyntaxTreeReader;
 use crate::tool::registry::Registry;
 
 /// A project with one tool.
@@ -33,7 +33,7 @@ impl Project {
         let path = self.dir.path().join(&item_path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
-        let parsed = tool_header::parse(SourceId(0), text, ToolLanguage::of_path(name).unwrap(), &Scripts);
+        let parsed = tool_header::parse(SourceId(0), text, ToolLanguage::of_path(name).unwrap(), &SyntaxTreeReader);
         assert_eq!(parsed.errors, []);
         let spec = ToolSpec::read(&parsed.tree).unwrap();
         assert!(matches!(spec.kind, ToolKind::Script { .. }));
@@ -51,7 +51,7 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
         halt: crate::tool::stop::Halt::never(),
-        crew: crate::crew::Crew::default(),
+        crew: crate::crew::ThreadCount::default(),
         timeout,
         write: Vec::new(),
         net: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rye_grammar::ItemId;
 
 use super::super::{Change, Direction, PlanDiff, Tree, diff_trees};
-use crate::approvals::Unattended;
+use crate::approvals::HeadlessPolicy;
 use crate::compile::tests::plain;
 use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib};
 use crate::compile::{Compilation, Request, compile};
@@ -82,7 +82,7 @@ fn world(files: &Files) -> MapWorld<'static> {
 
 fn compiled(world: &MapWorld<'_>) -> Compilation {
     let mut compilation = plain(world, "root");
-    compilation.unattended = Unattended::from_settings(world, false);
+    compilation.unattended = HeadlessPolicy::from_settings(world, false);
     compilation
 }
 
@@ -378,7 +378,7 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
 /// Compiles without inputs; `None` if the edit broke the directive.
 fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     let mut compilation = compile(world, &Request::new(ItemId::parse(id).unwrap())).value?;
-    compilation.unattended = Unattended::from_settings(world, false);
+    compilation.unattended = HeadlessPolicy::from_settings(world, false);
     Some(compilation)
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::plan::forecast::{self, Course, Forecast};
+use crate::plan::forecast::{self, Forecast, RunEstimate};
 use crate::plan::{PlannedModel, Tokens};
 use crate::semantics::money::Nanos;
 
@@ -85,8 +85,8 @@ impl From<Forecast> for ForecastReport {
     }
 }
 
-impl From<Course> for RunEstimateReport {
-    fn from(course: Course) -> Self {
+impl From<RunEstimate> for RunEstimateReport {
+    fn from(course: RunEstimate) -> Self {
         Self {
             turns: course.turns,
             input: course.input,

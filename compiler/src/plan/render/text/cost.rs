@@ -1,7 +1,7 @@
 //! Cost section of the human-readable plan.
 
 use super::super::super::Plan;
-use super::super::super::forecast::{self, Course, Stop};
+use super::super::super::forecast::{self, RunEstimate, StopReason};
 use super::super::table::{Align, grouped, table};
 use super::super::view::MessageView;
 use super::{cents, dollars, heading, push, tokens};
@@ -38,12 +38,12 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
     }
 }
 
-fn row(name: &str, course: &Course) -> Vec<String> {
+fn row(name: &str, course: &RunEstimate) -> Vec<String> {
     let turns = if course.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", grouped(course.turns)) };
     let end = match course.stopped {
-        Stop::Done => "until it is done".to_owned(),
-        Stop::Limit(limit) => format!("until the limit of {limit}"),
-        Stop::Window => "until the context window is full".to_owned(),
+        StopReason::Done => "until it is done".to_owned(),
+        StopReason::Limit(limit) => format!("until the limit of {limit}"),
+        StopReason::Window => "until the context window is full".to_owned(),
     };
     vec![
         name.to_owned(),

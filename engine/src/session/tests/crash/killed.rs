@@ -15,7 +15,7 @@ use super::process;
 use super::scenarios::Scenario;
 use crate::process::{End, end};
 use crate::store::Disk;
-use crate::store::disk::{Pass, RealDisk, Step, Tampered};
+use crate::store::disk::{Pass, RealDisk, Step, SyncSkippingDisk};
 
 /// Variables of a process to be killed: the index of the step before which it is killed, and the project.
 const AT: &str = "RYE_TEST_KILLED_AT";
@@ -28,7 +28,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     let first = KilledProject::new(scenario);
     let steps = Arc::new(Mutex::new(Vec::new()));
     let counting = Arc::clone(&steps);
-    let counted: Arc<dyn Disk> = Arc::new(Tampered::new(first.disk(), move |step| {
+    let counted: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(first.disk(), move |step| {
         counting.lock().unwrap().push(!scenario.is_tree || is_position(step));
         Pass::Done
     }));
@@ -108,7 +108,7 @@ impl KilledProject {
 fn run_and_kill_self(scenario: &'static Scenario, at: u64, project: PathBuf) -> ! {
     let steps = AtomicU64::new(0);
     let real: Arc<dyn Disk> = Arc::new(RealDisk::open(&project).unwrap());
-    let disk: Arc<dyn Disk> = Arc::new(Tampered::new(real, move |_| {
+    let disk: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(real, move |_| {
         if steps.fetch_add(1, Ordering::Relaxed) == at {
             end(std::process::id(), End::Force).unwrap();
             loop {

@@ -1,7 +1,7 @@
 //! Disks that skip syncs. A kill alone never reveals it; a power failure must.
 
 use super::scenarios::{self, Scenario};
-use super::{Break, broken_off, undisturbed};
+use super::{Interruption, broken_off, undisturbed};
 use crate::store::disk::{Survival, SyncKind};
 
 /// Returns the first operation at which a scenario comes to a different result, if any.
@@ -14,10 +14,9 @@ fn noticed(
     // Start in the middle, where lost data is noticed.
     let middle = places.len() / 2;
     places.rotate_left(middle);
-    places
-        .into_iter()
-        .step_by(stride)
-        .find_map(|at| Some((at, broken_off(scenario, Break { left_out, ..Break::at(at, survival) }).err()?)))
+    places.into_iter().step_by(stride).find_map(|at| {
+        Some((at, broken_off(scenario, Interruption { left_out, ..Interruption::at(at, survival) }).err()?))
+    })
 }
 
 fn is_noticed(scenario: &'static Scenario, left_out: &'static [SyncKind]) {

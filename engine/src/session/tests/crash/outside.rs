@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use rye_compiler::compile::Compilation;
 use rye_compiler::diagnostics::Checked;
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::ApprovalOrigin;
 
 use super::super::{Always, Lab};
 use super::scenarios::Scenario;
-use crate::engine::{Asker, Engine, Inner};
-use crate::event::{Approval, Letter};
+use crate::engine::{ApprovalHandler, Engine, Inner};
+use crate::event::{Approval, ControlMessage};
 use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::{Disk, mailbox};
 use crate::thread_id::ThreadId;
@@ -95,11 +95,11 @@ impl ScenarioTool {
     fn cancel(&self, invocation: &Invocation) -> io::Result<()> {
         let thread = ThreadId::parse(&invocation.thread_id).unwrap();
         let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(|| io::Error::other("no engine"))?;
-        let body = serde_json::to_value(Letter::Cancel).unwrap();
+        let body = serde_json::to_value(ControlMessage::Cancel).unwrap();
         let id = mailbox::send(&*engine.disk, &thread, &body, 5).map_err(io::Error::other)?;
         self.outside.happens("letter")?;
         if let Some(running) = engine.running(&thread) {
-            running.control.deliver(id, Letter::Cancel);
+            running.control.deliver(id, ControlMessage::Cancel);
         }
         Ok(())
     }
@@ -108,14 +108,14 @@ impl ScenarioTool {
 /// An approver that allows every call and suspends at limits.
 struct ScenarioApprover(Outside);
 
-impl Asker for ScenarioApprover {
-    fn ask<'a>(&'a self, _: &'a ThreadId, asked: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
+impl ApprovalHandler for ScenarioApprover {
+    fn ask<'a>(&'a self, _: &'a ThreadId, asked: ApprovalOrigin, _: &'a str) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
             match (self.0.happens("asked"), asked) {
                 // Without power nothing of an answer persists, and the next disk operation ends the process.
-                (Err(_), Asked::Call | Asked::Limit) => Approval::Refused,
-                (Ok(()), Asked::Call) => Approval::Approved,
-                (Ok(()), Asked::Limit) => Approval::Suspended,
+                (Err(_), ApprovalOrigin::Call | ApprovalOrigin::Limit) => Approval::Refused,
+                (Ok(()), ApprovalOrigin::Call) => Approval::Approved,
+                (Ok(()), ApprovalOrigin::Limit) => Approval::Suspended,
             }
         })
     }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::{Lab, calls, permit, say};
-use crate::event::Letter;
-use crate::message::Block;
+use crate::event::ControlMessage;
+use crate::message::ContentBlock;
 use crate::provider::{CallError, FailedStage, Request, Usage};
 use crate::thread::Status;
 
@@ -13,7 +13,7 @@ use crate::thread::Status;
 pub struct Scenario {
     pub name: &'static str,
     pub prepare: fn(&Lab),
-    pub says: fn(&Request) -> Result<Vec<Block>, CallError>,
+    pub says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
     /// The usage of every reply; a small default if `None`.
     pub usage: Option<Usage>,
     /// True if an approver is at the terminal.
@@ -21,7 +21,7 @@ pub struct Scenario {
     /// The messages with which the user resumes an ended thread, in order.
     pub resumes: &'static [&'static str],
     /// The control messages that the user sends to a suspended thread.
-    pub answers: fn() -> Vec<Letter>,
+    pub answers: fn() -> Vec<ControlMessage>,
     /// The end status of the last thread.
     pub ends: Status,
     /// True if the scenario has children, which makes its runs long.
@@ -37,7 +37,11 @@ impl Scenario {
         Self { is_tree: true, ..self }
     }
 
-    const fn new(name: &'static str, prepare: fn(&Lab), says: fn(&Request) -> Result<Vec<Block>, CallError>) -> Self {
+    const fn new(
+        name: &'static str,
+        prepare: fn(&Lab),
+        says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
+    ) -> Self {
         Self {
             name,
             prepare,
@@ -58,7 +62,7 @@ fn tool(name: &str, what: &str) -> (String, Value) {
     (format!("test_{name}"), json!({"name": what}))
 }
 
-fn all(list: &[(String, Value)]) -> Vec<Block> {
+fn all(list: &[(String, Value)]) -> Vec<ContentBlock> {
     let list: Vec<(&str, Value)> = list.iter().map(|(name, input)| (name.as_str(), input.clone())).collect();
     calls(&list)
 }
@@ -227,7 +231,12 @@ pub static RETRY: Scenario = Scenario::new(
 /// A call that a user approves, and a limit that waits for the user.
 pub static APPROVAL: Scenario = Scenario {
     attended: true,
-    answers: || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true, question: None }],
+    answers: || {
+        vec![
+            ControlMessage::Raise { limit: "turns".into(), value: 9 },
+            ControlMessage::Approve { yes: true, question: None },
+        ]
+    },
     ..Scenario::new(
         "approval",
         |lab| {

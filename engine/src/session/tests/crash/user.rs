@@ -9,7 +9,7 @@ use super::super::Lab;
 use super::outside::{Outside, PLANS};
 use super::scenarios::Scenario;
 use crate::engine::{Engine, EngineError, Launch};
-use crate::event::{Event, EventBody, Letter, Origin};
+use crate::event::{ControlMessage, Event, EventBody, Origin};
 use crate::store::mailbox;
 use crate::store::registry::Liveness;
 use crate::thread::Status;
@@ -18,7 +18,7 @@ use crate::thread_id::ThreadId;
 /// The next action of the user.
 enum UserAction {
     Start,
-    TakeUp(ThreadId, Vec<Letter>),
+    TakeUp(ThreadId, Vec<ControlMessage>),
     Resume(ThreadId, &'static str),
     Nothing,
 }
@@ -91,9 +91,9 @@ fn letters(
     outside: &Outside,
     thread: &ThreadId,
     events: &[Event],
-) -> Vec<Letter> {
+) -> Vec<ControlMessage> {
     let any = |test: &dyn Fn(&EventBody) -> bool| events.iter().any(|event| test(&event.body));
-    let told = |wanted: &Letter| any(&|body| matches!(body, EventBody::Mail(mail) if mail.letter == *wanted));
+    let told = |wanted: &ControlMessage| any(&|body| matches!(body, EventBody::Mail(mail) if mail.letter == *wanted));
     if any(&|body| matches!(body, EventBody::Ended(ended) if ended.status == Status::Suspended)) {
         return (scenario.answers)().into_iter().filter(|letter| !told(letter)).collect();
     }
@@ -101,5 +101,5 @@ fn letters(
     // A user who knows that the message was sent does not send it again.
     let sent = outside.lines().iter().any(|line| line == "letter")
         || !mailbox::list(&**engine.disk(), thread).unwrap_or_default().is_empty();
-    if begun && !sent && !told(&Letter::Cancel) { vec![Letter::Cancel] } else { Vec::new() }
+    if begun && !sent && !told(&ControlMessage::Cancel) { vec![ControlMessage::Cancel] } else { Vec::new() }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{Event, EventBody, HookOutcome, Letter, Origin};
+use crate::event::{ControlMessage, Event, EventBody, HookOutcome, Origin};
 use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -103,7 +103,7 @@ impl RegistryFold {
                 cost.spend = cost.spend.saturating_add(child.cost.spend);
             }
             EventBody::Mail(mail) => {
-                if let Letter::Raise { limit, value } = &mail.letter {
+                if let ControlMessage::Raise { limit, value } = &mail.letter {
                     self.raise(ts, limit, *value);
                 }
             }

@@ -37,14 +37,14 @@ impl Repository {
         std::fs::write(self.dir.path().join(path), text).unwrap();
     }
 
-    async fn call(&self, tool: Git, parameters: Value) -> (String, bool) {
+    async fn call(&self, tool: GitTool, parameters: Value) -> (String, bool) {
         let invocation = Invocation {
             item_id: ItemId::parse("rye/git/x").unwrap(),
             parameters,
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             halt: crate::tool::stop::Halt::never(),
-            crew: crate::crew::Crew::default(),
+            crew: crate::crew::ThreadCount::default(),
             timeout: Duration::from_secs(30),
             write: Vec::new(),
             net: Vec::new(),
@@ -58,41 +58,41 @@ impl Repository {
 #[tokio::test]
 async fn git_tools_show_the_repository() {
     let Some(r) = Repository::new() else { return };
-    assert_eq!(r.call(Git::Diff, json!({})).await, ("[no difference]".to_owned(), false));
+    assert_eq!(r.call(GitTool::Diff, json!({})).await, ("[no difference]".to_owned(), false));
     r.write("a.txt", "two\n");
     r.write("b.txt", "new\n");
-    let (status, failed) = r.call(Git::Status, json!({})).await;
+    let (status, failed) = r.call(GitTool::Status, json!({})).await;
     assert_eq!((status.as_str(), failed), ("## main\n M a.txt\n?? b.txt\n", false));
-    let (diff, _) = r.call(Git::Diff, json!({"path": "a.txt"})).await;
+    let (diff, _) = r.call(GitTool::Diff, json!({"path": "a.txt"})).await;
     assert!(diff.contains("-one\n+two\n"), "{diff}");
-    assert_eq!(r.call(Git::Diff, json!({"staged": true})).await.0, "[no difference]");
-    let (log, _) = r.call(Git::Log, json!({"limit": 1})).await;
+    assert_eq!(r.call(GitTool::Diff, json!({"staged": true})).await.0, "[no difference]");
+    let (log, _) = r.call(GitTool::Log, json!({"limit": 1})).await;
     assert!(log.ends_with(" A: First\n"), "{log}");
-    assert!(r.call(Git::Show, json!({"stat": true})).await.0.contains("a.txt | 1 +"));
-    assert_eq!(r.call(Git::Show, json!({"revision": "HEAD:a.txt"})).await.0, "one\n");
+    assert!(r.call(GitTool::Show, json!({"stat": true})).await.0.contains("a.txt | 1 +"));
+    assert_eq!(r.call(GitTool::Show, json!({"revision": "HEAD:a.txt"})).await.0, "one\n");
 }
 
 #[tokio::test]
 async fn bad_input_is_refused() {
     let Some(r) = Repository::new() else { return };
     for (tool, parameters) in [
-        (Git::Log, json!({"revision": "--output=x"})),
-        (Git::Diff, json!({"revision": "-Ox"})),
-        (Git::Show, json!({"revision": "HEAD\n"})),
-        (Git::Show, json!({"revision": "no-such"})),
-        (Git::Diff, json!({"path": "../x"})),
-        (Git::Diff, json!({"path": "/etc/passwd"})),
-        (Git::Status, json!({"revision": "HEAD"})),
-        (Git::Status, json!({"limit": 3})),
-        (Git::Log, json!({"staged": true})),
+        (GitTool::Log, json!({"revision": "--output=x"})),
+        (GitTool::Diff, json!({"revision": "-Ox"})),
+        (GitTool::Show, json!({"revision": "HEAD\n"})),
+        (GitTool::Show, json!({"revision": "no-such"})),
+        (GitTool::Diff, json!({"path": "../x"})),
+        (GitTool::Diff, json!({"path": "/etc/passwd"})),
+        (GitTool::Status, json!({"revision": "HEAD"})),
+        (GitTool::Status, json!({"limit": 3})),
+        (GitTool::Log, json!({"staged": true})),
     ] {
         let (said, failed) = r.call(tool, parameters.clone()).await;
         assert!(failed && !said.is_empty(), "{parameters}: {said}");
     }
     // No pathspec magic: a path is a path.
-    assert_eq!(r.call(Git::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
+    assert_eq!(r.call(GitTool::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
     std::fs::remove_dir_all(r.dir.path().join(".git")).unwrap();
-    assert!(r.call(Git::Status, json!({})).await.0.contains("no git repository"));
+    assert!(r.call(GitTool::Status, json!({})).await.0.contains("no git repository"));
 }
 
 #[tokio::test]
@@ -102,12 +102,12 @@ async fn git_file_to_another_repository_is_refused() {
     std::fs::remove_dir_all(&git).unwrap();
     std::fs::write(&git, format!("gitdir: {}\n", other.dir.path().join(".git").display())).unwrap();
     assert_eq!(
-        r.call(Git::Log, json!({})).await,
+        r.call(GitTool::Log, json!({})).await,
         ("the project's `.git` is no folder: it leads to another place".into(), true)
     );
     std::fs::remove_file(&git).unwrap();
     std::os::unix::fs::symlink(other.dir.path().join(".git"), &git).unwrap();
-    assert!(r.call(Git::Log, json!({})).await.1);
+    assert!(r.call(GitTool::Log, json!({})).await.1);
 }
 
 #[tokio::test]
@@ -131,9 +131,9 @@ async fn missing_objects_are_not_fetched() {
     let blob = String::from_utf8(out.stdout).unwrap();
     let (folder, rest) = blob.trim().split_at(2);
     std::fs::remove_file(r.dir.path().join(".git/objects").join(folder).join(rest)).unwrap();
-    let (said, failed) = r.call(Git::Show, json!({"revision": "HEAD:a.txt"})).await;
+    let (said, failed) = r.call(GitTool::Show, json!({"revision": "HEAD:a.txt"})).await;
     assert!(failed, "{said}");
-    for tool in Git::ALL {
+    for tool in GitTool::ALL {
         r.call(tool, json!({})).await;
     }
     assert!(!sprung.exists());
@@ -186,7 +186,7 @@ async fn repository_configuration_never_runs_programs() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::copy(trap, path).unwrap();
     }
-    for tool in Git::ALL {
+    for tool in GitTool::ALL {
         let (said, failed) = r.call(tool, json!({})).await;
         assert!(!failed && !said.contains("passwd"), "{said}");
     }

@@ -44,7 +44,7 @@ fn ask(arguments: &Value) -> ToolOutcome {
     let objects = Memory(BTreeMap::from([(hash.clone(), text.into_bytes()), (foreign, b"other".to_vec())]));
     let own = BTreeSet::from([hash]);
     let world = world();
-    let library = Library { world: &world, objects: &objects, own_objects: &own, user_space: &|| Ok(()) };
+    let library = FetchSources { world: &world, objects: &objects, own_objects: &own, user_space: &|| Ok(()) };
     fetch(&library, &FetchRequest::read(arguments).unwrap())
 }
 

@@ -13,8 +13,8 @@ use landlock::{
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use super::Wall;
-use crate::tool::confine::{Zone, zone};
+use super::Sandbox;
+use crate::tool::confine::{PathAccess, zone};
 
 /// The newest Landlock version that was tested.
 const NEWEST_ABI: ABI = ABI::V7;
@@ -102,7 +102,7 @@ pub fn version() -> u8 {
 }
 
 /// Applies the rules to this thread and all of its descendants.
-pub fn confine(wall: &Wall) -> io::Result<()> {
+pub fn confine(wall: &Sandbox) -> io::Result<()> {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
     let ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
     let ruleset = if wall.net {
@@ -134,7 +134,7 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
 }
 
 /// Returns the writable paths of the project, by the same rules. Creates granted folders that are missing.
-pub fn places(wall: &Wall) -> io::Result<Vec<PathBuf>> {
+pub fn places(wall: &Sandbox) -> io::Result<Vec<PathBuf>> {
     let mut rules = FileRules::new(wall, None);
     for folder in &wall.write {
         rules.writable(&wall.project, folder)?;
@@ -155,7 +155,7 @@ struct FileRules<'w> {
 }
 
 impl<'w> FileRules<'w> {
-    fn new(wall: &'w Wall, ruleset: Option<RulesetCreated>) -> Self {
+    fn new(wall: &'w Sandbox, ruleset: Option<RulesetCreated>) -> Self {
         let user = wall.user.as_ref().and_then(|user| user.canonicalize().ok());
         Self { ruleset, hidden: &wall.hidden, user, places: Vec::new(), entries: 0 }
     }
@@ -206,16 +206,18 @@ impl<'w> FileRules<'w> {
         self.allow(&fd, FileRight::List)?;
         for name in names(&fd)? {
             match zone(std::slice::from_ref(&name)) {
-                Zone::ReadOnly if zone(&[name.clone(), "state".into()]) == Zone::Hidden => {
+                PathAccess::ReadOnly if zone(&[name.clone(), "state".into()]) == PathAccess::Hidden => {
                     let Some(law) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
                     for inner in names(&law).unwrap_or_default() {
-                        if zone(&[name.clone(), inner.clone()]) != Zone::Hidden {
+                        if zone(&[name.clone(), inner.clone()]) != PathAccess::Hidden {
                             self.below(&law, &inner, FileRight::Read)?;
                         }
                     }
                 }
-                Zone::Hidden => {}
-                Zone::Ordinary | Zone::ReadOnly | Zone::Item { .. } => self.below(&fd, &name, FileRight::Read)?,
+                PathAccess::Hidden => {}
+                PathAccess::Ordinary | PathAccess::ReadOnly | PathAccess::Item { .. } => {
+                    self.below(&fd, &name, FileRight::Read)?
+                }
             }
         }
         Ok(())
@@ -230,12 +232,12 @@ impl<'w> FileRules<'w> {
         let Some(mut fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
         let parts = written.split('/').filter(|part| !part.is_empty() && *part != ".");
         let segments: Vec<OsString> = parts.map(OsString::from).collect();
-        if segments.iter().any(|part| part == "..") || zone(&segments) != Zone::Ordinary {
+        if segments.iter().any(|part| part == "..") || zone(&segments) != PathAccess::Ordinary {
             return Ok(());
         }
         for (index, name) in segments.iter().enumerate() {
             let found = open(fd.as_fd(), name, OFlags::NOFOLLOW)?;
-            let made = found.is_none() && zone(segments.get(..=index).unwrap_or_default()) == Zone::Ordinary;
+            let made = found.is_none() && zone(segments.get(..=index).unwrap_or_default()) == PathAccess::Ordinary;
             let next = if made {
                 rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o777))?;
                 open(fd.as_fd(), name, OFlags::NOFOLLOW)?
@@ -266,11 +268,11 @@ impl<'w> FileRules<'w> {
                 continue;
             }
             let Some(mut child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
-            if zone(&inner) != Zone::Ordinary {
+            if zone(&inner) != PathAccess::Ordinary {
                 // `data` is the writable part of a protected folder.
                 inner.push("data".into());
                 let data = open(child.as_fd(), OsStr::new("data"), OFlags::NOFOLLOW)?;
-                let Some(data) = data.filter(|_| zone(&inner) == Zone::Ordinary) else { continue };
+                let Some(data) = data.filter(|_| zone(&inner) == PathAccess::Ordinary) else { continue };
                 child = data;
             }
             if matches!(kind(&child), FileType::Directory | FileType::RegularFile) {
@@ -285,7 +287,7 @@ impl<'w> FileRules<'w> {
         for name in names(fd)? {
             self.entries += 1;
             let inner = join(segments, &name);
-            if zone(&inner) != Zone::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
+            if zone(&inner) != PathAccess::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
                 return Ok(false);
             }
             let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::{Wall, files};
+use super::{Sandbox, files};
 
 /// Maximum number of mounts; more would take longer than the program itself.
 const MAX_MOUNTS: usize = 500;
@@ -29,7 +29,7 @@ pub(super) fn program() -> Option<PathBuf> {
 ///
 /// # Errors
 /// The grants consist of too many paths, or cannot be read.
-pub fn arguments(wall: &Wall) -> io::Result<Vec<OsString>> {
+pub fn arguments(wall: &Sandbox) -> io::Result<Vec<OsString>> {
     let mut places = files::places(wall)?;
     places.extend(wall.scratch.clone());
     if places.len() > MAX_MOUNTS {
