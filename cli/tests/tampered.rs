@@ -17,7 +17,7 @@ const BASH: &str = "rye_bash_bash";
 
 /// Returns a project with a directive that may only read, whose model writes a file with a shell once resumed.
 fn place() -> TestProject {
-    let place = TestProject::new();
+    let place = TestProject::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/reads.md",
