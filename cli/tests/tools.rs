@@ -76,7 +76,7 @@ fn invalid_parameters_and_provider_keys_are_rejected() {
 
 #[test]
 fn a_script_of_a_project_runs_only_where_it_is_trusted() {
-    let place = place(TOOL, "{ n: 7 }");
+    let place = place(TOOL, "{ n: 7 }").cloned();
     let done = place.rye(&["run", "ask", "--script", "script.yaml"]);
     assert_eq!(done.code, Some(5), "{}\n{}", done.stdout, done.stderr);
     assert!(done.stderr.contains("team/tool"), "{}", done.stderr);
