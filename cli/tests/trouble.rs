@@ -106,7 +106,7 @@ fn lost_output_of_any_command_fails() {
 
 #[test]
 fn usage_error_is_json_with_format_json() {
-    let place = TestProject::own();
+    let place = TestProject::new();
     for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {
         let done = place.rye(args);
         assert_eq!(done.code, Some(2), "{args:?}");
