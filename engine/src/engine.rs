@@ -460,6 +460,11 @@ impl Inner {
     /// and the plan check accepts the plan. Tools are checked when they are called. Blocks.
     pub fn admit(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
         self.check_requirements(&plan.directive, of_plan_granted(plan, grants, &[]))?;
+        self.check_plan(plan)
+    }
+
+    /// Runs the plan check of the options. Blocks.
+    pub fn check_plan(&self, plan: &Plan) -> Result<(), DriveError> {
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 

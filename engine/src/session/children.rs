@@ -410,7 +410,8 @@ impl Inner {
                 let checked = (engine.compile)(world, request);
                 let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
-                match engine.check_requirements(&compiled.plan.directive, compiled.executes.clone()) {
+                let admitted = engine.check_requirements(&compiled.plan.directive, compiled.executes.clone());
+                match admitted.and_then(|()| engine.check_plan(&compiled.plan)) {
                     Ok(()) => Ok(compiled),
                     Err(DriveError::Refused { reason }) => Err(reason),
                     Err(untrusted) => Err(format!("{untrusted}; the user can look at it with `rye trust --list`")),
