@@ -21,7 +21,7 @@ const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></exe
 /// Returns a project with a root that starts `child`, which calls bash if it is allowed to; `call` holds the other
 /// parameters of the call.
 fn project(call: &str) -> TestProject {
-    let place = TestProject::new();
+    let place = TestProject::own();
     let root = "<permissions><execute><tool>rye.bash.*</tool><tool>rye.file-system.read</tool><directive>*</directive></execute>\
                 <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
     place.write(".ai/directives/root.md", &directive("root", root));
@@ -92,7 +92,6 @@ fn locked_run_refuses_what_the_child_of_a_hook_starts() {
     let hook = "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"directive\" item_id=\"middle\"/></hook></hooks>";
     place.write(".ai/directives/root.md", &directive("root", &format!("{hook}{grants}")));
     place.write(".ai/directives/middle.md", &directive("middle", grants));
-    place.fine(&["trust"]);
     place.fine(&["lock"]);
     let as_locked = run(&place);
     assert_eq!(as_locked.code, Some(0), "{}", as_locked.stderr);
@@ -127,6 +126,7 @@ fn lock_of_a_directive_holds_what_it_starts() {
 fn locked_resume_refuses_a_thread_whose_directive_changed() {
     let place = project("");
     place.write("script.yaml", "steps:\n  - Done.\n  - Again.\n");
+    place.fine(&["keys", "generate"]);
     place.fine(&["lock"]);
     assert_eq!(run(&place).code, Some(0));
     let (_, listed) = place.json(&["threads", "list"]);
