@@ -12,8 +12,9 @@ use rye_compiler::plan::ApprovalOrigin;
 
 use super::super::{Always, Lab};
 use super::scenarios::Scenario;
-use crate::engine::{ApprovalHandler, Engine, Inner};
-use crate::event::{Approval, ControlMessage};
+use crate::engine::{Asker, Engine, Inner};
+use crate::event::{Approval, Letter};
+use crate::keys::Keys;
 use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::{Disk, mailbox};
 use crate::thread_id::ThreadId;
@@ -152,6 +153,11 @@ pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<
         says(request)
     });
     lab.elsewhere = elsewhere;
+    if !scenario.keyless {
+        let keys = Keys::of_user_space(&lab.path().join("home"));
+        keys.load_or_generate().unwrap();
+        lab.keys = Some(keys);
+    }
     if let Some(usage) = scenario.usage {
         Arc::get_mut(&mut lab.model).unwrap().usage = usage;
     }

@@ -16,6 +16,8 @@ pub struct Scenario {
     pub says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
     /// The usage of every reply; a small default if `None`.
     pub usage: Option<Usage>,
+    /// True if the user has no key: each process signs with one of its own.
+    pub keyless: bool,
     /// True if an approver is at the terminal.
     pub attended: bool,
     /// The messages with which the user resumes an ended thread, in order.
@@ -37,16 +39,17 @@ impl Scenario {
         Self { is_tree: true, ..self }
     }
 
-    const fn new(
-        name: &'static str,
-        prepare: fn(&Lab),
-        says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
-    ) -> Self {
+    const fn keyless(self) -> Self {
+        Self { keyless: true, ..self }
+    }
+
+    const fn new(name: &'static str, prepare: fn(&Lab), says: fn(&Request) -> Result<Vec<Block>, CallError>) -> Self {
         Self {
             name,
             prepare,
             says,
             usage: None,
+            keyless: false,
             attended: false,
             resumes: &[],
             answers: Vec::new,
@@ -92,7 +95,8 @@ pub static TOOLS: Scenario = Scenario::new(
             _ => say("the end"),
         })
     },
-);
+)
+.keyless();
 
 /// Parallel calls, before and after one that runs alone.
 pub static PARALLEL: Scenario = Scenario::new(
@@ -127,7 +131,8 @@ pub static CHILDREN: Scenario = Scenario::new(
         })
     },
 )
-.tree();
+.tree()
+.keyless();
 
 /// Detached children, and a parent that continues its own work meanwhile.
 pub static ASYNC: Scenario = Scenario::new(
