@@ -63,6 +63,24 @@ async fn escalated_limit_suspends_until_it_is_raised() {
 }
 
 #[tokio::test]
+async fn an_ended_thread_with_the_snapshot_of_its_suspension_is_not_tampered() {
+    let lab = reader(5);
+    lab.write(".ai/config/agent/hooks.yaml", ESCALATE);
+    lab.directive("reader", &format!("<limits turns=\"3\"/>{}", permit(&["rye.file-system.read"])), "");
+    let engine = lab.engine();
+    let id = thread(&lab.run(&engine, "reader").await);
+    let snapshot = lab.path().join(crate::store::layout::snapshot(&id));
+    let suspended = std::fs::read_to_string(&snapshot).unwrap();
+    let letters = vec![raise("turns", 20), Letter::Approve { yes: true, question: None }];
+    assert_eq!(engine.take_up(&id, letters).await.unwrap().join().await.status, Status::Completed);
+    // A power failure can lose the later snapshots, because they are not synced.
+    std::fs::write(&snapshot, &suspended).unwrap();
+    engine.inspect(&id).await.unwrap();
+    std::fs::write(&snapshot, suspended.replace("suspended", "cancelled")).unwrap();
+    engine.inspect(&id).await.map(drop).unwrap_err();
+}
+
+#[tokio::test]
 async fn an_answer_that_refuses_ends_the_thread_at_its_limit() {
     let lab = reader(5);
     lab.write(".ai/config/agent/hooks.yaml", ESCALATE);
