@@ -75,7 +75,7 @@ pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     for entry in config.entries() {
         match entry.key.node.as_str() {
             "assertions" => {
-                assertions.list.extend(entry.value.items().iter().filter_map(|node| read_assertion(node, found)))
+                assertions.list.extend(entry.value.items().iter().filter_map(|node| read_assertion(node, found)));
             }
             "lethal_trifecta" => match entry.value.as_str() {
                 Some("warning") => assertions.trifecta = Trifecta::Warning,

@@ -117,11 +117,8 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
             ("max_retries", _) => bound(),
             ("base_seconds" | "max_seconds", _) => Direction::Neutral,
             ("retryable", Some(Value::Bool(true))) => Direction::Widened,
-            ("retryable", Some(Value::Bool(false))) => Direction::Narrowed,
-            ("category", Some(Value::String(word))) if word == "permanent" || word == "cancelled" => {
-                Direction::Narrowed
-            }
-            ("category", Some(Value::String(_))) => Direction::Widened,
+            ("category", Some(Value::String(word))) if word != "permanent" && word != "cancelled" => Direction::Widened,
+            ("retryable", Some(Value::Bool(false))) | ("category", Some(Value::String(_))) => Direction::Narrowed,
             _ => Direction::Unknown,
         },
         // The effective policy is compared with the approvals.

@@ -31,7 +31,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
             match (was.is_some(), is.is_some()) {
                 // Additional grants are reported with the capabilities.
                 (false, true) if is_new_file(trees, id) => {
-                    add(Direction::Unknown, "a new tool in reach of the grants".into())
+                    add(Direction::Unknown, "a new tool in reach of the grants".into());
                 }
                 (true, false) => add(Direction::Narrowed, "the tool is gone".into()),
                 _ => {}

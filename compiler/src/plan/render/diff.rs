@@ -136,33 +136,7 @@ pub fn markdown(diff: &PlanDiff) -> String {
         out.push_str("The plan is the same.\n");
         return out;
     }
-    let verdict_line = match (&diff.before, &diff.after) {
-        (None, _) => "🆕 **new directive**",
-        (_, None) => "**removed**",
-        _ if diff.widened => "🔴 **widened**: it may do or spend more than before",
-        _ => "not widened",
-    };
-    write!(out, "{verdict_line}\n\n| | before | after |\n|---|--:|--:|\n").ok();
-    let mut row = |name: &str, before: String, after: String| {
-        writeln!(out, "| {name} | {before} | {after} |").ok();
-    };
-    row("context, tokens", grouped(diff.tokens.before), grouped(diff.tokens.after));
-    for (name, pair) in
-        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst run", &diff.cost.worst)]
-    {
-        row(name, dollars(pair.before.as_ref()), dollars(pair.after.as_ref()));
-    }
-    for change in &diff.limits {
-        let mark = if change.raised { "🔴 " } else { "" };
-        row(
-            &format!("{mark}limit `{}`", code(&change.name)),
-            amount(&change.name, change.before.as_ref()),
-            amount(&change.name, change.after.as_ref()),
-        );
-    }
-    if let Some(Pair { before, after }) = &diff.model {
-        row("model", format!("`{}`", code(before)), format!("`{}`", code(after)));
-    }
+    write_summary(&mut out, diff);
     let prefix = prefix(diff);
     writeln!(out, "\n{prefix}").ok();
     let other_words = reworded(diff, |id| format!("`{}`", code(id)));
@@ -233,6 +207,37 @@ pub fn markdown(diff: &PlanDiff) -> String {
         write!(out, "\nIt can start:\n\n#{}", markdown(start)).ok();
     }
     out
+}
+
+/// Writes the verdict and the table of tokens, costs, limits and model.
+fn write_summary(out: &mut String, diff: &PlanDiff) {
+    let verdict_line = match (&diff.before, &diff.after) {
+        (None, _) => "🆕 **new directive**",
+        (_, None) => "**removed**",
+        _ if diff.widened => "🔴 **widened**: it may do or spend more than before",
+        _ => "not widened",
+    };
+    write!(out, "{verdict_line}\n\n| | before | after |\n|---|--:|--:|\n").ok();
+    let mut row = |name: &str, before: String, after: String| {
+        writeln!(out, "| {name} | {before} | {after} |").ok();
+    };
+    row("context, tokens", grouped(diff.tokens.before), grouped(diff.tokens.after));
+    for (name, pair) in
+        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst run", &diff.cost.worst)]
+    {
+        row(name, dollars(pair.before.as_ref()), dollars(pair.after.as_ref()));
+    }
+    for change in &diff.limits {
+        let mark = if change.raised { "🔴 " } else { "" };
+        row(
+            &format!("{mark}limit `{}`", code(&change.name)),
+            amount(&change.name, change.before.as_ref()),
+            amount(&change.name, change.after.as_ref()),
+        );
+    }
+    if let Some(Pair { before, after }) = &diff.model {
+        row("model", format!("`{}`", code(before)), format!("`{}`", code(after)));
+    }
 }
 
 fn mark(direction: Direction) -> &'static str {

@@ -161,10 +161,11 @@ fn lower<'n>(node: &'n Node, atoms: &mut Vec<Atom<'n>>) -> Tree {
 }
 
 fn atom<'n>(node: &'n Node, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
-    let key = match node {
-        // A pattern also holds whether it was built.
-        Node::Matches { left, pattern } => format!("{left:?} matches {}", pattern.source()),
-        other => format!("{other:?}"),
+    // The debug text of a pattern also shows if the pattern is compiled already.
+    let key = if let Node::Matches { left, pattern } = node {
+        format!("{left:?} matches {}", pattern.source())
+    } else {
+        format!("{node:?}")
     };
     let known = atoms.iter().position(|atom| atom.key == key);
     Tree::Atom(known.unwrap_or_else(|| {

@@ -71,8 +71,8 @@ async fn an_ended_thread_with_the_snapshot_of_its_suspension_is_not_tampered() {
     let id = thread(&lab.run(&engine, "reader").await);
     let snapshot = lab.path().join(crate::store::layout::snapshot(&id));
     let suspended = std::fs::read_to_string(&snapshot).unwrap();
-    let letters = vec![raise("turns", 20), Letter::Approve { yes: true, question: None }];
-    assert_eq!(engine.take_up(&id, letters).await.unwrap().join().await.status, Status::Completed);
+    let messages = vec![raise("turns", 20), ControlMessage::Approve { yes: true, question: None }];
+    assert_eq!(engine.recover_with(&id, messages).await.unwrap().join().await.status, Status::Completed);
     // A power failure can lose the later snapshots, because they are not synced.
     std::fs::write(&snapshot, &suspended).unwrap();
     engine.inspect(&id).await.unwrap();

@@ -57,13 +57,13 @@ impl Verifier<'_> {
     }
 
     /// Checks the fields of a signed snapshot against the transcript.
-    fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, ended: Option<&Ended>) {
+    fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, ended: Option<&Ended>) {
         // A suspended thread continues, and a power failure can leave the snapshot of the suspension: it is compared with
         // the end that it vouches for.
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let last = events.and_then(|events| usize::try_from(events).ok()?.checked_sub(1));
         let ended = match last.and_then(|last| story.events.get(last)).map(|event| &event.body) {
-            Some(EventBody::Ended(vouched)) => Some(&**vouched),
+            Some(EventBody::Ended(vouched)) => Some(vouched.as_ref()),
             Some(_) | None => ended,
         };
         let status = ended.map(|ended| ended.status.word());

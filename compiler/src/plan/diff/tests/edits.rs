@@ -393,7 +393,9 @@ fn holds_for_each_line(files: &Files, id: &str) -> usize {
             for variant in [String::new(), digit, format!("{line} ")].into_iter().filter(|variant| variant != line) {
                 let lines = text.lines().enumerate().map(|(at, old)| if at == n { variant.as_str() } else { old });
                 let mut files = files.clone();
-                files.insert(path, lines.map(|line| format!("{line}\n")).collect());
+                let mut edited = lines.collect::<Vec<_>>().join("\n");
+                edited.push('\n');
+                files.insert(path, edited);
                 let new = world(&files);
                 let Some(is) = open(&new, id) else { continue };
                 let sides = (Tree { world: &old, compilation: &was }, Tree { world: &new, compilation: &is });

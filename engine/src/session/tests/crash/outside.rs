@@ -12,8 +12,8 @@ use rye_compiler::plan::ApprovalOrigin;
 
 use super::super::{Always, Lab};
 use super::scenarios::Scenario;
-use crate::engine::{Asker, Engine, Inner};
-use crate::event::{Approval, Letter};
+use crate::engine::{ApprovalHandler, Engine, Inner};
+use crate::event::{Approval, ControlMessage};
 use crate::keys::Keys;
 use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::{Disk, mailbox};

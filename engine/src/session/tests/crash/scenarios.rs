@@ -43,7 +43,11 @@ impl Scenario {
         Self { keyless: true, ..self }
     }
 
-    const fn new(name: &'static str, prepare: fn(&Lab), says: fn(&Request) -> Result<Vec<Block>, CallError>) -> Self {
+    const fn new(
+        name: &'static str,
+        prepare: fn(&Lab),
+        says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
+    ) -> Self {
         Self {
             name,
             prepare,
