@@ -60,6 +60,10 @@ fn forge(place: &TestProject, id: &str, keeps_seals: bool, edit: impl FnOnce(&mu
     place.write(&format!(".ai/state/threads/{id}/transcript.jsonl"), &text);
 }
 
+/// A change of the records of a transcript.
+type Edit = fn(&mut Vec<Record>);
+
+#[expect(clippy::ptr_arg, reason = "an edit may also insert records")]
 fn widened(records: &mut Vec<Record>) {
     let body: &mut Map<String, Value> = &mut records[0].body;
     body.insert("grants".into(), json!([[{"pattern": "rye.*", "write": ["*"], "net": ["*"]}]]));
@@ -102,7 +106,7 @@ fn resume_refuses_tampered_grants_whatever_is_accepted() {
 
 #[test]
 fn resume_refuses_tampered_inputs_limits_and_snapshots() {
-    let edits: [(&str, fn(&mut Vec<Record>)); 3] = [
+    let edits: [(&str, Edit); 3] = [
         ("inputs", |records| {
             records[0].body.insert("inputs".into(), json!({"topic": "another"}));
         }),

@@ -115,7 +115,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Printer) 
             });
         }
         Format::Human if executes.is_empty() => {
-            report.line("nothing in this project executes anything by itself, and its directives stay within it")?
+            report.line("nothing in this project executes anything by itself, and its directives stay within it")?;
         }
         Format::Human | Format::Plain => {}
     }

@@ -24,6 +24,7 @@ use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
     /// Id of the thread

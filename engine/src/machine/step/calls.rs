@@ -64,7 +64,7 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> Decision {
         match gate::rule(walk.plan, state, index) {
             GateDecision::Run(_) | GateDecision::Spawn(_) => return Decision::Gives(Outcome::Allowed),
             GateDecision::Keep(keep) => {
-                answers.extend(state_op_events(state, index, group.end, call, keep.into_inner()))
+                answers.extend(state_op_events(state, index, group.end, call, keep.into_inner()));
             }
             GateDecision::Return => return Decision::Gives(Outcome::Returns),
             GateDecision::Asks { .. } => return Decision::Gives(Outcome::Asks),
@@ -166,7 +166,7 @@ fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 events.push(EventBody::ChildIntended(child));
             }
             GateDecision::Keep(keep) => {
-                events.extend(state_op_events(state, index, group.end, call, keep.into_inner()))
+                events.extend(state_op_events(state, index, group.end, call, keep.into_inner()));
             }
             GateDecision::Answer { why, text } => events.push(refused(why, text)),
             GateDecision::Asks { capability } => {

@@ -270,7 +270,7 @@ impl QueryParser {
                     self.tokens.next();
                 }
                 Some(QueryToken::And | QueryToken::Not | QueryToken::Open | QueryToken::Term(_)) => {
-                    parts.extend(self.all()?)
+                    parts.extend(self.all()?);
                 }
             }
         }

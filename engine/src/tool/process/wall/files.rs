@@ -216,7 +216,7 @@ impl<'w> FileRules<'w> {
                 }
                 PathAccess::Hidden => {}
                 PathAccess::Ordinary | PathAccess::ReadOnly | PathAccess::Item { .. } => {
-                    self.below(&fd, &name, FileRight::Read)?
+                    self.below(&fd, &name, FileRight::Read)?;
                 }
             }
         }
