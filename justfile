@@ -7,6 +7,12 @@ default:
 test:
     cargo test --workspace
 
+# The inner loop: format, lints, and the tests that take seconds.
+quick:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo nextest run --workspace -E 'not (test(crash) | test(killed) | test(load) | binary(killed) | binary(kill) | binary(plan_is_run))'
+
 # What CI checks before the tests.
 lint:
     cargo fmt --all --check

@@ -1,4 +1,4 @@
-//! What is decided again and again: composing a chain, a hook's condition, a call at the gate.
+//! Benchmarks of frequent decisions: composing a chain, evaluating a hook's condition, authorizing a call.
 //! `cargo bench -p rye-compiler` prints them; `docs/explanation/performance.md` quotes them beside their aims.
 
 #![expect(clippy::print_stderr, reason = "a bench that cannot go on says why")]

@@ -1,4 +1,4 @@
-//! Properties of the small languages, over inputs nobody thought of.
+//! Properties of the small languages over generated inputs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_push_string, reason = "tests")]
 

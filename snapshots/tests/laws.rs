@@ -8,6 +8,8 @@ mod laws {
     pub mod lifecycle;
     pub mod links;
     pub mod page;
+    pub mod recipes;
     pub mod shown;
     pub mod standard;
+    pub mod words;
 }

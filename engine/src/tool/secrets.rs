@@ -54,7 +54,7 @@ const SECRET_NAME_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PAS
 /// Minimum length in bytes of a masked value; shorter values would give false positives.
 const MIN_SECRET_BYTES: usize = 12;
 
-/// One expression for all formats, with a group for each.
+/// An expression for all formats, with a group for each format.
 static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let groups: Vec<String> = KEY_FORMATS.iter().map(|(_, shape)| format!("({shape})")).collect();
     Regex::new(&groups.join("|")).ok()

@@ -1,6 +1,6 @@
-//! Whether other conditions hold wherever one does, decided over every value that the comparisons can tell apart. Parts
-//! that no list of values decides (patterns, arithmetic, a path against a path) count as free truths: an implication that
-//! holds for free truths holds for the real ones, and one that fails only there is not decided.
+//! Implication between conditions, decided by enumerating every value that the comparisons can distinguish. Patterns,
+//! arithmetic and comparisons of two paths cannot be enumerated and count as free truths. An implication that holds for
+//! free truths holds for real values; an implication that fails only because of a free truth is unproved.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,28 @@ use crate::semantics::value::Type;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Implication {
     Holds,
-    /// The condition holds with these facts, and none of the others does.
+    /// With these facts the condition holds, and none of the others holds.
     Fails {
         example: String,
     },
-    /// Neither could be shown.
+    /// Neither result could be proved.
     Unproved,
 }
 
-/// What a path can be, as far as it is known.
+/// The known values and type of a path.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathValues {
     pub domain: Option<Domain>,
     pub kind: Option<Type>,
 }
 
-/// Assignments that are tried before the answer is left open.
+/// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Parts that are looked for in one path, before its comparisons count as free truths.
+/// Maximum number of substrings of one path; beyond it the path's comparisons count as free truths.
 const MAX_PARTS: usize = 8;
-/// Numbers beyond this are not told apart by every kind of number.
+/// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// A character that separates parts and is in none of them.
+/// A separator of substrings that occurs in none of them.
 const SEPARATOR: char = '\u{1}';
 
 /// A condition over numbered atoms.
@@ -56,7 +56,7 @@ struct Atom<'n> {
     path: Option<&'n Path>,
 }
 
-/// The truths that the atoms of one path can have together, each with a value that shows it.
+/// The joint truth values of the atoms of one path, each with a value of the path that produces them.
 struct Choice {
     path: String,
     atoms: Vec<usize>,
@@ -64,7 +64,7 @@ struct Choice {
 }
 
 impl Condition {
-    /// Whether one of `others` holds wherever this condition holds.
+    /// Decides if one of `others` holds wherever this condition holds.
     pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
         let mut atoms: Vec<Atom<'_>> = Vec::new();
         let left = lower(&self.root, &mut atoms);
@@ -137,7 +137,7 @@ impl Tree {
     }
 }
 
-/// The facts of an example, for people.
+/// Renders the facts of an example.
 fn shown(example: &[(&String, &Option<Value>)]) -> String {
     let one = |(path, value): &(&String, &Option<Value>)| match value {
         Some(value) => format!("{path} is {}", value.to_string().replace("\\u0001", " ")),
@@ -287,7 +287,7 @@ fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: 
     Choice { path: path.to_owned(), atoms: members.to_vec(), rows }
 }
 
-/// Whether one of two paths lies above the other.
+/// Returns true if one of the paths is a prefix of the other.
 fn is_related(one: &Path, other: &Path) -> bool {
     one.segments.iter().zip(&other.segments).all(|(a, b)| a == b)
 }

@@ -22,7 +22,7 @@ pub struct FetchSources<'l> {
     pub objects: &'l dyn ObjectStore,
     /// Objects that hold results of this thread; it can fetch no others.
     pub own_objects: &'l BTreeSet<String>,
-    /// Whether it may be given items of the user space, and a sentence for the model if not.
+    /// Checks that the caller may fetch items of the user space; the error is a sentence for the model.
     pub user_space: &'l dyn Fn() -> Result<(), String>,
 }
 

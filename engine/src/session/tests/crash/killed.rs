@@ -1,4 +1,4 @@
-//! The same scenarios as real processes on a real disk. Each is killed with `SIGKILL` before every change and sync of
+//! The crash scenarios as real processes on a real disk. Each is killed with `SIGKILL` before every change and sync of
 //! the store and of the outside world, and recovered by this process. The long processes of trees are only killed
 //! before steps that write a transcript, a message or an effect; the simulated disk covers the others.
 
