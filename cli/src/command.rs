@@ -1,4 +1,4 @@
-//! The commands, a module for each. A command takes its arguments and the [`Report`] to print with, and returns its
+//! The commands, a module for each. A command takes its arguments and the [`Printer`](crate::report::Printer) to print with, and returns its
 //! exit code.
 
 pub mod assert;

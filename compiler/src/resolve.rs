@@ -202,7 +202,7 @@ impl<'l> KnownFacts<'l> {
         condition.evaluate(&self.facts)
     }
 
-    /// Evaluates like [`Known::verdict`], but tries the unknown facts with all the values they can have.
+    /// Evaluates like [`KnownFacts::verdict`], but tries the unknown facts with all the values they can have.
     pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare(condition);

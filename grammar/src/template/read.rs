@@ -69,7 +69,7 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
 
 /// Scans the content of fetched knowledge: every well-formed placeholder is one, everything else stays text. `$${`
 /// before a well-formed placeholder is a literal `${`. The caller decides if its root is a fact; if not, it inserts
-/// [`Hole::raw`].
+/// [`Placeholder::raw`].
 pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     let mut parts = PartsBuilder::default();
     let mut from = 0;

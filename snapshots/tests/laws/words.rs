@@ -32,11 +32,11 @@ fn excluded_openings(source: &str) -> Vec<&str> {
     for line in source.lines().map(str::trim) {
         let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start);
         if let Some(text) = text.filter(|_| !previous_is_doc) {
-            let opens_with = |word: &&str| {
-                let rest = text.strip_prefix(**word);
+            let opens_with = |word: &str| {
+                let rest = text.strip_prefix(word);
                 rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
             };
-            if EXCLUDED_OPENINGS.iter().any(|word| opens_with(&word)) {
+            if EXCLUDED_OPENINGS.iter().any(|word| opens_with(word)) {
                 found.push(line);
             }
         }

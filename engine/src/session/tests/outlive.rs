@@ -85,6 +85,19 @@ async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
     (first.clone(), next.clone())
 }
 
+/// Drops an engine and waits until its last task has dropped it too, because a repair refuses to run beside an owner.
+async fn release(engine: Engine) {
+    let inner = Arc::downgrade(&engine.inner);
+    drop(engine);
+    for _ in 0..2_000 {
+        if inner.strong_count() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("a task still holds the engine");
+}
+
 /// Checks that every account is closed and that the root has paid for the whole tree.
 fn assert_settled(engine: &Engine, root: &ThreadId) {
     for row in rows(engine) {
@@ -106,7 +119,7 @@ async fn async_child_that_outlives_its_root_and_hands_over_keeps_its_reservation
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_eq!((next.parent.as_ref(), &next.root), (Some(&root), &root));
     assert_settled(&engine, &root);
-    drop(engine);
+    release(engine).await;
     std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
     let repaired = crate::threads::Threads::repair(&lab.path()).unwrap();
     assert!(repaired.refused.is_empty(), "{repaired:?}");
