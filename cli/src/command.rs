@@ -1,5 +1,5 @@
-//! The commands, a module for each. A command takes its arguments and the [`Printer`](crate::report::Printer) to print with, and returns its
-//! exit code.
+//! The commands, a module for each. A command takes its arguments and a [`crate::report::Printer`], and returns its exit
+//! code.
 
 pub mod assert;
 pub mod check;

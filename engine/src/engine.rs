@@ -66,9 +66,9 @@ pub trait Providers: Send + Sync {
     /// The error of a call that failed before a request was sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
-    /// Checks whether these providers read the simulation script that a plan's provider file names. Only then the
-    /// script needs trust.
-    fn reads_scripts(&self) -> bool {
+    /// Returns true if the replies of threads of a directive come from the simulation script that a provider file names.
+    /// Only then the script needs trust.
+    fn reads_scripts(&self, _directive: &ItemId) -> bool {
         false
     }
 }
@@ -473,7 +473,7 @@ impl Inner {
     pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<Executes>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
             TrustRequirementKind::Tool | TrustRequirementKind::Server => false,
-            TrustRequirementKind::Script => self.providers.reads_scripts(),
+            TrustRequirementKind::Script => self.providers.reads_scripts(directive),
             TrustRequirementKind::Hook
             | TrustRequirementKind::Provider
             | TrustRequirementKind::Risk
@@ -565,7 +565,7 @@ impl PlanProviders {
 }
 
 impl Providers for PlanProviders {
-    fn reads_scripts(&self) -> bool {
+    fn reads_scripts(&self, _directive: &ItemId) -> bool {
         true
     }
 

@@ -44,7 +44,8 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         return Err(CommandError::usage(format!("`{address}` is no address of this machine alone"))
             .help("write `127.0.0.1:PORT`; whoever reaches the port has the directive's permissions"));
     }
-    let compilation = match compiled(&args.directive, &args.call, None, false, spaces, report)? {
+    // The client answers in place of a model, so no script of the project is read for this directive.
+    let compilation = match compiled(&args.directive, &args.call, None, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };

@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use rye_compiler::plan::{Plan, PlannedModel, Primary};
+use rye_grammar::ItemId;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot};
@@ -291,8 +292,8 @@ fn result_of(answered: ServedCallResult) -> CallToolResult {
 }
 
 impl Providers for ClientProviders {
-    fn reads_scripts(&self) -> bool {
-        self.behind.reads_scripts()
+    fn reads_scripts(&self, directive: &ItemId) -> bool {
+        directive.as_str() != self.directive && self.behind.reads_scripts(directive)
     }
 
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
