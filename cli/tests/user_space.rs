@@ -28,7 +28,7 @@ struct FakeMachine {
 impl FakeMachine {
     fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
-        fs::create_dir_all(machine.at("home/work/sub")).unwrap();
+        fs::create_dir_all(machine.at("home/code/sub")).unwrap();
         machine
     }
 
@@ -79,11 +79,11 @@ fn search_for_a_project_never_chooses_the_user_space() {
     let machine = FakeMachine::with_user_space();
     fs::create_dir_all(machine.at("elsewhere/.ai")).unwrap();
     symlink(machine.at("home"), machine.at("link")).unwrap();
-    symlink(machine.at("home/work"), machine.at("short")).unwrap();
+    symlink(machine.at("home/code"), machine.at("short")).unwrap();
     let cases: [&[(&str, &str)]; 7] = [
         &[("HOME", "home")],
         &[("HOME", "link")],
-        &[("HOME", "home/work/..")],
+        &[("HOME", "home/code/..")],
         &[("RYE_USER_SPACE", "home")],
         &[("USER_SPACE", "link")],
         // Another variable selects the user space, and HOME is still no project.
@@ -91,14 +91,14 @@ fn search_for_a_project_never_chooses_the_user_space() {
         &[("RYE_USER_SPACE", "home"), ("HOME", "elsewhere")],
     ];
     for variables in cases {
-        for folder in ["home", "home/work", "home/work/sub", "link/work", "short/sub"] {
+        for folder in ["home", "home/code", "home/code/sub", "link/code", "short/sub"] {
             for args in
                 [&["run", "talk"][..], &["check"], &["trust", "--list"], &["threads", "list"], &["mcp", "serve"]]
             {
                 assert_no_project(&machine.rye(folder, variables, args), &format!("{variables:?} {folder} {args:?}"));
             }
         }
-        let said = machine.rye("home/work", variables, &["run", "talk"]).stderr;
+        let said = machine.rye("home/code", variables, &["run", "talk"]).stderr;
         assert!(said.contains(&format!("--project {}`", machine.at("home").display())), "{said}");
     }
     assert!(!machine.at("home/.ai/state").exists(), "nothing ran");
@@ -107,7 +107,7 @@ fn search_for_a_project_never_chooses_the_user_space() {
 #[test]
 fn a_relative_home_names_no_project() {
     let machine = FakeMachine::with_user_space();
-    for (folder, home) in [("home", "."), ("home/work", ".."), ("home/work/sub", "../../../home")] {
+    for (folder, home) in [("home", "."), ("home/code", ".."), ("home/code/sub", "../../../home")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command.args(["run", "talk"]).current_dir(machine.at(folder)).env("HOME", home);
         command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE");
@@ -116,7 +116,7 @@ fn a_relative_home_names_no_project() {
     // Without any variable the search ends at the account's real home folder; this one is an ordinary folder and not
     // trusted.
     machine.write("home/.ai/config/agent/hooks.yaml", "hooks:\n  - { id: h, event: thread_started, action: { primary: execute, item_type: tool, item_id: rye/bash/bash, params: { command: id } } }\n");
-    let ran = machine.rye("home/work", &[], &["run", "talk", "--script", "../script.yaml"]);
+    let ran = machine.rye("home/code", &[], &["run", "talk", "--script", "../script.yaml"]);
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
 }
 
@@ -126,34 +126,34 @@ fn search_ends_at_the_user_space_and_finds_projects_below_it() {
     // A project above HOME would contain all of HOME.
     fs::create_dir_all(machine.at(".ai/directives")).unwrap();
     fs::write(machine.at(".ai/directives/talk.md"), DIRECTIVE).unwrap();
-    assert_no_project(&machine.rye("home/work", &[("HOME", "home")], &["check"]), "above");
+    assert_no_project(&machine.rye("home/code", &[("HOME", "home")], &["check"]), "above");
     fs::remove_dir_all(machine.at("home/.ai")).unwrap();
-    let above = machine.rye("home/work", &[("HOME", "home")], &["check"]);
+    let above = machine.rye("home/code", &[("HOME", "home")], &["check"]);
     assert_no_project(&above, "above, without a user space");
-    machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
-    let found = machine.rye("home/work/sub", &[("HOME", "home")], &["check"]);
+    machine.write("home/code/.ai/directives/talk.md", DIRECTIVE);
+    let found = machine.rye("home/code/sub", &[("HOME", "home")], &["check"]);
     assert_eq!(found.code, Some(0), "{}", found.stderr);
 }
 
 #[test]
 fn project_is_printed_to_stderr_if_it_is_not_the_working_directory() {
     let machine = FakeMachine::with_user_space();
-    machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
-    let (home, project) = ([("HOME", "home")], machine.at("home/work"));
+    machine.write("home/code/.ai/directives/talk.md", DIRECTIVE);
+    let (home, project) = ([("HOME", "home")], machine.at("home/code"));
     let line = format!("project: {}\n", project.display());
     let script = machine.at("home/script.yaml");
     let run = ["run", "talk", "--script", script.to_str().unwrap()];
-    let below = machine.rye("home/work/sub", &home, &run);
+    let below = machine.rye("home/code/sub", &home, &run);
     assert_eq!(below.code, Some(0), "{}", below.stderr);
     assert!(below.stderr.starts_with(&line) && !below.stdout.contains("project:"), "{}", below.stderr);
-    let named = machine.rye("home", &home, &[&run[..], &["--project", "work"]].concat());
+    let named = machine.rye("home", &home, &[&run[..], &["--project", "code"]].concat());
     assert!(named.stderr.starts_with(&line), "{}", named.stderr);
     for args in [&["trust"][..], &["sign", "talk"], &["new", "knowledge", "made"], &["lock"]] {
-        let done = machine.rye("home/work/sub", &home, args);
+        let done = machine.rye("home/code/sub", &home, args);
         assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
         assert!(done.stderr.starts_with(&line), "{args:?}: {}", done.stderr);
     }
-    for (folder, more) in [("home/work", &[][..]), ("home/work/sub", &["-q"]), ("home/work/sub", &["--format", "json"])]
+    for (folder, more) in [("home/code", &[][..]), ("home/code/sub", &["-q"]), ("home/code/sub", &["--format", "json"])]
     {
         let done = machine.rye(folder, &home, &[&run[..], more].concat());
         assert!(done.code == Some(0) && !done.stderr.contains("project:"), "{folder} {more:?}: {}", done.stderr);
@@ -168,7 +168,7 @@ fn events(machine: &FakeMachine, project: &str, calls: &str) -> String {
         &["run", "talk", "--events", "--format", "json", "--unattended", "allow"][..],
         &["--project", project.to_str().unwrap(), "--script", script.to_str().unwrap()],
     ];
-    let done = machine.rye("home/work", &[("HOME", "home")], &args.concat());
+    let done = machine.rye("home/code", &[("HOME", "home")], &args.concat());
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     done.stdout
 }
@@ -262,10 +262,10 @@ fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
 #[test]
 fn a_project_that_ships_links_as_keys_hides_nothing_of_others() {
     let machine = FakeMachine::with_user_space();
-    machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
-    machine.write("home/work/a.txt", "readable\n");
-    symlink(Path::new(".."), machine.at("home/work/.ai/keys")).unwrap();
-    symlink(Path::new("/"), machine.at("home/work/.ai/trust")).unwrap();
-    let said = events(&machine, "home/work", &call("file_system_read", "{ path: a.txt }"));
+    machine.write("home/code/.ai/directives/talk.md", DIRECTIVE);
+    machine.write("home/code/a.txt", "readable\n");
+    symlink(Path::new(".."), machine.at("home/code/.ai/keys")).unwrap();
+    symlink(Path::new("/"), machine.at("home/code/.ai/trust")).unwrap();
+    let said = events(&machine, "home/code", &call("file_system_read", "{ path: a.txt }"));
     assert!(said.contains("readable"), "{said}");
 }

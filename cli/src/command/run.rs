@@ -253,7 +253,7 @@ pub fn resumed(
         (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
         (true, None) => {
             let over = format!("the thread `{}` is over: {}", row.id, row.status.word());
-            Err(CommandError::usage(over).help("say how it goes on with `--message TEXT`"))
+            Err(CommandError::usage(over).help("add a message with `--message TEXT`"))
         }
     }
 }

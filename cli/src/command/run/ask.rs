@@ -168,7 +168,7 @@ impl ApprovalHandler for TerminalApprover {
             let open = OpenQuestion(true);
             let line = desk.lines.next(put).await;
             open.close();
-            let answer = line.map_or(TypedAnswer::Nobody, |line| TypedAnswer::of(&line));
+            let answer = line.map_or(TypedAnswer::EndOfInput, |line| TypedAnswer::of(&line));
             match (answer, grant) {
                 (TypedAnswer::Thread, Some(grant)) => {
                     desk.given.insert(grant);
@@ -183,7 +183,7 @@ impl ApprovalHandler for TerminalApprover {
                     | TypedAnswer::Thread
                     | TypedAnswer::Project
                     | TypedAnswer::No
-                    | TypedAnswer::Nobody,
+                    | TypedAnswer::EndOfInput,
                     _,
                 ) => {}
             }
@@ -265,7 +265,7 @@ enum TypedAnswer {
     Project,
     No,
     /// No answer: the thread waits for an approval message.
-    Nobody,
+    EndOfInput,
 }
 
 impl TypedAnswer {
@@ -283,7 +283,7 @@ impl TypedAnswer {
         match self {
             Self::Once | Self::Thread | Self::Project => Approval::Approved,
             Self::No => Approval::Refused,
-            Self::Nobody => Approval::Suspended,
+            Self::EndOfInput => Approval::Suspended,
         }
     }
 }
