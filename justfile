@@ -23,6 +23,11 @@ lint:
 accept:
     INSTA_UPDATE=always cargo test -p rye-snapshots --test cases
 
+# Rewrite the generated parts of the reference pages; read the diff before you commit it.
+docs:
+    ACCEPT_DOCS=1 cargo test -p rye-snapshots --test language
+    ACCEPT_DOCS=1 cargo test -p rye-cli --bin rye reference
+
 # Exact token counts: what the feature that is off by default changes.
 tokenizers:
     cargo test -p rye-compiler --features tokenizers --lib -- count:: plan_names_its_tokenizer

@@ -11,7 +11,7 @@ mod harness {
     mod told;
 }
 
-pub use harness::case::{Case, Settings, check, discover};
+pub use harness::case::{Case, CaseSettings, check, discover};
 pub use harness::fuzz;
 pub use harness::render::render_diagnostics;
 pub use harness::space::standard_library;

@@ -76,7 +76,7 @@ impl OutputFormat {
     }
 
     /// Returns true if the command supports this format.
-    pub fn fits(self, command: &Command) -> bool {
+    pub fn is_supported_by(self, command: &Command) -> bool {
         match self {
             Self::Human | Self::Plain | Self::Json => true,
             Self::Sarif | Self::Github => matches!(command, Command::Check(_)),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use clap::Args;
-use rye_compiler::compile::{Request, declared_inputs};
+use rye_compiler::compile::{CompileRequest, declared_inputs};
 use rye_compiler::item::Items;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::FieldType;
-use rye_compiler::semantics::limits::Written;
+use rye_compiler::semantics::limits::LimitValue;
 use rye_compiler::semantics::value::parse_json;
 use rye_compiler::world::{ItemKind, World};
 use rye_grammar::ItemId;
@@ -25,7 +25,7 @@ pub struct RunRequestArgs {
     /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` overrides it
     #[arg(long, value_name = "FILE|-")]
     inputs: Option<String>,
-    /// Override the model: a tier, a model's id, or `provider/MODEL`
+    /// Override the model of this thread (children keep theirs): a tier, a model's id, or `provider/MODEL`
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
@@ -34,19 +34,19 @@ pub struct RunRequestArgs {
 }
 
 /// Parses the id of a directive.
-pub fn directive(text: &str) -> Result<ItemId, CommandError> {
-    item(text, ItemKind::Directive).map_err(|failure| CommandError {
-        message: failure.message.replacen(" is no id: ", " is no id of a directive: ", 1),
+pub fn parse_directive_id(text: &str) -> Result<ItemId, CommandError> {
+    parse_item_id(text, ItemKind::Directive).map_err(|failure| CommandError {
+        message: failure.message.replacen(" is not a valid id: ", " is not a valid directive id: ", 1),
         ..failure
     })
 }
 
 /// Parses the id of an item. If the text is the path of an item's file, which shells complete, suggests the id.
-pub fn item(text: &str, kind: ItemKind) -> Result<ItemId, CommandError> {
+pub fn parse_item_id(text: &str, kind: ItemKind) -> Result<ItemId, CommandError> {
     ItemId::parse(text).map_err(|invalid| {
-        let failure = CommandError::usage(format!("`{}` is no id: {}", text.escape_debug(), invalid.reason));
+        let failure = CommandError::usage(format!("`{}` is not a valid id: {}", text.escape_debug(), invalid.reason));
         match id_of_path(text, kind) {
-            Some(id) => failure.help(format!("did you mean `{id}`?")),
+            Some(id) => failure.with_help(format!("did you mean `{id}`?")),
             None => failure,
         }
     })
@@ -61,16 +61,16 @@ fn id_of_path(text: &str, kind: ItemKind) -> Option<ItemId> {
 }
 
 /// Parses the ids of directives, each of which must exist.
-pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
+pub fn existing_directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
     let items = Items::new(world);
     let there = |text: &String| {
-        let id = directive(text)?;
+        let id = parse_directive_id(text)?;
         if items.exists(ItemKind::Directive, &id) {
             return Ok(id);
         }
-        let failure = CommandError::failed(format!("there is no directive `{id}`"));
+        let failure = CommandError::failed(format!("unknown directive `{id}`"));
         Err(match items.nearest(ItemKind::Directive, id.as_str()) {
-            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            Some(near) => failure.with_help(format!("did you mean `{near}`?")),
             None => failure,
         })
     };
@@ -84,12 +84,12 @@ impl RunRequestArgs {
     }
 
     /// Returns the request for a directive; its inputs are `None` if none are given.
-    pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, CommandError> {
-        let mut request = Request::new(directive);
+    pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
+        let mut request = CompileRequest::new(directive);
         request.model = ModelOverride { model: self.model.clone(), provider: None };
         for limit in &self.limit {
             let (name, value) = split_name_value("limit", limit)?;
-            request.limits.push((name.to_owned(), Written::Text(value.to_owned())));
+            request.limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));
         }
         if self.inputs.is_some() || !self.input.is_empty() {
             request.inputs = Some(self.inputs(&request.directive, world)?);
@@ -98,7 +98,7 @@ impl RunRequestArgs {
     }
 
     fn inputs(&self, directive: &ItemId, world: &dyn World) -> Result<Map<String, Value>, CommandError> {
-        let mut values = self.inputs.as_deref().map(read).transpose()?.unwrap_or_default();
+        let mut values = self.inputs.as_deref().map(read_json_object).transpose()?.unwrap_or_default();
         let mut written: BTreeMap<&str, &str> = BTreeMap::new();
         for input in &self.input {
             let (name, value) = split_name_value("input", input)?;
@@ -106,7 +106,7 @@ impl RunRequestArgs {
                 return Err(CommandError::usage(format!("`--input {name}` is given twice")));
             }
         }
-        let declared = if written.is_empty() { BTreeMap::new() } else { declared(directive, world) };
+        let declared = if written.is_empty() { BTreeMap::new() } else { declared_types(directive, world) };
         if written.keys().any(|name| !declared.contains_key(*name)) {
             return Ok(read_routed_inputs(directive, world, &values, &written));
         }
@@ -159,7 +159,7 @@ fn split_name_value<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str),
 }
 
 /// Reads a JSON object from a file, or from stdin.
-fn read(from: &str) -> Result<Map<String, Value>, CommandError> {
+fn read_json_object(from: &str) -> Result<Map<String, Value>, CommandError> {
     let mut text = String::new();
     let read = match from {
         "-" => std::io::stdin().lock().read_to_string(&mut text),
@@ -168,16 +168,18 @@ fn read(from: &str) -> Result<Map<String, Value>, CommandError> {
     let place = if from == "-" { "stdin" } else { from };
     read.map_err(|error| CommandError::usage(format!("the inputs in `{place}` cannot be read: {error}")))?;
     let value = parse_json(text.trim_start_matches('\u{feff}'));
-    match value.map_err(|error| CommandError::usage(format!("the inputs in `{place}` are no JSON: {error}")))? {
+    match value.map_err(|error| CommandError::usage(format!("the inputs in `{place}` are not valid JSON: {error}")))? {
         Value::Object(values) => Ok(values),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(CommandError::usage(format!("the inputs in `{place}` are no JSON object: `{{\"name\": value}}`")))
+            Err(CommandError::usage(format!(
+                "the inputs in `{place}` are not a JSON object: expected `{{\"name\": value}}`"
+            )))
         }
     }
 }
 
 /// Returns the input types that a directive and its extends parents declare; the nearest declaration wins.
-fn declared(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType> {
+fn declared_types(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType> {
     let items = Items::new(world);
     let mut types = BTreeMap::new();
     let mut seen = vec![directive.clone()];

@@ -34,10 +34,10 @@ use crate::report::Printer;
 
 pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
     let global = &args.global;
-    if !global.format.fits(&args.command) {
+    if !global.format.is_supported_by(&args.command) {
         let name = global.format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-        return Err(CommandError::usage(format!("this command does not print as `{name}`"))
-            .help("`human`, `plain` and `json` are for every command; `rye --help` says which the others are for"));
+        return Err(CommandError::usage(format!("this command does not support `--format {name}`"))
+            .with_help("every command supports `human`, `plain` and `json`; see `rye --help` for the others"));
     }
     match args.command {
         Command::Check(check) => check::run(&check, global, report),

@@ -1,4 +1,4 @@
-//! Shell completion: ids of the project for the arguments that take one. The shell runs this binary with [`ASKED`] set.
+//! Shell completion: ids of the project for the arguments that take one. The shell runs this binary with [`COMPLETE_VARIABLE`] set.
 //! Reads only what is needed to list names; unreadable items give no candidates.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::command::threads::book::ThreadReader;
 use crate::space::Spaces;
 
 /// The variable that the scripts of `rye completions` set.
-pub const ASKED: &str = "RYE_COMPLETE";
+pub const COMPLETE_VARIABLE: &str = "RYE_COMPLETE";
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2000;
 /// Id prefix of provider files.
@@ -27,12 +27,12 @@ const PROVIDER_PREFIX: &str = "agent/providers/";
 ///
 /// # Errors
 /// The shell is not supported.
-pub fn answered() -> Result<bool, clap::Error> {
-    if std::env::var_os(ASKED).is_none() {
+pub fn answer_completion() -> Result<bool, clap::Error> {
+    if std::env::var_os(COMPLETE_VARIABLE).is_none() {
         return Ok(false);
     }
     let here = std::env::current_dir().ok();
-    CompleteEnv::with_factory(command).var(ASKED).try_complete(std::env::args_os(), here.as_deref())
+    CompleteEnv::with_factory(command).var(COMPLETE_VARIABLE).try_complete(std::env::args_os(), here.as_deref())
 }
 
 /// Returns the command line with completers for its arguments.

@@ -25,17 +25,17 @@ impl Revision {
     /// Reads a revision: a commit, a tag, a branch, `HEAD~3`.
     pub fn read(project: &Path, revision: &str) -> Result<Self, CommandError> {
         if revision.starts_with('-') || revision.chars().any(char::is_control) {
-            return Err(CommandError::usage(format!("`{}` is no revision", revision.escape_debug())));
+            return Err(CommandError::usage(format!("`{}` is not a valid revision", revision.escape_debug())));
         }
         let wanted = format!("{revision}^{{commit}}");
         let commit = git_output_text(project, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted]);
         let commit = commit.map_err(|said| {
-            let failure = CommandError::usage(format!("git knows no revision `{revision}` here"));
-            if said.is_empty() { failure } else { failure.help(said) }
+            let failure = CommandError::usage(format!("unknown git revision `{revision}`"));
+            if said.is_empty() { failure } else { failure.with_help(said) }
         })?;
         let commit = commit.trim().to_owned();
         if commit.len() < 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
-            return Err(CommandError::failed(format!("git does not say which commit `{revision}` is")));
+            return Err(CommandError::failed(format!("git cannot resolve `{revision}` to a commit")));
         }
         let prefix = git_output_text(project, &["rev-parse", "--show-prefix"]).map_err(CommandError::failed)?;
         let prefix = prefix.trim_end_matches('\n');
@@ -50,8 +50,8 @@ impl Revision {
     }
 
     /// Returns a world with these files as the project's, and the other spaces of the given world.
-    pub fn over<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
-        let mut world = MapWorld::over(spaces);
+    pub fn over_spaces<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
+        let mut world = MapWorld::with_fallback(spaces);
         for (path, content) in &self.files {
             world.insert(Space::Project, path, content);
         }
@@ -73,7 +73,7 @@ fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
 
 /// Reads the contents of the objects, in one process.
 fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
-    let lost = || CommandError::failed("git ended before it had said everything");
+    let lost = || CommandError::failed("git exited before sending all data");
     let mut child = git_command(project, &["cat-file", "--batch"])
         .stdin(Stdio::piped())
         .spawn()
@@ -94,7 +94,7 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         };
         total = total.saturating_add(size);
         if size > MAX_FILE_BYTES || total > MAX_REVISION_BYTES {
-            return Err(CommandError::failed(format!("`{path}` of that revision is larger than an item may be")));
+            return Err(CommandError::failed(format!("`{path}` of that revision exceeds the maximum size of an item")));
         }
         let mut content = Vec::new();
         answers.by_ref().take(size + 1).read_to_end(&mut content)?;
@@ -164,5 +164,5 @@ fn git_output(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
 }
 
 fn git_output_text(project: &Path, args: &[&str]) -> Result<String, String> {
-    String::from_utf8(git_output(project, args)?).map_err(|_| "git answered something that is no text".to_owned())
+    String::from_utf8(git_output(project, args)?).map_err(|_| "git returned output that is not UTF-8".to_owned())
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use rye_compiler::plan::Plan;
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockMismatch, Locked, drift, entry, hold};
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, LockMismatch, check_plan, drift, entry};
 use rye_compiler::plan::started::NoPlan;
 use rye_compiler::world::World;
 use rye_engine::within::RootedDir;
@@ -24,10 +24,13 @@ pub fn read(project: &Path) -> Result<Option<Lock>, CommandError> {
     let Some(text) = read.map_err(|error| CommandError::failed(format!("`{PATH}` cannot be read: {error}")))? else {
         return Ok(None);
     };
-    let lock: Lock =
-        serde_json::from_slice(&text).map_err(|error| CommandError::failed(format!("`{PATH}` is no lock: {error}")))?;
+    let lock: Lock = serde_json::from_slice(&text)
+        .map_err(|error| CommandError::failed(format!("`{PATH}` is not a valid lock file: {error}")))?;
     if lock.format > LOCK_FORMAT {
-        let message = format!("`{PATH}` has format {}, and this rye reads formats up to {LOCK_FORMAT}", lock.format);
+        let message = format!(
+            "`{PATH}` has format {}, but this version of rye supports formats up to {LOCK_FORMAT}",
+            lock.format
+        );
         return Err(CommandError::failed(message));
     }
     Ok(Some(lock))
@@ -46,32 +49,33 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// There is no lock.
-pub fn required(project: &Path) -> Result<Lock, CommandError> {
-    read(project)?.ok_or_else(|| CommandError::failed("nothing is locked").help("`rye lock` locks the project"))
+pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
+    read(project)?.ok_or_else(|| CommandError::failed("nothing is locked").with_help("`rye lock` locks the project"))
 }
 
 /// Returns the differences between a directive and its lock entry.
 ///
 /// # Errors
 /// The lock has no entry for the directive, or the directive has no plan now.
-pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, CommandError> {
+pub fn find_drift(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, CommandError> {
     let Some(locked) = lock.directives.get(id.as_str()) else {
-        return Err(CommandError::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")));
+        return Err(
+            CommandError::failed(format!("`{id}` is not locked")).with_help(format!("`rye lock {id}` locks it"))
+        );
     };
-    Ok(drift(id.as_str(), locked, &now(world, id)?))
+    Ok(drift(id.as_str(), locked, &current_entry(world, id)?))
 }
 
 /// Returns the current lock entry of a directive.
-pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, CommandError> {
+pub fn current_entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, CommandError> {
     entry(world, id).map_err(|why| no_plan_failure(id, why))
 }
 
 /// Returns the failure of a directive without a plan.
 pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
     match why {
-        NoPlan::Errors(_) => {
-            CommandError::failed(format!("`{id}` has no plan until its errors are gone")).help("`rye check` names them")
-        }
+        NoPlan::Errors(_) => CommandError::failed(format!("`{id}` has errors, and so no plan"))
+            .with_help("run `rye check` for the details"),
         NoPlan::Matrix(error) => CommandError::failed(format!("`{id}`: {error}")),
     }
 }
@@ -80,21 +84,21 @@ pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
 ///
 /// # Errors
 /// A refusal that names the directive, the drift, and the command that locks the directive.
-pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), CommandError> {
+pub fn verify_plan(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), CommandError> {
     let id = &plan.directive;
-    let Err(why) = hold(world, lock, plan) else { return Ok(()) };
+    let Err(why) = check_plan(world, lock, plan) else { return Ok(()) };
     let failure = match why {
         LockMismatch::NotLocked => {
-            CommandError::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it"))
+            CommandError::failed(format!("`{id}` is not locked")).with_help(format!("`rye lock {id}` locks it"))
         }
         LockMismatch::NoPlan(why) => no_plan_failure(id, why),
-        LockMismatch::Drifted(drifts) => refusal(&drifts),
+        LockMismatch::Drifted(drifts) => drift_refusal(&drifts),
     };
     Err(CommandError { exit: Exit::Refused, ..failure })
 }
 
 /// Returns the refusal that lists the drift.
-pub fn refusal(drifts: &[Drift]) -> CommandError {
+pub fn drift_refusal(drifts: &[Drift]) -> CommandError {
     const MOST: usize = 20;
     let named: Vec<String> = drifts.iter().take(MOST).map(|d| format!("{} {}", d.what, d.how)).collect();
     let more = drifts.len().saturating_sub(MOST);
@@ -102,7 +106,9 @@ pub fn refusal(drifts: &[Drift]) -> CommandError {
     let directive = drifts.first().map(|d| d.directive.as_str()).unwrap_or_default();
     CommandError {
         exit: Exit::Refused,
-        ..CommandError::failed(format!("`{directive}` is not as it was locked: {}{more}", named.join(", ")))
+        ..CommandError::failed(format!("`{directive}` differs from the lock: {}{more}", named.join(", ")))
     }
-    .help(format!("`rye plan {directive} --diff REV` shows the difference; `rye lock {directive}` takes it"))
+    .with_help(format!(
+        "run `rye plan {directive} --diff REV` to see the difference, `rye lock {directive}` to accept it"
+    ))
 }

@@ -9,6 +9,8 @@ mod exit;
 mod git;
 mod lockfile;
 mod narrow;
+#[cfg(test)]
+mod reference;
 mod report;
 mod rewrite;
 mod runtime;
@@ -34,22 +36,23 @@ fn main() -> ExitCode {
     if let Some(code) = rye_engine::tool::process::supervise_if_requested() {
         return code;
     }
-    match complete::answered() {
+    match complete::answer_completion() {
         Ok(false) => {}
         Ok(true) => return Exit::Fine.into(),
-        Err(error) => return usage(&error),
+        Err(error) => return print_usage_error(&error),
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return usage(&error),
+        Err(error) => return print_usage_error(&error),
     };
     let report = Printer::new(&args.global);
     let exit = command::run(args, &report).unwrap_or_else(|failure| report.failure(&failure));
+    report.explain_hint();
     exit.into()
 }
 
 /// Prints a usage error, or the help text if one was requested. With `--format json` an error is printed as JSON.
-fn usage(error: &clap::Error) -> ExitCode {
+fn print_usage_error(error: &clap::Error) -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     let mut json = false;
     while let Some(word) = words.next() {
@@ -95,7 +98,7 @@ impl CommandError {
     }
 
     #[must_use]
-    pub fn help(mut self, help: impl Into<String>) -> Self {
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }

@@ -17,7 +17,7 @@ pub enum PathFilter {
 
 /// Resolves each argument as an existing path, else as an id of the project. The project's own folder selects
 /// everything.
-pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<PathFilter, CommandError> {
+pub fn resolve_path_filter(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<PathFilter, CommandError> {
     if asked.is_empty() {
         return Ok(PathFilter::All);
     }
@@ -26,14 +26,14 @@ pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Pa
     for path in asked {
         let real = here.join(path).canonicalize().or_else(|_| project.join(path).canonicalize());
         match real {
-            Ok(real) => paths.push(inside(path, &real, project)?),
+            Ok(real) => paths.push(path_in_project(path, &real, project)?),
             Err(error) => paths.extend(files_of_id(path, &error, world)?),
         }
     }
     Ok(if paths.iter().any(String::is_empty) { PathFilter::All } else { PathFilter::To(paths) })
 }
 
-fn inside(asked: &Path, real: &Path, project: &Path) -> Result<String, CommandError> {
+fn path_in_project(asked: &Path, real: &Path, project: &Path) -> Result<String, CommandError> {
     let inside = real.strip_prefix(project).map_err(|_| {
         CommandError::usage(format!("`{}` is not in the project `{}`", asked.display(), project.display()))
     })?;
@@ -61,7 +61,7 @@ fn files_of_id(asked: &Path, error: &std::io::Error, world: &dyn World) -> Resul
     if found.is_empty() {
         let failure = CommandError::usage(format!("`{shown}` is neither a path nor an id of this project"));
         return Err(match closest(&shown, near.iter().map(String::as_str)) {
-            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            Some(near) => failure.with_help(format!("did you mean `{near}`?")),
             None => failure,
         });
     }

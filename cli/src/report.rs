@@ -1,21 +1,24 @@
 //! Output: results to stdout, messages to stderr, diagnostics in the requested format.
 
+pub mod bounded;
 pub mod diagnostic;
 pub mod github;
 pub mod sarif;
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
-use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, steers};
+use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, is_terminal_control};
 use rye_grammar::Sources;
 use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Color, Format, Global};
 use crate::exit::Exit;
-use crate::view::fold::{self, Stream};
+use crate::report::bounded::BoundedDiagnostics;
+use crate::view::fold::{self, OutputStream};
 
 /// The output settings of this invocation.
 #[derive(Debug, Clone)]
@@ -23,7 +26,19 @@ pub struct Printer {
     format: Format,
     quiet: bool,
     verbose: u8,
+    /// The codes of the printed diagnostics, for the hint at the end of the command.
+    explained: RefCell<ExplainHint>,
 }
+
+/// The codes of printed diagnostics, in the order of their first one.
+#[derive(Debug, Clone, Default)]
+struct ExplainHint {
+    codes: Vec<String>,
+    to_stdout: bool,
+}
+
+/// Maximum number of codes in the hint at the end of a command.
+const MAX_EXPLAINED_CODES: usize = 5;
 
 impl Printer {
     /// Creates the settings; also sets the color choice of the whole process.
@@ -35,7 +50,7 @@ impl Printer {
             (Format::Human, Color::Auto) => ColorChoice::Auto,
         };
         choice.write_global();
-        Self { format, quiet: global.quiet, verbose: global.verbose }
+        Self { format, quiet: global.quiet, verbose: global.verbose, explained: RefCell::default() }
     }
 
     pub fn format(&self) -> Format {
@@ -43,17 +58,14 @@ impl Printer {
     }
 
     /// Prints a line of the result to stdout.
-    #[expect(
-        clippy::unused_self,
-        reason = "a command prints through the report it is given, whatever that comes to need"
-    )]
+    #[expect(clippy::unused_self, reason = "every command prints through its report")]
     pub fn line(&self, text: &str) -> Result<(), CommandError> {
         Ok(writeln!(anstream::stdout().lock(), "{text}")?)
     }
 
     /// Prints the result as text, folded to the terminal's width.
     pub fn text(&self, text: &str) -> Result<(), CommandError> {
-        match fold::width(Stream::Out).filter(|_| self.format == Format::Human) {
+        match fold::width(OutputStream::Out).filter(|_| self.format == Format::Human) {
             Some(width) => self.line(&fold::fold(text, width)),
             None => self.line(text),
         }
@@ -84,24 +96,67 @@ impl Printer {
         }
     }
 
-    /// Prints every diagnostic to stderr in human form. JSON output contains them in the result instead.
+    /// Prints every diagnostic to stderr. JSON output contains them in the result instead.
     pub fn diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
-        self.judged(diagnostics.iter().map(|one| (one, one.severity())), sources);
+        let text = self.format_diagnostics(diagnostics.iter().map(|one| (one, one.severity())), sources);
+        write!(anstream::stderr().lock(), "{text}").ok();
     }
 
-    /// Prints diagnostics with their effective severity.
-    pub fn judged<'d>(&self, diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>, sources: &Sources) {
-        let mut out = anstream::stderr().lock();
-        for (one, severity) in diagnostics {
-            if self.quiet && severity != Severity::Error {
-                continue;
+    /// Prints diagnostics that are the result of the command, with their effective severity: human output to stderr,
+    /// plain output to stdout.
+    pub fn checked_diagnostics<'d>(
+        &self,
+        diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>,
+        sources: &Sources,
+    ) -> Result<(), CommandError> {
+        let text = self.format_diagnostics(diagnostics, sources);
+        if self.format == Format::Plain {
+            self.explained.borrow_mut().to_stdout = true;
+            write!(anstream::stdout().lock(), "{text}")?;
+        } else {
+            write!(anstream::stderr().lock(), "{text}").ok();
+        }
+        Ok(())
+    }
+
+    fn format_diagnostics<'d>(
+        &self,
+        diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>,
+        sources: &Sources,
+    ) -> String {
+        let wanted = diagnostics.filter(|(_, severity)| !self.quiet || *severity == Severity::Error);
+        let BoundedDiagnostics { printed, omitted } = bounded::bound(wanted, sources);
+        let mut out = String::new();
+        for (one, severity) in printed {
+            match self.format {
+                Format::Human => out.push_str(&diagnostic::render_with_source(one, severity, sources)),
+                Format::Plain => out.push_str(&diagnostic::render_plain(one, severity, sources)),
+                Format::Json => return out,
             }
-            let text = match self.format {
-                Format::Human => diagnostic::drawn(one, severity, sources),
-                Format::Plain => diagnostic::plain(one, severity, sources),
-                Format::Json => return,
-            };
-            write!(out, "{text}").ok();
+            let codes = &mut self.explained.borrow_mut().codes;
+            let code = one.full_code();
+            if !codes.contains(&code) {
+                codes.push(code);
+            }
+        }
+        for rest in omitted {
+            out.push_str("note: ");
+            out.push_str(&printable(&rest.to_string()));
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Prints how to learn more about the printed diagnostics, on their stream, unless `-q` is set. Belongs at the end
+    /// of the command.
+    pub fn explain_hint(&self) {
+        let hint = self.explained.borrow();
+        let Some(text) = format_explain_hint(&hint.codes).filter(|_| !self.quiet) else { return };
+        // A closed stream is ignored: the diagnostics were printed before.
+        if hint.to_stdout {
+            writeln!(anstream::stdout().lock(), "{text}").ok();
+        } else {
+            writeln!(anstream::stderr().lock(), "{text}").ok();
         }
     }
 
@@ -120,6 +175,23 @@ impl Printer {
             }
         }
         failure.exit
+    }
+}
+
+/// Formats the hint about `rye explain`; `None` without codes.
+fn format_explain_hint(codes: &[String]) -> Option<String> {
+    match codes {
+        [] => None,
+        [code] => Some(format!("for more information about an error, run `rye explain {code}`")),
+        codes => {
+            let mut text = "for more information about an error, run `rye explain CODE` with one of: ".to_owned();
+            let listed: Vec<&str> = codes.iter().take(MAX_EXPLAINED_CODES).map(String::as_str).collect();
+            text.push_str(&listed.join(", "));
+            if codes.len() > MAX_EXPLAINED_CODES {
+                text.push_str(", …");
+            }
+            Some(text)
+        }
     }
 }
 
@@ -155,5 +227,22 @@ pub struct ErrorDetail {
 /// Replaces control characters, so that text from files and servers cannot move the cursor, change colors or reverse
 /// the text.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if steers(c) { '\u{FFFD}' } else { c }).collect()
+    text.chars().map(|c| if is_terminal_control(c) { '\u{FFFD}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explain_hint_lists_up_to_five_codes() {
+        let codes = |count: usize| (0..count).map(|n| format!("rye::a::{n}")).collect::<Vec<_>>();
+        assert_eq!(format_explain_hint(&[]), None);
+        let one = format_explain_hint(&codes(1));
+        assert_eq!(one.as_deref(), Some("for more information about an error, run `rye explain rye::a::0`"));
+        let five = format_explain_hint(&codes(5)).unwrap_or_default();
+        assert!(five.ends_with("rye::a::3, rye::a::4"), "{five}");
+        let six = format_explain_hint(&codes(6)).unwrap_or_default();
+        assert!(six.ends_with("rye::a::4, …"), "{six}");
+    }
 }

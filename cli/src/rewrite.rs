@@ -33,15 +33,15 @@ impl FileRewrite {
         };
         let metadata = std::fs::symlink_metadata(&path).map_err(|e| failed("read", &e))?;
         if !metadata.is_file() {
-            return Err(CommandError::failed(format!("`{}` is no regular file and is left as it is", self.path)));
+            return Err(CommandError::failed(format!("`{}` is not a regular file; left unchanged", self.path)));
         }
         let now = std::fs::read(&path).map_err(|e| failed("read", &e))?;
         let (mark, text) =
             now.strip_prefix(BYTE_ORDER_MARK).map_or((&[][..], &now[..]), |text| (BYTE_ORDER_MARK, text));
         if text != self.before.as_bytes() {
-            return Err(CommandError::failed(format!("`{}` has changed meanwhile and is left as it is", self.path)));
+            return Err(CommandError::failed(format!("`{}` has changed in the meantime; left unchanged", self.path)));
         }
-        let beside = beside(&path);
+        let beside = temporary_path(&path);
         let written = (|| {
             let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
             file.write_all(mark)?;
@@ -61,7 +61,7 @@ impl FileRewrite {
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Returns a temporary name that no other process uses and no item has.
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.rye-{}", std::process::id()))
 }

@@ -8,11 +8,11 @@ use tokio::runtime::{Builder, Runtime};
 const MAX_BLOCKING_THREADS: usize = 64;
 
 /// Number of workers of a process that runs several threads.
-pub const SEVERAL: usize = 2;
+pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
 /// Number of workers for a thread that spawns none; a second worker would only be woken and sent to sleep.
-pub const ALONE: usize = 1;
+pub const WORKERS_FOR_ONE_THREAD: usize = 1;
 
 /// Starts a runtime with this number of workers.
-pub fn start(workers: usize) -> io::Result<Runtime> {
+pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()
 }

@@ -6,14 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rye_engine::disk_world::DiskWorld;
-use rye_engine::engine::{EngineError, EngineOptions};
-use rye_engine::keys::Keys;
+use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
+use rye_engine::keys::KeyFolder;
 use rye_engine::trust::Trust;
 use rye_engine::user_space::candidates;
 
 use crate::CommandError;
 use crate::args::Format;
-use crate::command::init::shipped;
+use crate::command::init::example_subjects;
 use crate::report::{Printer, printable};
 
 /// Returns the folder that contains the user's `.ai/`, or would contain it.
@@ -52,34 +52,40 @@ impl Spaces {
     }
 
     /// Returns the engine's options for these folders, with what the user trusts of the project.
-    pub fn engine_options(&self) -> Result<EngineOptions, EngineError> {
+    pub fn engine_options(&self, approvals: ApprovalPolicy) -> Result<EngineOptions, EngineError> {
         // If the project is the user space, its keys and its `.env` are still the user's.
         let user = if self.own { Some(&self.project) } else { self.user.as_ref() };
-        EngineOptions::trusting(&self.project, user.map(PathBuf::as_path), rye_stdlib::files(), self.trust())
+        EngineOptions::with_trust(
+            &self.project,
+            user.map(PathBuf::as_path),
+            rye_stdlib::files(),
+            self.trust(),
+            approvals,
+        )
     }
 
     /// Returns what this user trusts of the project.
     pub fn trust(&self) -> Trust {
         match user_root() {
             _ if self.own => Trust::Everything,
-            Some(root) => Trust::of(&root, &self.project, shipped()),
+            Some(root) => Trust::recorded(&root, &self.project, example_subjects()),
             None => Trust::Nothing,
         }
     }
 
     /// Opens the world of these folders and the standard library. A signature is valid only if the user trusts its key.
     pub fn open(&self) -> Result<DiskWorld, CommandError> {
-        self.look(Some(&self.project))
+        self.open_with(Some(&self.project))
     }
 
     /// Opens the world without the files of the project, for a caller that reads those from elsewhere.
     pub fn open_without_project(&self) -> Result<DiskWorld, CommandError> {
-        self.look(None)
+        self.open_with(None)
     }
 
-    fn look(&self, project: Option<&Path>) -> Result<DiskWorld, CommandError> {
+    fn open_with(&self, project: Option<&Path>) -> Result<DiskWorld, CommandError> {
         // If the project is the user space itself, its keys are still the user's.
-        let keys = self.user.clone().or_else(user_space).map(|user| Keys::of_user_space(&user));
+        let keys = self.user.clone().or_else(user_space).map(|user| KeyFolder::of_user_space(&user));
         let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| CommandError::failed(e.to_string()))?;
         let system = rye_stdlib::files();
         DiskWorld::open(project, self.user.as_deref(), system, trust.unwrap_or_default())
@@ -104,7 +110,7 @@ fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {
     if found.join(".ai").is_dir() {
         return Ok(found);
     }
-    Err(CommandError::usage(format!("`{}` is no project: it holds no `.ai/`", folder.display())))
+    Err(CommandError::usage(format!("`{}` is not a project: it contains no `.ai/`", folder.display())))
 }
 
 fn nearest_project() -> Result<PathBuf, CommandError> {
@@ -119,8 +125,8 @@ fn nearest_project() -> Result<PathBuf, CommandError> {
             (false, false) => {}
         }
     }
-    let nothing = format!("no project found: neither `{}` nor a folder above it holds `.ai/`", here.display());
-    Err(CommandError::usage(nothing).help("create one with `rye init`, or name one with `--project DIR`"))
+    let nothing = format!("no project found: neither `{}` nor a parent folder contains `.ai/`", here.display());
+    Err(CommandError::usage(nothing).with_help("create one with `rye init`, or select one with `--project DIR`"))
 }
 
 /// Returns the failure of a search that ends at the user space, which is never chosen as the project.
@@ -128,7 +134,7 @@ fn user_space_failure(folder: &Path) -> CommandError {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
     let help = format!("create a project with `rye init`, or choose all of this folder with `--project {folder}`");
-    CommandError::usage(reason).help(help)
+    CommandError::usage(reason).with_help(help)
 }
 
 /// Device and inode number: equal for all paths of a folder.

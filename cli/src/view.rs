@@ -13,32 +13,32 @@ use rye_engine::thread::Status;
 pub const DIM: Style = Style::new().dimmed();
 pub const BOLD: Style = Style::new().bold();
 
-pub fn coloured(color: AnsiColor) -> Style {
+pub fn colored(color: AnsiColor) -> Style {
     Style::new().fg_color(Some(color.into()))
 }
 
 pub fn status_style(status: Status) -> Style {
     match status {
-        Status::Created | Status::Running => coloured(AnsiColor::Cyan),
-        Status::Completed | Status::Continued => coloured(AnsiColor::Green),
-        Status::Error => coloured(AnsiColor::Red),
-        Status::Cancelled | Status::Killed | Status::Suspended => coloured(AnsiColor::Yellow),
+        Status::Created | Status::Running => colored(AnsiColor::Cyan),
+        Status::Completed | Status::Continued => colored(AnsiColor::Green),
+        Status::Error => colored(AnsiColor::Red),
+        Status::Cancelled | Status::Killed | Status::Suspended => colored(AnsiColor::Yellow),
     }
 }
 
 /// Formats nano-dollars as dollars: `$0.0123`.
-pub fn money(nanos: u64) -> String {
+pub fn format_money(nanos: u64) -> String {
     format!("${}", Nanos::from_u64(nanos))
 }
 
 /// Formats an amount that may be negative, if overspent.
-pub fn signed_money(amount: Nanos) -> String {
+pub fn format_signed_money(amount: Nanos) -> String {
     let text = amount.to_string();
     text.strip_prefix('-').map_or_else(|| format!("${text}"), |rest| format!("-${rest}"))
 }
 
 /// Formats a count: `1 turn`, `2 turns`.
-pub fn count(n: u64, one: &str) -> String {
+pub fn format_count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
 
@@ -47,7 +47,7 @@ pub fn now() -> i64 {
 }
 
 /// Formats milliseconds since 1970 as date and time in UTC, to the second.
-pub fn date(ms: i64) -> String {
+pub fn format_date(ms: i64) -> String {
     format_timestamp(ms, "%Y-%m-%dT%H:%M:%SZ")
 }
 
@@ -61,7 +61,7 @@ fn format_timestamp(ms: i64, format: &str) -> String {
 }
 
 /// Formats the elapsed time in the largest fitting unit.
-pub fn ago(ms: i64, now: i64) -> String {
+pub fn format_elapsed(ms: i64, now: i64) -> String {
     let seconds = now.saturating_sub(ms).max(0) / 1000;
     match seconds {
         0..60 => format!("{seconds}s ago"),
@@ -72,7 +72,7 @@ pub fn ago(ms: i64, now: i64) -> String {
 }
 
 /// Truncates a text to one line of at most `limit` characters.
-pub fn short(text: &str, limit: usize) -> String {
+pub fn truncate_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     for (n, c) in text.trim().chars().enumerate() {
         if n == limit {
@@ -90,14 +90,17 @@ mod tests {
 
     #[test]
     fn times_and_amounts_are_formatted() {
-        assert_eq!(date(1_771_027_200_000), "2026-02-14T00:00:00Z");
+        assert_eq!(format_date(1_771_027_200_000), "2026-02-14T00:00:00Z");
         assert_eq!(time_of_day(1_771_027_200_123), "00:00:00.123");
-        assert_eq!(date(i64::MAX), i64::MAX.to_string());
+        assert_eq!(format_date(i64::MAX), i64::MAX.to_string());
         assert_eq!(
-            (ago(0, 59_999), ago(5, 0), ago(0, 7_200_000)),
+            (format_elapsed(0, 59_999), format_elapsed(5, 0), format_elapsed(0, 7_200_000)),
             ("59s ago".into(), "0s ago".into(), "2h ago".into())
         );
-        assert_eq!((money(12_300_000), signed_money(Nanos(-5))), ("$0.0123".into(), "-$0.000000005".into()));
-        assert_eq!(short("a\nbcd", 3), "a b…");
+        assert_eq!(
+            (format_money(12_300_000), format_signed_money(Nanos(-5))),
+            ("$0.0123".into(), "-$0.000000005".into())
+        );
+        assert_eq!(truncate_line("a\nbcd", 3), "a b…");
     }
 }

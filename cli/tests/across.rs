@@ -110,8 +110,8 @@ fn endless() -> TestProject {
 fn ending_a_thread_ends_descendants_in_other_processes() {
     type Stop = fn(&TestProject, &str, &RyeProcess);
     let ways: [(&str, Stop, &str, &str); 3] = [
-        ("cancel", |place, id, _| drop(place.fine(&["threads", "cancel", id])), "cancelled", "cancelled"),
-        ("kill", |place, id, _| drop(place.fine(&["threads", "kill", id])), "killed", "killed"),
+        ("cancel", |place, id, _| drop(place.run_ok(&["threads", "cancel", id])), "cancelled", "cancelled"),
+        ("kill", |place, id, _| drop(place.run_ok(&["threads", "kill", id])), "killed", "killed"),
         ("ctrl-c", |_, _, process| process.signal("-INT"), "cancelled", "cancelled"),
     ];
     for (way, stop, first, below) in ways {
@@ -124,7 +124,7 @@ fn ending_a_thread_ends_descendants_in_other_processes() {
         }
         let (_, shown) = place.json(&["threads", "show", &top]);
         assert_eq!(shown["ledger"][0]["standing"], "released", "{way}: {shown}");
-        place.fine(&["threads", "verify"]);
+        place.run_ok(&["threads", "verify"]);
     }
 }
 
@@ -132,11 +132,11 @@ fn ending_a_thread_ends_descendants_in_other_processes() {
 fn ending_a_child_does_not_end_its_ancestors() {
     let place = endless();
     let [(top, lead), (middle, work), (_, shell)] = three_processes(&place);
-    place.fine(&["threads", "cancel", &middle]);
+    place.run_ok(&["threads", "cancel", &middle]);
     assert_eq!(work.end().1["status"], "cancelled");
     assert_eq!(shell.end().1["status"], "cancelled");
-    assert_eq!(place.fine(&["threads", "status", &top]), format!("{top}\trunning\n"));
-    place.fine(&["threads", "kill", &top]);
+    assert_eq!(place.run_ok(&["threads", "status", &top]), format!("{top}\trunning\n"));
+    place.run_ok(&["threads", "kill", &top]);
     assert_eq!(lead.end().1["status"], "killed");
 }
 
@@ -170,7 +170,7 @@ fn ending_an_orphan_cancels_its_children() {
     let [(top, lead), (_, work), (_, shell)] = three_processes(&place);
     lead.signal("-KILL");
     drop(lead);
-    place.fine(&["threads", "cancel", &top]);
+    place.run_ok(&["threads", "cancel", &top]);
     assert_eq!(work.end().1["status"], "cancelled");
     assert_eq!(shell.end().1["status"], "cancelled");
 }
@@ -189,8 +189,8 @@ fn kill_ends_tools_and_descendants_that_ignore_sigterm() {
     wait_until("the tools", || pids().lines().count() == 3);
     let pids: Vec<String> = pids().lines().map(str::to_owned).collect();
     let id = running(&place, "shell");
-    place.fine(&["threads", "kill", &id]);
-    assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\tkilled\n"));
+    place.run_ok(&["threads", "kill", &id]);
+    assert_eq!(place.run_ok(&["threads", "status", &id]), format!("{id}\tkilled\n"));
     assert_eq!(process.end().0, Some(130));
     for pid in pids {
         // SIGTERM is sent at once, SIGKILL three seconds later.
@@ -206,14 +206,14 @@ fn wait_follows_a_handoff() {
     let process = RyeProcess::start(&place, &["run", "lead"]);
     let first = running(&place, "lead");
     let wait = RyeProcess::start(&place, &["threads", "wait", &first]);
-    place.fine(&["threads", "handoff", &first]);
+    place.run_ok(&["threads", "handoff", &first]);
     let (code, waited) = wait.end();
     assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
     let result = &waited["threads"][0];
     assert_eq!((&result["asked"], &result["result"]["status"]), (&json!(first), &json!("completed")), "{waited}");
     assert_ne!(result["result"]["thread_id"], json!(first));
     assert_eq!(process.end().1["thread_id"], result["result"]["thread_id"]);
-    assert_eq!(place.fine(&["threads", "chain", &first]).lines().count(), 2);
+    assert_eq!(place.run_ok(&["threads", "chain", &first]).lines().count(), 2);
 }
 
 /// Returns a project whose directive starts a shell command asynchronously; the command writes its pid and runs until
@@ -263,7 +263,7 @@ fn async_tool_call_is_listed_and_keeps_its_process() {
     ] {
         let done = place.rye(&words);
         assert_eq!(done.code, Some(2), "{words:?} {}", done.stderr);
-        assert!(done.stderr.contains("is a run of the tool `rye/bash/bash`"), "{words:?} {}", done.stderr);
+        assert!(done.stderr.contains("the tool `rye/bash/bash`"), "{words:?} {}", done.stderr);
     }
     place.write("out/go", "");
     let (code, waited) = place.json(&["threads", "wait", &run]);
@@ -272,14 +272,14 @@ fn async_tool_call_is_listed_and_keeps_its_process() {
     assert!(result["result"].as_str().unwrap().contains("let go"), "{waited}");
     let (code, ended) = process.end();
     assert_eq!((code, &ended["result"]), (Some(0), &json!("shell is done")), "{ended}");
-    let shown = place.fine(&["threads", "show", &run]);
+    let shown = place.run_ok(&["threads", "show", &run]);
     assert!(shown.contains("rye/bash/bash") && shown.contains("let go"), "{shown}");
-    let record = place.record(&run);
+    let record = place.transcript(&run);
     let kinds: Vec<&str> = record.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
-    place.fine(&["threads", "verify"]);
+    place.run_ok(&["threads", "verify"]);
     // The tool called no model, so the export holds only the script of its caller.
-    let script: Value = serde_json::from_str(&place.fine(&["threads", "export", &root, "--script"])).unwrap();
+    let script: Value = serde_json::from_str(&place.run_ok(&["threads", "export", &root, "--script"])).unwrap();
     assert!(script["threads"].as_object().is_none_or(serde_json::Map::is_empty), "{script:#}");
 }
 
@@ -289,7 +289,7 @@ fn async_tool_call_is_stopped_with_its_descendants() {
         let place = apart();
         let process = RyeProcess::start(&place, &["run", "shell"]);
         let (_, run) = begun(&place);
-        place.fine(&["threads", how, &run]);
+        place.run_ok(&["threads", how, &run]);
         let (_, waited) = place.json(&["threads", "wait", &run]);
         assert_eq!(waited["threads"][0]["result"]["status"], status, "{waited}");
         let (code, ended) = process.end();

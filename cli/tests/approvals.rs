@@ -15,7 +15,7 @@ use serde_json::json;
 /// Returns a project with a directive whose model calls a shell twice, without `<acknowledge>`.
 fn place() -> TestProject {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".ai/directives/shell.md",
         "# Shell\n\n```xml\n<directive name=\"shell\" version=\"1.0.0\">\n<metadata>\n<permissions><execute>\
@@ -56,7 +56,11 @@ fn headless_call_waits_in_the_queue() {
     let refused = place.rye(&["threads", "approve", &thread, "--deny"]);
     assert_eq!((refused.code, log(&place).as_str()), (Some(0), "one\n"), "{}", refused.stderr);
     assert_eq!(place.json(&["threads", "approvals"]).1, json!({"approvals": []}));
-    assert!(place.fine(&["threads", "transcript", &thread]).contains("nobody allowed rye.execute.tool.rye.bash.bash"));
+    assert!(
+        place
+            .run_ok(&["threads", "transcript", &thread])
+            .contains("permission denied: rye.execute.tool.rye.bash.bash was not approved")
+    );
 }
 
 #[test]
@@ -72,11 +76,11 @@ fn approval_applies_to_its_scope() {
     // The approval does not apply to another thread.
     assert_eq!(place.rye(&RUN).code, Some(5));
     assert_eq!(place.rye(&["threads", "approve", &thread(&place), "--scope", "project"]).code, Some(0));
-    assert!(place.fine(&["trust", "--list"]).contains("capability rye.execute.tool.rye.bash.bash"));
+    assert!(place.run_ok(&["trust", "--list"]).contains("capability rye.execute.tool.rye.bash.bash"));
     assert_eq!(place.rye(&RUN).code, Some(0));
     assert_eq!(log(&place), "one\ntwo\n".repeat(3));
-    place.fine(&["trust", "--revoke"]);
-    place.fine(&["trust"]);
+    place.run_ok(&["trust", "--revoke"]);
+    place.run_ok(&["trust"]);
     assert_eq!(place.rye(&RUN).code, Some(5));
 }
 
@@ -90,12 +94,12 @@ fn headless_policy_comes_from_flag_and_settings() {
     let waits = place.rye(&RUN);
     assert_eq!((waits.code, log(&place).as_str()), (Some(5), ""), "{}", waits.stderr);
     let first =
-        waits.stderr.find("the thread waits before it for `rye threads approve`: `rye.execute.tool.rye.bash.bash`");
+        waits.stderr.find("(the thread is suspended until `rye threads approve`): `rye.execute.tool.rye.bash.bash`");
     assert!(first < waits.stderr.find("thread shell-") && first.is_some(), "{}", waits.stderr);
     // The default policy is printed too.
     let passes = place.rye(bare);
     assert_eq!((passes.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", passes.stderr);
-    let first = passes.stderr.find("it passes unasked: `rye.execute.tool.rye.bash.bash`");
+    let first = passes.stderr.find("(allowed without approval): `rye.execute.tool.rye.bash.bash`");
     assert!(first < passes.stderr.find("thread shell-") && first.is_some(), "{}", passes.stderr);
     // The user's setting applies; a project can only make it stricter.
     place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
@@ -118,22 +122,22 @@ fn plan_and_doctor_print_the_headless_policy() {
     let told = |place: &TestProject| {
         let (_, plan) = place.json(&["plan", "shell", "--model", "scripted/fast"]);
         assert_eq!(plan["asked"][0]["pattern"], "rye.execute.tool.rye.bash.bash");
-        let text = place.fine(&["plan", "shell", "--model", "scripted/fast"]);
-        let line = text.lines().find(|line| line.contains("asks before")).unwrap().trim().to_owned();
+        let text = place.run_ok(&["plan", "shell", "--model", "scripted/fast"]);
+        let line = text.lines().find(|line| line.contains("approval required for")).unwrap().trim().to_owned();
         let doctor = place.rye(&["doctor", "--format", "plain"]).stdout;
         let finding = doctor.lines().find(|line| line.contains("\tapprovals\t")).unwrap().to_owned();
         (plan["unattended"].as_str().unwrap().to_owned(), line, finding)
     };
     let (way, line, finding) = told(&place);
     assert_eq!(way, "allow");
-    assert!(line.ends_with("where nobody can be asked, it passes unasked"), "{line}");
-    assert!(finding.starts_with("note\t") && finding.contains("it passes unasked"), "{finding}");
+    assert!(line.ends_with("without a terminal: allowed without approval"), "{line}");
+    assert!(finding.starts_with("note\t") && finding.contains("allowed without approval"), "{finding}");
     place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
     let (way, line, finding) = told(&place);
     assert_eq!(way, "queue");
     assert_eq!(
         line,
-        "asks before rye.execute.tool.rye.bash.bash: elevated, not acknowledged; where nobody can be asked, the thread waits before it for `rye threads approve`"
+        "approval required for rye.execute.tool.rye.bash.bash: elevated, not acknowledged; without a terminal: the thread is suspended until `rye threads approve`"
     );
     assert!(finding.starts_with("fine\t") && finding.contains("`approvals.unattended: queue`"), "{finding}");
 }
@@ -159,7 +163,7 @@ fn children_and_trusted_tools_need_no_approval() {
     );
     let run = ["run", "above", "--model", "scripted/fast", "--unattended", "queue"];
     assert_eq!(place.rye(&run).code, Some(5), "its tool is not trusted");
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    mine"), "{}", ran.stderr);
     // The child was started, and waits before its own call.
@@ -185,7 +189,7 @@ fn question(place: &TestProject) -> serde_json::Value {
 #[test]
 fn terminal_request_is_answered_from_another_process() {
     let place = place();
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     // A separate terminal without input.
     let run = format!("{} run shell --model scripted/fast", env!("CARGO_BIN_EXE_rye"));
     let mut terminal = Command::new("script");
@@ -197,7 +201,7 @@ fn terminal_request_is_answered_from_another_process() {
     let thread = first["thread_id"].as_str().unwrap();
     let yes = place.rye(&["threads", "approve", thread]);
     assert_eq!(yes.code, Some(0), "{}", yes.stderr);
-    assert!(yes.stderr.contains("has the answer"), "{}", yes.stderr);
+    assert!(yes.stderr.contains("received the answer"), "{}", yes.stderr);
     // The next call is another request.
     let second = question(&place);
     assert!(second["what"].as_str().unwrap().contains("echo two"), "{second}");
@@ -207,13 +211,13 @@ fn terminal_request_is_answered_from_another_process() {
     let mut shown = String::new();
     terminal.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
     assert!(ended.success(), "{shown}");
-    assert_eq!(shown.matches("Allow it?").count(), 2, "{shown}");
-    assert_eq!(shown.matches("no answer is needed here any more").count(), 2, "{shown}");
+    assert_eq!(shown.matches("Allow?").count(), 2, "{shown}");
+    assert_eq!(shown.matches("no answer needed").count(), 2, "{shown}");
     assert_eq!(log(&place), "one\n");
     let late = place.rye(&["threads", "approve", thread]);
     assert_eq!(late.code, Some(2), "{}", late.stderr);
-    assert!(late.stderr.contains("is over: completed"), "{}", late.stderr);
-    let record = place.record(thread);
+    assert!(late.stderr.contains("has ended: completed"), "{}", late.stderr);
+    let record = place.transcript(thread);
     let at = |kind: &str| record.iter().position(|line| line["type"] == kind).unwrap();
     assert!(at("approval_asked") < at("mail") && at("mail") + 1 == at("approval_given"), "{record:#?}");
 }

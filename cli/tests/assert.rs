@@ -40,7 +40,7 @@ fn violation_prints_the_spawn_chain() {
     assert_eq!(place.rye(&["assert", "worker"]).code, Some(0));
     let (code, json) = place.json(&["assert"]);
     assert_eq!((code, json["violations"][0]["trace"].as_array().unwrap().len()), (Some(1), 2));
-    assert!(place.fine(&["schema", "assert"]).contains("violations"));
+    assert!(place.run_ok(&["schema", "assert"]).contains("violations"));
 }
 
 #[test]

@@ -79,16 +79,22 @@ fn error_is_printed_in_every_format() {
         project(&[(".ai/directives/greet.md", &broken), (".ai/directives/other.md", &GOOD.replace("greet", "other"))]);
     let output = rye(folder.path(), &["check"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("rye::extends::unknown"), "{}", text(&output.stderr));
+    let human = text(&output.stderr);
+    assert!(human.starts_with("error[rye::extends::unknown]: unknown parent directive `gone`\n"), "{human}");
+    let hint = "for more information about an error, run `rye explain rye::extends::unknown`";
+    assert_eq!((human.lines().last(), human.matches("extends::unknown").count()), (Some(hint), 2), "{human}");
+    assert!(rye(folder.path(), &["explain", "rye::extends::unknown"]).status.success());
     assert!(!text(&output.stderr).contains('\u{1b}'), "no colours into a pipe");
-    let coloured = rye(folder.path(), &["check", "--color", "always"]);
-    assert!(text(&coloured.stderr).contains('\u{1b}'));
+    let colored = rye(folder.path(), &["check", "--color", "always"]);
+    assert!(text(&colored.stderr).starts_with("\u{1b}[1m\u{1b}[31merror[rye::extends::unknown]\u{1b}[0m: "));
     let plain = rye(folder.path(), &["check", "--format", "plain", "--color", "always"]);
-    let first = text(&plain.stderr).lines().next().unwrap();
+    let first = text(&plain.stdout).lines().next().unwrap();
     assert!(
         first.starts_with(".ai/directives/greet.md:6:") && first.contains(": error[rye::extends::unknown]: "),
         "{first}"
     );
+    assert_eq!(text(&plain.stdout).lines().last(), Some(hint));
+    assert!(text(&plain.stderr).starts_with("checked 2 directives"), "{}", text(&plain.stderr));
     let json = rye(folder.path(), &["check", "--format", "json"]);
     assert_eq!((json.status.code(), text(&json.stderr)), (Some(1), ""));
     let shown: Value = serde_json::from_str(text(&json.stdout)).unwrap();

@@ -60,6 +60,23 @@ fn an_error_cannot_be_allowed() {
 }
 
 #[test]
+fn diagnostics_wrap_at_the_width_of_the_terminal() {
+    let place = TestProject::own();
+    place.write(".ai/directives/b.md", BROKEN);
+    for width in ["60", "80"] {
+        let done = place.command(&["check"]).env("COLUMNS", width).output().unwrap();
+        let shown = String::from_utf8(done.stderr).unwrap();
+        let headers: Vec<&str> = shown.lines().filter(|line| line.starts_with("error[rye::")).collect();
+        assert!(!headers.is_empty(), "{shown}");
+        // A path, the snippet of a source and the list of codes stay whole.
+        let prose = shown.lines().filter(|line| line.starts_with("error[") || line.trim_start().starts_with("help:"));
+        for line in prose {
+            assert!(line.chars().count() <= width.parse().unwrap(), "{width}: {line}");
+        }
+    }
+}
+
+#[test]
 fn sarif_and_github_formats_are_printed() {
     let place = TestProject::own();
     place.write(".ai/directives/b.md", BROKEN);
@@ -115,7 +132,7 @@ fn safe_fixes_are_applied_and_printed() {
     assert_eq!(again.code, Some(0), "{}", again.stderr);
     assert!(place.read(".ai/directives/b.md").contains("<limits turns=\"3\"/>"), "aliases are repaired too");
     let idle = place.rye(&["check", "--fix"]);
-    assert!(idle.stderr.contains("nothing can be repaired safely"), "{}", idle.stderr);
+    assert!(idle.stderr.contains("no safe fixes available"), "{}", idle.stderr);
 }
 
 #[test]

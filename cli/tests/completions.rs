@@ -40,8 +40,8 @@ fn ids_of_directives_items_threads_and_codes_are_offered() {
 #[test]
 fn thread_ids_are_completed_for_the_selected_project() {
     let place = TestProject::own();
-    place.fine(&["init"]);
-    place.fine(&["run", "first", "--input", "topic=tea", "--quiet"]);
+    place.run_ok(&["init"]);
+    place.run_ok(&["run", "first", "--input", "topic=tea", "--quiet"]);
     let (_, listed) = place.json(&["threads", "list"]);
     let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
     assert_eq!(offered(&place, &["threads", "show", "fir"]), [thread]);

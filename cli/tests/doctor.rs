@@ -29,18 +29,18 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
     assert_eq!(kind("rye/bash/bash"), "process");
     assert_eq!(kind("rye/file-system/read"), "files");
     assert_eq!(kind("project/deploy/rollout (project)"), "process");
-    let told = place.fine(&["doctor"]);
+    let told = place.run_ok(&["doctor"]);
     assert!(told.contains("rye/bash/bash") && told.contains("your key is"), "{told}");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
-    let told = place.fine(&["doctor"]);
-    assert!(told.contains("fix: `rye keys generate`"), "{told}");
+    let told = place.run_ok(&["doctor"]);
+    assert!(told.contains("fix: create one with `rye keys generate`"), "{told}");
 }
 
 #[test]
 fn problems_have_fixes_and_no_secrets() {
     let place = TestProject::new();
-    place.fine(&["init"]);
-    place.fine(&["keys", "generate"]);
+    place.run_ok(&["init"]);
+    place.run_ok(&["keys", "generate"]);
     place.write(".ai/tools/mine.yaml", "description: Mine.\nkind: command\ncommand: [ls]\n");
     place.write(".ai/directives/broken.md", "no directive\n");
     let output = place.command(&["doctor", "--format", "json"]).env("OPENAI_API_KEY", "sk-secret").output().unwrap();

@@ -45,7 +45,7 @@ fn examples_and_starter_are_formatted() {
         assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
     }
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     let done = place.rye(&["fmt", "--check"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
 }

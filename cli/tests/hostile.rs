@@ -46,7 +46,7 @@ fn init_does_not_follow_a_gitignore_link() {
 #[test]
 fn new_and_copy_do_not_follow_folder_links() {
     let (place, outside) = beside();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     symlink(&outside, place.project().join(".ai/tools")).unwrap();
     symlink(&outside, place.project().join(".ai/knowledge")).unwrap();
     for args in [
@@ -69,7 +69,7 @@ fn new_and_copy_do_not_follow_folder_links() {
 #[test]
 fn lock_does_not_follow_links() {
     let (place, outside) = beside();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     symlink(outside.join("file"), place.project().join(".ai/lock.json")).unwrap();
     for args in [&["lock"][..], &["lock", "--check"], &["run", "first", "--locked"]] {
         let done = place.rye(args);
@@ -77,14 +77,14 @@ fn lock_does_not_follow_links() {
         untouched(&outside);
     }
     std::fs::remove_file(place.project().join(".ai/lock.json")).unwrap();
-    place.fine(&["lock"]);
-    place.fine(&["lock", "--check"]);
+    place.run_ok(&["lock"]);
+    place.run_ok(&["lock", "--check"]);
 }
 
 #[test]
 fn renamed_shell_needs_trust() {
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".ai/tools/rye/file-system/read.yaml",
         "description: Reads a file.\nkind: builtin\nbuiltin: bash\n\
@@ -103,22 +103,22 @@ fn renamed_shell_needs_trust() {
     assert_eq!(done.code, Some(5), "{}", done.stderr);
     assert!(done.stderr.contains("is the engine's `bash` under a name of its own"), "{}", done.stderr);
     assert_eq!(place.read("marked"), "");
-    place.fine(&["trust"]);
-    place.fine(&["run", "look"]);
+    place.run_ok(&["trust"]);
+    place.run_ok(&["run", "look"]);
     assert_eq!(place.read("marked"), "here\n");
 }
 
 #[test]
 fn server_cannot_set_loader_variables() {
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     for variable in ["LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "RYE_USER_SPACE"] {
         place.write(
             ".mcp.json",
             &format!(r#"{{"mcpServers": {{"x": {{"command": "true", "env": {{"{variable}": "./evil.so"}}}}}}}}"#),
         );
         let done = place.rye(&["mcp", "refresh"]);
-        assert!(done.code == Some(1) && done.stderr.contains("raises its wall"), "{variable}: {}", done.stderr);
+        assert!(done.code == Some(1) && done.stderr.contains("sets up the sandbox"), "{variable}: {}", done.stderr);
     }
     // Environment variables that a server may set are shown before they are trusted, and files that they name are part
     // of the trust requirement.
@@ -130,7 +130,7 @@ fn server_cannot_set_loader_variables() {
     let asked = place.rye(&["mcp", "refresh"]);
     assert_eq!(asked.code, Some(5));
     assert!(asked.stderr.contains("true a, with \"NODE_OPTIONS=-r ./b.js\""), "{}", asked.stderr);
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     assert_eq!(place.rye(&["mcp", "refresh"]).code, Some(1), "it is started, and speaks no protocol");
     place.write("b.js", "2");
     assert_eq!(place.rye(&["mcp", "refresh"]).code, Some(5));
@@ -139,18 +139,18 @@ fn server_cannot_set_loader_variables() {
 #[test]
 fn control_characters_are_never_printed() {
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".mcp.json",
         "{\"mcpServers\": {\"x\": {\"command\": \"echo\", \"args\": [\"a\u{202e}b\u{2066}c\u{2028}d\\u001b[2Je\"]}}}",
     );
     place.write("script.yaml", "steps:\n  - text: \"over \u{202e}there\u{2069} \\u009b2J\\x1b[2J\"\n  - Done.\n");
-    place.fine(&["trust"]);
-    let ran = place.rye(&["run", "first", "--input", "topic=tea\u{202e}"]);
+    place.run_ok(&["trust"]);
+    let ran = place.rye(&["run", "first", "--allow-missing-outputs", "--input", "topic=tea\u{202e}"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let id = place.json(&["threads", "list"]).1["threads"][0]["thread_id"].as_str().map(str::to_owned);
     let id = id.unwrap_or_else(|| {
-        place.fine(&["threads", "list", "--format", "plain"]).split('\t').next().unwrap().to_owned()
+        place.run_ok(&["threads", "list", "--format", "plain"]).split('\t').next().unwrap().to_owned()
     });
     for args in [
         &["trust", "--list"][..],
@@ -180,7 +180,7 @@ fn control_characters_are_never_printed() {
 #[test]
 fn resume_prints_recorded_grants_first() {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     let directive = |permissions: &str| {
         format!(
             "# Talk\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><model tier=\"fast\" provider=\"scripted\"/>\n\
@@ -197,14 +197,37 @@ fn resume_prints_recorded_grants_first() {
     for args in [&["threads", "resume", id, "--message", "more"][..], &["run", "--resume", id, "--message", "more"]] {
         let said = place.rye(args).stderr;
         for part in [
-            "goes on with what it was granted: `rye.execute.tool.rye.bash.*` (write out/)",
+            "resumes with its recorded grants: `rye.execute.tool.rye.bash.*` (write out/)",
             "rye_bash_bash: a process; reads the project, writes out/ of it; no network",
-            "nobody can be asked here",
+            "no terminal for approvals",
         ] {
             assert!(said.contains(part), "{args:?}: {said}");
         }
     }
     let (_, other) = place.json(&["run", "talk"]);
     let said = place.rye(&["threads", "resume", other["thread_id"].as_str().unwrap(), "--message", "more"]).stderr;
-    assert!(said.contains("goes on with what it was granted: nothing\n"), "{said}");
+    assert!(said.contains("resumes with its recorded grants: nothing\n"), "{said}");
+}
+
+#[test]
+fn many_diagnostics_of_one_code_are_counted_instead_of_printed() {
+    let place = TestProject::new();
+    let elements = (0..3_000).fold(String::new(), |all, i| all + &format!("<a{i}/>"));
+    place.write(
+        ".ai/directives/d.md",
+        &format!("# D\n\n```xml\n<directive name=\"d\" version=\"1.0.0\">\n<metadata>{elements}</metadata>\n</directive>\n```\n\ntext\n"),
+    );
+    let (code, json) = place.json(&["check"]);
+    assert_eq!(code, Some(1));
+    let unknown = json["diagnostics"].as_array().unwrap().iter().filter(|one| one["code"] == "rye::item::unknown-key");
+    assert_eq!(unknown.count(), 100);
+    let omitted = &json["omitted"][0];
+    assert_eq!((&omitted["code"], &omitted["count"]), (&"rye::item::unknown-key".into(), &2_900.into()), "{omitted}");
+    assert!(json["summary"]["errors"].as_u64().unwrap() >= 3_000, "the summary counts all: {}", json["summary"]);
+    for format in ["human", "plain"] {
+        let done = place.rye(&["check", "--format", format]);
+        let printed = format!("{}{}", done.stdout, done.stderr);
+        assert!(printed.contains("2900 more `rye::item::unknown-key` in .ai/directives/d.md"), "{format}");
+        assert!(printed.len() < 200_000, "{format}: {} bytes", printed.len());
+    }
 }

@@ -20,7 +20,7 @@ const RUN: [&str; 3] = ["run", "look", "--image"];
 
 fn place() -> TestProject {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".ai/directives/look.md",
         "# Look\n\n```xml\n<directive name=\"look\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\n<nudge>never</nudge>\n</metadata>\n\
@@ -54,11 +54,11 @@ fn image_is_sent_stored_once_and_verified() {
     let stored = place.project().join(".ai/state/objects").join(&object);
     assert_eq!(std::fs::read(&stored).unwrap(), png(640, 480));
     // The human output describes the image, and the transcript matches its plan and its checkpoints.
-    assert!(place.fine(&["threads", "transcript", &thread]).contains("(image, image/png, 640 × 480, "));
-    place.fine(&["threads", "prove", &thread]);
-    place.fine(&["threads", "verify", &thread]);
+    assert!(place.run_ok(&["threads", "transcript", &thread]).contains("(image, image/png, 640 × 480, "));
+    place.run_ok(&["threads", "prove", &thread]);
+    place.run_ok(&["threads", "verify", &thread]);
     // An exported script expects the same image.
-    place.fine(&["threads", "export", &thread, "--script", "-o", "again.json"]);
+    place.run_ok(&["threads", "export", &thread, "--script", "-o", "again.json"]);
     let again = |images: &[&str]| place.rye(&[&["run", "look", "--script", "again.json"], images].concat());
     assert_eq!(again(&["--image", "a.png", "--image", "a.png"]).code, Some(0));
     let other = again(&["--image", "a.png"]);
@@ -83,7 +83,7 @@ fn resume_message_accepts_images() {
     // Pruning removes the objects of both threads.
     let objects = || std::fs::read_dir(place.project().join(".ai/state/objects")).unwrap().count();
     assert!(objects() > 2);
-    place.fine(&["threads", "prune", "--older-than", "0"]);
+    place.run_ok(&["threads", "prune", "--older-than", "0"]);
     assert_eq!(objects(), 0);
 }
 
@@ -98,11 +98,11 @@ fn invalid_image_is_rejected_before_the_run() {
     assert!(fifo.success());
     for (file, told) in [
         ("missing.png", "the image `missing.png` cannot be read"),
-        ("note.png", "the image `note.png` cannot be sent: it is no PNG, JPEG, GIF or WebP image"),
+        ("note.png", "the image `note.png` cannot be sent: not a PNG, JPEG, GIF or WebP image"),
         ("wide.png", "it has 9000 × 1 pixels"),
         ("huge.png", "it is larger than 5 MiB"),
-        ("pipe.png", "the image `pipe.png` is no regular file"),
-        (".", "the image `.` is no regular file"),
+        ("pipe.png", "the image `pipe.png` is not a regular file"),
+        (".", "the image `.` is not a regular file"),
     ] {
         let refused = place.rye(&[&RUN[..], &[file]].concat());
         assert_eq!(refused.code, Some(2), "{file}: {}", refused.stderr);
@@ -115,6 +115,6 @@ fn invalid_image_is_rejected_before_the_run() {
     );
     let blind = place.rye(&["run", "look", "--model", "blind/words", "--image", "a.png"]);
     assert_eq!(blind.code, Some(1), "{}", blind.stderr);
-    assert!(blind.stderr.contains("the model `blind/words` takes no images"), "{}", blind.stderr);
+    assert!(blind.stderr.contains("the model `blind/words` does not accept images"), "{}", blind.stderr);
     assert_eq!(place.json(&["threads", "list"]).1["threads"], serde_json::json!([]));
 }

@@ -25,7 +25,7 @@ fn a_new_project_has_a_directive_a_script_and_ignores_its_state() {
 #[test]
 fn init_creates_the_named_folder() {
     let place = TestProject::new();
-    assert!(place.fine(&["init", "a/b"]).contains("first.md"));
+    assert!(place.run_ok(&["init", "a/b"]).contains("first.md"));
     assert!(place.project().join("a/b/.ai/directives/first.md").is_file());
 }
 
@@ -33,11 +33,11 @@ fn init_creates_the_named_folder() {
 fn nothing_is_overwritten_and_lines_are_added_once() {
     let place = TestProject::new();
     place.write(".gitignore", "target\n.ai/state/ \nlast");
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     assert_eq!(place.read(".gitignore"), "target\n.ai/state/ \nlast\n.ai/knowledge/agent/threads/\n");
     let again = place.rye(&["init"]);
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("is a project already"), "{}", again.stderr);
+    assert!(again.stderr.contains("is already a project"), "{}", again.stderr);
 
     let place = TestProject::new();
     place.write("script.yaml", "mine\n");

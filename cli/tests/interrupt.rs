@@ -143,7 +143,7 @@ fn place(phase: &InterruptPhase) -> TestProject {
     }
     place.write("out/here", "");
     place.write("last.yaml", "steps: [Gone on.]\n");
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     place
 }
 
@@ -201,12 +201,14 @@ fn is_in_order(place: &TestProject, what: &str, status: &str, done: &ProcessResu
             assert_eq!(account["standing"], "released", "{what}: {shown}");
         }
     }
-    place.fine(&["threads", "verify"]);
+    place.run_ok(&["threads", "verify"]);
     if let Ok(pid) = std::fs::read_to_string(place.project().join("out/pid")) {
         let living = || std::path::Path::new("/proc").join(pid.trim()).exists();
         wait_until(&format!("{what}: the tool's end"), || !living());
     }
     let id = result["thread_id"].as_str().unwrap();
+    // The hook names files that its first run wrote.
+    place.run_ok(&["trust"]);
     let (code, next) = place.json(&["run", "--resume", id, "--message", "go on", "--script", "last.yaml"]);
     assert_eq!((code, &next["result"]), (Some(0), &json!("Gone on.")), "{what}: {next}");
 }
@@ -266,7 +268,7 @@ fn early_ctrl_c_leaves_no_stuck_thread() {
         let (_, listed) = place.json(&["threads", "list", "--active"]);
         for thread in listed["threads"].as_array().unwrap() {
             assert_eq!(thread["orphaned"], true, "after {delay} ms: {listed}");
-            place.fine(&["threads", "cancel", thread["thread_id"].as_str().unwrap()]);
+            place.run_ok(&["threads", "cancel", thread["thread_id"].as_str().unwrap()]);
         }
         assert_eq!(place.json(&["threads", "list", "--active"]).1["threads"], json!([]), "after {delay} ms");
     }
@@ -282,7 +284,7 @@ struct TerminalRun {
 
 impl TerminalRun {
     fn start(place: &TestProject) -> Option<Self> {
-        place.fine(&["trust"]);
+        place.run_ok(&["trust"]);
         let rye = env!("CARGO_BIN_EXE_rye");
         // The terminal belongs to the run; `script` forwards its own input to it.
         let mut command = Command::new("script");
@@ -330,7 +332,7 @@ fn asking() -> Option<(TestProject, TerminalRun, String)> {
         &directive.replace("<acknowledge risk=\"elevated\">to wait</acknowledge>", ""),
     );
     let terminal = TerminalRun::start(&place)?;
-    wait_until("asked", || terminal.said.lock().unwrap().contains("Allow it?"));
+    wait_until("asked", || terminal.said.lock().unwrap().contains("Allow?"));
     let (_, listed) = place.json(&["threads", "list"]);
     let id = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
     Some((place, terminal, id))
@@ -342,11 +344,11 @@ fn ctrl_c_ends_a_thread_waiting_for_approval() {
     terminal.press(b"\x03");
     let (code, said) = terminal.end();
     assert_eq!(code, Some(130), "{said}");
-    assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\tcancelled\n"));
+    assert_eq!(place.run_ok(&["threads", "status", &id]), format!("{id}\tcancelled\n"));
     assert!(!place.project().join("out/ran").exists());
     let (_, shown) = place.json(&["threads", "show", &id]);
     assert_eq!(shown["ledger"][0]["standing"], "released");
-    place.fine(&["threads", "verify"]);
+    place.run_ok(&["threads", "verify"]);
 }
 
 #[test]
@@ -357,7 +359,7 @@ fn terminal_request_accepts_local_and_remote_answers() {
     assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
 
     let Some((place, terminal, id)) = asking() else { return };
-    place.fine(&["threads", "approve", &id]);
+    place.run_ok(&["threads", "approve", &id]);
     let (code, said) = terminal.end();
     assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
 }

@@ -11,9 +11,9 @@ use serde_json::json;
 #[test]
 fn new_items_pass_check_in_every_language() {
     let place = TestProject::own();
-    place.fine(&["init"]);
-    assert_eq!(place.fine(&["new", "directive", "team/report"]).trim(), ".ai/directives/team/report.md");
-    assert_eq!(place.fine(&["new", "knowledge", "team/rules"]).trim(), ".ai/knowledge/team/rules.md");
+    place.run_ok(&["init"]);
+    assert_eq!(place.run_ok(&["new", "directive", "team/report"]).trim(), ".ai/directives/team/report.md");
+    assert_eq!(place.run_ok(&["new", "knowledge", "team/rules"]).trim(), ".ai/knowledge/team/rules.md");
     for (language, file) in [
         ("command", "a.yaml"),
         ("http", "b.yaml"),
@@ -23,7 +23,7 @@ fn new_items_pass_check_in_every_language() {
         ("shell", "f.sh"),
     ] {
         let id = format!("team/{}", file.split('.').next().unwrap());
-        let made = place.fine(&["new", "tool", &id, "--language", language]);
+        let made = place.run_ok(&["new", "tool", &id, "--language", language]);
         assert_eq!(made.trim(), format!(".ai/tools/team/{file}"));
     }
     // A script without declarations is a module for the scripts next to it.
@@ -40,17 +40,17 @@ fn new_items_pass_check_in_every_language() {
 #[test]
 fn fetch_shows_finds_and_copies() {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(".ai/knowledge/team/rules.md", "---\ntitle: House rules\ntags: [friday]\n---\n\nNever on Friday.\n");
     place.write(".ai/tools/team/count.py", "__tool_description__ = 'Counts.'\ndef main():\n    pass\n");
-    assert_eq!(place.fine(&["fetch", "knowledge", "team/rules"]).trim(), "Never on Friday.");
-    assert!(place.fine(&["fetch", "tool", "team/count"]).contains("\"description\":\"Counts.\""));
+    assert_eq!(place.run_ok(&["fetch", "knowledge", "team/rules"]).trim(), "Never on Friday.");
+    assert!(place.run_ok(&["fetch", "tool", "team/count"]).contains("\"description\":\"Counts.\""));
     let (_, found) = place.json(&["search", "knowledge", "-s", "tags:friday AND \"house rules\""]);
     assert_eq!((&found["total"], &found["hits"][0]["item_id"]), (&json!(1), &json!("team/rules")));
     let (_, none) = place.json(&["fetch", "knowledge", "-s", "friday", "--scope", "rye.search.knowledge.rye.*"]);
     assert_eq!(none["total"], 0);
     let bad = place.rye(&["fetch", "knowledge", "-s", "\"open"]);
-    assert!(bad.code == Some(1) && bad.stderr.contains("quote that nothing closes"), "{}", bad.stderr);
+    assert!(bad.code == Some(1) && bad.stderr.contains("unclosed quote"), "{}", bad.stderr);
     let (code, copied) = place.json(&["fetch", "knowledge", "team/rules", "--copy-to", "user"]);
     assert_eq!((code, &copied["space"]), (Some(0), &json!("project")));
     assert_eq!(
@@ -59,7 +59,7 @@ fn fetch_shows_finds_and_copies() {
     );
     assert_eq!(place.rye(&["fetch", "knowledge", "team/rules", "--copy-to", "user"]).code, Some(1));
     assert_eq!(place.rye(&["fetch", "knowledge", "team/rules", "--copy-to", "project"]).code, Some(1));
-    let system = place.fine(&["fetch", "tool", "rye/bash/bash", "--copy-to", "project"]);
+    let system = place.run_ok(&["fetch", "tool", "rye/bash/bash", "--copy-to", "project"]);
     assert!(system.trim().ends_with(".ai/tools/rye/bash/bash.yaml"));
     for args in [&["fetch", "tool", "no/such"][..], &["fetch", "tool", "rye/bash/bash", "--copy-to", "project"]] {
         assert_eq!(place.rye(args).code, Some(1), "{args:?}");

@@ -59,8 +59,8 @@ fn key_is_generated_once_with_private_permissions() {
 #[test]
 fn altered_signed_file_is_refused_by_every_command() {
     let place = place();
-    place.fine(&["keys", "generate"]);
-    place.fine(&["sign", "*"]);
+    place.run_ok(&["keys", "generate"]);
+    place.run_ok(&["sign", "*"]);
     let (code, stands) = place.json(&["verify"]);
     let states: Vec<_> = stands["files"].as_array().unwrap().iter().map(|f| f["state"].as_str().unwrap()).collect();
     assert_eq!((code, states), (Some(0), vec!["signed"; 6]));
@@ -75,21 +75,24 @@ fn altered_signed_file_is_refused_by_every_command() {
         assert_eq!(place.rye(&["plan", "talk"]).code, Some(5), "{file}");
         assert_eq!(place.rye(&["check"]).code, Some(1), "{file}");
         let (code, stands) = place.json(&["verify", file]);
-        assert_eq!((code, &stands["files"][0]["because"]), (Some(5), &json!("the content is not what was signed")));
+        assert_eq!(
+            (code, &stands["files"][0]["because"]),
+            (Some(5), &json!("the content does not match the signature"))
+        );
         place.write(file, &whole);
     }
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
     // Signing again accepts the change.
     place.write(FILES[0], &format!("{}More.\n", place.read(FILES[0])));
-    place.fine(&["sign", "directive:talk"]);
+    place.run_ok(&["sign", "directive:talk"]);
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
 }
 
 #[test]
 fn foreign_signature_is_valid_while_trusted() {
     let (mine, other) = (place(), place());
-    other.fine(&["keys", "generate"]);
-    other.fine(&["sign", "talk"]);
+    other.run_ok(&["keys", "generate"]);
+    other.run_ok(&["sign", "talk"]);
     mine.write(FILES[0], &other.read(FILES[0]));
     let refused = mine.rye(&["run", "talk"]);
     assert_eq!(refused.code, Some(5));
@@ -104,9 +107,9 @@ fn foreign_signature_is_valid_while_trusted() {
     }
     assert_eq!(mine.rye(&["run", "talk"]).code, Some(5));
 
-    mine.fine(&["keys", "trust", public.to_str().unwrap()]);
+    mine.run_ok(&["keys", "trust", public.to_str().unwrap()]);
     assert_eq!(mine.rye(&["run", "talk"]).code, Some(0));
-    mine.fine(&["keys", "revoke", id]);
+    mine.run_ok(&["keys", "revoke", id]);
     assert_eq!(mine.rye(&["run", "talk"]).code, Some(5));
     mine.write("not-a-key.pem", "hello");
     assert_eq!(mine.rye(&["keys", "trust", "not-a-key.pem"]).code, Some(1));
@@ -115,21 +118,21 @@ fn foreign_signature_is_valid_while_trusted() {
 #[test]
 fn required_signing_refuses_unsigned_items() {
     let place = place();
-    place.fine(&["keys", "generate"]);
+    place.run_ok(&["keys", "generate"]);
     place.write(".ai/config/agent/agent.yaml", "signing: { require: sometimes }\n");
     assert_ne!(place.rye(&["run", "talk"]).code, Some(0), "a word that means nothing is not the loosest");
     place.write(".ai/config/agent/agent.yaml", "signing: { require: all }\n");
     let refused = place.rye(&["run", "talk"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
     assert_eq!(place.json(&["verify"]).0, Some(5));
-    place.fine(&["sign", "*"]);
+    place.run_ok(&["sign", "*"]);
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
 }
 
 #[test]
 fn invalid_names_are_rejected() {
     let place = place();
-    place.fine(&["keys", "generate"]);
+    place.run_ok(&["keys", "generate"]);
     assert_eq!(place.rye(&["sign", "nothing/like/it"]).code, Some(2));
     assert_eq!(place.rye(&["verify", "tool:talk"]).code, Some(2));
     std::os::unix::fs::symlink(place.project().join("script.yaml"), place.project().join(".ai/knowledge/l.yaml"))

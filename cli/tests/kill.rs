@@ -97,7 +97,7 @@ fn verify(place: &TestProject, killed_after: usize) -> Option<u64> {
         assert_eq!((code, &result["status"]), (Some(0), &json!("completed")), "{killed_after}: {result}");
         assert_eq!((&result["thread_id"], &result["outputs"]), (&json!(id), &json!({"done": "six"})));
     }
-    let record = place.record(id);
+    let record = place.transcript(id);
     let of_type = |name: &str| record.iter().filter(|line| line["type"] == name).cloned().collect::<Vec<Value>>();
     let replies: Vec<Value> = of_type("cognition_out").iter().map(|line| line["turn"].clone()).collect();
     assert_eq!(replies, [1, 2, 3, 4, 5, 6].map(|n| json!(n)), "killed after {killed_after}");
@@ -133,7 +133,7 @@ fn verify(place: &TestProject, killed_after: usize) -> Option<u64> {
 #[test]
 fn run_killed_at_any_event_recovers() {
     let clean = place();
-    clean.fine(&["run", "six"]);
+    clean.run_ok(&["run", "six"]);
     verify(&clean, 0);
     let events = lines(&clean);
     assert!(events > 40, "{events}");

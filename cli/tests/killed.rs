@@ -63,7 +63,7 @@ const READ: &str = "{ name: rye_execute, input: { item_type: tool, item_id: rye/
 
 fn place(run: &KilledRun) -> TestProject {
     let place = TestProject::own();
-    for (name, spend) in [("root", "1"), ("child", "0.1")] {
+    for (name, spend) in [("root", "3"), ("child", "0.3")] {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
              <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits turns=\"20\" spend=\"{spend}\"/><permissions><execute>\
@@ -108,7 +108,7 @@ fn next(place: &TestProject, run: &KilledRun) -> Option<Vec<String>> {
         return words(&["run", "--resume", &id(orphan)]);
     }
     let Some(first) = roots.iter().find(|thread| thread["continues"].is_null()) else { return words(&["run", "root"]) };
-    let chain = place.fine(&["threads", "chain", &id(first)]);
+    let chain = place.run_ok(&["threads", "chain", &id(first)]);
     let last = chain.lines().last().unwrap().split('\t').next().unwrap().to_owned();
     let message = run.resumes.get(chain.lines().count() - 1)?;
     words(&["run", "--resume", &last, "--message", message])
@@ -145,7 +145,7 @@ fn to_the_end(place: &TestProject, run: &KilledRun, what: &str) {
         let Some(words) = next(place, run) else { return };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let done = place.rye(&words);
-        let never = done.stderr.contains("never began");
+        let never = done.stderr.contains("never started");
         assert!(done.code == Some(0) || never, "{what}: {words:?}\n{}\n{}", done.stdout, done.stderr);
     }
     panic!("{what}: there is always something left to do");
@@ -160,7 +160,7 @@ fn picture(place: &TestProject, what: &str) -> Vec<Value> {
         if !place.project().join(".ai/state/threads").join(id).join("transcript.jsonl").exists() {
             continue;
         }
-        let record = place.record(id);
+        let record = place.transcript(id);
         let cut: Vec<(&Value, &Value)> = record
             .iter()
             .filter(|line| line["type"] == "settled" && line["unknown_outcome"] == true)
@@ -191,7 +191,7 @@ fn picture(place: &TestProject, what: &str) -> Vec<Value> {
         threads.push(json!([thread["directive"], thread["tool"], told, results, spent]));
     }
     threads.sort_by_key(ToString::to_string);
-    place.fine(&["threads", "verify"]);
+    place.run_ok(&["threads", "verify"]);
     threads
 }
 

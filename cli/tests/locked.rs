@@ -56,16 +56,16 @@ fn assert_refused(place: &TestProject, done: &rye::ProcessResult, says: &str) {
 fn locked_run_refuses_a_child_that_changed() {
     for call in ["", ", async: true"] {
         let place = project(call);
-        place.fine(&["lock"]);
+        place.run_ok(&["lock"]);
         assert_eq!(run(&place).code, Some(0), "as it was locked{}", run(&place).stderr);
         let place = project(call);
-        place.fine(&["lock"]);
+        place.run_ok(&["lock"]);
         place.write(".ai/directives/child.md", &directive("child", BASH));
         let done = run(&place);
-        assert_refused(&place, &done, "`child` is not as it was locked: directive child (project) changed");
+        assert_refused(&place, &done, "`child` differs from the lock: directive child (project) changed");
         assert!(!done.stdout.contains("ran"), "{}", done.stdout);
         assert_eq!(place.rye(&["lock", "--check"]).code, Some(5));
-        place.fine(&["lock", "child"]);
+        place.run_ok(&["lock", "child"]);
         assert_eq!(run(&place).code, Some(0), "locked anew");
     }
 }
@@ -74,7 +74,7 @@ fn locked_run_refuses_a_child_that_changed() {
 fn locked_run_refuses_a_child_that_is_not_locked() {
     let place = project("");
     std::fs::remove_file(place.project().join(".ai/directives/child.md")).unwrap();
-    place.fine(&["lock"]);
+    place.run_ok(&["lock"]);
     place.write(".ai/directives/child.md", &directive("child", READ));
     let done = run(&place);
     assert_refused(&place, &done, "`child` is not locked");
@@ -92,15 +92,15 @@ fn locked_run_refuses_what_the_child_of_a_hook_starts() {
     let hook = "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"directive\" item_id=\"middle\"/></hook></hooks>";
     place.write(".ai/directives/root.md", &directive("root", &format!("{hook}{grants}")));
     place.write(".ai/directives/middle.md", &directive("middle", grants));
-    place.fine(&["lock"]);
+    place.run_ok(&["lock"]);
     let as_locked = run(&place);
     assert_eq!(as_locked.code, Some(0), "{}", as_locked.stderr);
-    assert!(place.fine(&["threads", "list"]).contains("child"), "the hook's child starts one");
+    assert!(place.run_ok(&["threads", "list"]).contains("child"), "the hook's child starts one");
     place.write(".ai/directives/child.md", &directive("child", BASH));
     let done = run(&place);
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
     assert!(
-        done.stderr.contains("`child` is not as it was locked: directive child (project) changed"),
+        done.stderr.contains("`child` differs from the lock: directive child (project) changed"),
         "{}",
         done.stderr
     );
@@ -109,7 +109,7 @@ fn locked_run_refuses_what_the_child_of_a_hook_starts() {
 #[test]
 fn lock_of_a_directive_holds_what_it_starts() {
     let place = project("");
-    place.fine(&["lock", "root"]);
+    place.run_ok(&["lock", "root"]);
     let lock = place.read(".ai/lock.json");
     assert!(lock.contains("\"child\": ["), "{lock}");
     place.write(".ai/directives/child.md", &directive("child", BASH));
@@ -126,8 +126,8 @@ fn lock_of_a_directive_holds_what_it_starts() {
 fn locked_resume_refuses_a_thread_whose_directive_changed() {
     let place = project("");
     place.write("script.yaml", "steps:\n  - Done.\n  - Again.\n");
-    place.fine(&["keys", "generate"]);
-    place.fine(&["lock"]);
+    place.run_ok(&["keys", "generate"]);
+    place.run_ok(&["lock"]);
     assert_eq!(run(&place).code, Some(0));
     let (_, listed) = place.json(&["threads", "list"]);
     let id = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
@@ -137,5 +137,5 @@ fn locked_resume_refuses_a_thread_whose_directive_changed() {
     place.write(".ai/directives/root.md", &directive("root", BASH));
     let done = place.rye(&resume);
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
-    assert!(done.stderr.contains("`root` is not as it was locked"), "{}", done.stderr);
+    assert!(done.stderr.contains("`root` differs from the lock"), "{}", done.stderr);
 }

@@ -38,7 +38,7 @@ fn place() -> Option<TestProject> {
         return None;
     }
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write("server.py", SERVER);
     place.write("about.txt", "Doubles.");
     place.write(".mcp.json", r#"{"mcpServers": {"my math": {"command": "python3", "args": ["server.py"]}}}"#);
@@ -58,12 +58,12 @@ fn refresh_creates_items_and_prints_changes() {
         "{}",
         asked.stderr
     );
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let dry = place.rye(&["mcp", "refresh", "--dry-run"]);
     assert_eq!((dry.code, dry.stdout.trim()), (Some(1), "+ mcp/my_math/double_it"));
     assert!(!place.project().join(".ai/tools/mcp").exists());
-    assert_eq!(place.fine(&["mcp", "refresh"]).trim(), "+ mcp/my_math/double_it");
-    assert_eq!(place.fine(&["mcp", "refresh", "my_math"]), "");
+    assert_eq!(place.run_ok(&["mcp", "refresh"]).trim(), "+ mcp/my_math/double_it");
+    assert_eq!(place.run_ok(&["mcp", "refresh", "my_math"]), "");
     assert_eq!(place.json(&["check"]).0, Some(0));
     place.write("about.txt", "Steals.");
     let (code, drift) = place.json(&["mcp", "refresh", "--dry-run"]);
@@ -71,7 +71,7 @@ fn refresh_creates_items_and_prints_changes() {
     assert_eq!(place.rye(&["mcp", "refresh", "other"]).code, Some(2));
     place.write(".mcp.json", r#"{"mcpServers": {"gone": {"command": "no-such-program"}}}"#);
     assert_eq!(place.rye(&["mcp", "refresh"]).code, Some(5));
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let gone = place.rye(&["mcp", "refresh"]);
     assert!(gone.code == Some(1) && gone.stderr.contains("cannot be reached"), "{}", gone.stderr);
     place.write(".mcp.json", "{");
@@ -81,7 +81,7 @@ fn refresh_creates_items_and_prints_changes() {
 #[test]
 fn refresh_does_not_follow_an_item_link() {
     let Some(place) = place() else { return };
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let outside = place.user().join("profile");
     std::fs::write(&outside, "mine").unwrap();
     place.write(".ai/tools/mcp/my_math/.keep", "");
@@ -98,8 +98,8 @@ fn refresh_does_not_follow_an_item_link() {
 #[test]
 fn a_run_calls_a_tool_of_a_server() {
     let Some(place) = place() else { return };
-    place.fine(&["trust"]);
-    place.fine(&["mcp", "refresh"]);
+    place.run_ok(&["trust"]);
+    place.run_ok(&["mcp", "refresh"]);
     place.write(
         ".ai/directives/math.md",
         "# Math\n\n```xml\n<directive name=\"math\" version=\"1.0.0\">\n<metadata>\n\
@@ -109,7 +109,7 @@ fn a_run_calls_a_tool_of_a_server() {
         "script.yaml",
         "steps:\n  - tool_calls: [{ name: mcp_my_math_double_it, input: { n: 21 } }]\n  - done\n",
     );
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let ran = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("42"), "{}", ran.stdout);
@@ -120,9 +120,9 @@ fn a_run_calls_a_tool_of_a_server() {
     // A different program under the same name is not started, even if its items exist.
     place.write(".mcp.json", r#"{"mcpServers": {"my math": {"command": "python3", "args": ["-u", "server.py"]}}}"#);
     assert_eq!(place.rye(&["run", "math", "--script", "script.yaml"]).code, Some(5));
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let other = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
-    assert!(other.stdout.contains("are not what they were when its tools were listed"), "{}", other.stdout);
+    assert!(other.stdout.contains("changed since its tools were listed"), "{}", other.stdout);
 }
 
 fn call(id: u64, name: &str, input: &serde_json::Value) -> serde_json::Value {
@@ -171,7 +171,7 @@ fn converse(
 /// Returns a project with a tool and a directive that offers it to clients.
 fn place_with_tool() -> TestProject {
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".ai/tools/probe.sh",
         "#!/bin/bash\n# rye: {description: Probes., parameters: {}}\necho the probe ran\n",
@@ -192,7 +192,7 @@ fn text_of(answer: &serde_json::Value) -> (bool, &str) {
 #[test]
 fn a_session_runs_tools_of_a_trusted_project_and_names_rye_trust_after_a_revocation() {
     let place = place_with_tool();
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let messages =
         [hello(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), call(2, "probe", &json!({}))];
     let (answers, code) = converse(&place, &["--directive", "face"], &messages, |_| {});
@@ -201,7 +201,7 @@ fn a_session_runs_tools_of_a_trusted_project_and_names_rye_trust_after_a_revocat
     assert!(!is_error && text.contains("the probe ran"), "{text}");
     let (answers, _) = converse(&place, &["--directive", "face"], &messages, |id| {
         if id == 1 {
-            place.fine(&["trust", "--revoke"]);
+            place.run_ok(&["trust", "--revoke"]);
         }
     });
     let (is_error, text) = text_of(&answers[&2]);
@@ -219,7 +219,7 @@ fn a_session_that_offers_tools_of_an_untrusted_project_is_refused() {
 #[test]
 fn a_client_calls_what_the_directive_grants() {
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(".ai/knowledge/team/rules.md", "Never on Friday.\n");
     place.write("guest.txt", "Ada\n");
     let messages = [
@@ -282,7 +282,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
 fn http_accepts_only_local_clients_and_origins() {
     use std::io::BufRead;
     let place = TestProject::new();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     assert_eq!(place.rye(&["mcp", "serve", "--http", "0.0.0.0:0"]).code, Some(2));
     let mut child =
         place.command(&["mcp", "serve", "--http", "127.0.0.1:0"]).stderr(std::process::Stdio::piped()).spawn().unwrap();

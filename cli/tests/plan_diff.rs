@@ -57,7 +57,7 @@ fn widening_change_exits_with_3() {
     assert_eq!(back.code, Some(0), "{}{}", back.stdout, back.stderr);
     assert!(back.stdout.contains("narrowed rye.execute.tool.rye.file-system.*"), "{}", back.stdout);
     let same = place.rye(&["plan", "a", "--diff", "HEAD"]);
-    assert_eq!((same.code, same.stdout.contains("the same plan")), (Some(0), true), "{}", same.stdout);
+    assert_eq!((same.code, same.stdout.contains("identical plan")), (Some(0), true), "{}", same.stdout);
     let markdown = place.rye(&["plan", "a", "--diff", "HEAD~1..HEAD", "--format", "markdown"]);
     assert_eq!(markdown.code, Some(3));
     assert!(markdown.stdout.starts_with("### `a`\n\n🔴 **widened**"), "{}", markdown.stdout);
@@ -69,10 +69,10 @@ fn widening_change_exits_with_3() {
 #[test]
 fn plan_files_can_be_compared() {
     let place = repository();
-    let json = place.fine(&["plan", "a", "--format", "json"]);
+    let json = place.run_ok(&["plan", "a", "--format", "json"]);
     place.write("after.json", &json);
     git(&place, &["checkout", "-q", "HEAD~1"]);
-    place.write("before.json", &place.fine(&["plan", "a", "--format", "json"]));
+    place.write("before.json", &place.run_ok(&["plan", "a", "--format", "json"]));
     let done = place.rye(&["plan", "--diff", "before.json..after.json"]);
     assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
     assert_eq!(place.rye(&["plan", "a", "--diff", "after.json"]).code, Some(0));

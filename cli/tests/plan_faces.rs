@@ -31,7 +31,7 @@ fn every_context_of_a_directive_is_listed() {
 fn a_narrow_terminal_gets_folded_lines() {
     let place = TestProject::example("deploy");
     let call = ["plan", "deploy_staging", "--input", "service=billing"];
-    let whole = place.fine(&call);
+    let whole = place.run_ok(&call);
     let narrow = place.command(&call).env("COLUMNS", "60").output().unwrap();
     let narrow = String::from_utf8(narrow.stdout).unwrap();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -47,17 +47,17 @@ fn a_narrow_terminal_gets_folded_lines() {
 #[test]
 fn graphs_are_drawn_in_three_languages() {
     let place = TestProject::example("deploy");
-    assert!(place.fine(&["graph"]).starts_with("flowchart"));
-    assert!(place.fine(&["graph", "deploy_staging", "--to", "dot"]).starts_with("digraph items"));
-    let svg = place.fine(&["graph", "--to", "svg"]);
+    assert!(place.run_ok(&["graph"]).starts_with("flowchart"));
+    assert!(place.run_ok(&["graph", "deploy_staging", "--to", "dot"]).starts_with("digraph items"));
+    let svg = place.run_ok(&["graph", "--to", "svg"]);
     assert!(svg.starts_with("<svg ") && svg.contains("extends: hook route_deploy"), "{svg}");
     let (code, graph) = place.json(&["graph", "deploy_staging"]);
     assert_eq!(code, Some(0));
     assert!(graph["edges"].as_array().unwrap().iter().any(|e| e["relation"] == "shadows"));
     assert_eq!(place.rye(&["graph", "nope"]).code, Some(1));
-    assert!(place.fine(&["plan", "deploy_staging", "--graph"]).contains("n_gate -->|allowed| n_tools"));
-    assert!(place.fine(&["plan", "deploy_staging", "--graph=dot"]).starts_with("digraph plan"));
-    assert!(place.fine(&["plan", "deploy_staging", "--graph=svg"]).starts_with("<svg "));
+    assert!(place.run_ok(&["plan", "deploy_staging", "--graph"]).contains("n_gate -->|allowed| n_tools"));
+    assert!(place.run_ok(&["plan", "deploy_staging", "--graph=dot"]).starts_with("digraph plan"));
+    assert!(place.run_ok(&["plan", "deploy_staging", "--graph=svg"]).starts_with("<svg "));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn html_is_standalone_and_escapes_text() {
         ".ai/directives/a.md",
         &format!("# A\n\nSays a.\n\n```xml\n<directive name=\"a\"><metadata><model provider=\"scripted\"/><permissions/></metadata></directive>\n```\n\n{body}\n"),
     );
-    let page = place.fine(&["plan", "a", "--format", "html"]);
+    let page = place.run_ok(&["plan", "a", "--format", "html"]);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"), "{page}");
     assert!(!page.contains("src=") && !page.contains("href="), "nothing is loaded");
@@ -81,7 +81,7 @@ fn html_is_standalone_and_escapes_text() {
 fn a_lock_names_what_drifted() {
     let place = TestProject::example("deploy");
     assert_eq!(place.rye(&["run", "deploy_staging", "--locked", "--input", "service=x"]).code, Some(1), "no lock yet");
-    place.fine(&["lock"]);
+    place.run_ok(&["lock"]);
     assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
     let lock: Value = serde_json::from_str(&place.read(".ai/lock.json")).unwrap();
     let entry = &lock["directives"]["deploy_staging"][0];
@@ -103,10 +103,10 @@ fn a_lock_names_what_drifted() {
     );
     let (code, drift) = place.json(&["lock", "--check"]);
     assert_eq!((code, &drift["drift"][0]["how"]), (Some(5), &Value::from("changed")));
-    place.fine(&["lock", "deploy_staging"]);
+    place.run_ok(&["lock", "deploy_staging"]);
     assert_eq!(place.rye(&["lock", "--check", "deploy_staging"]).code, Some(0));
     assert_eq!(place.rye(&["lock", "--check"]).code, Some(5), "its base has changed too");
-    place.fine(&["lock"]);
+    place.run_ok(&["lock"]);
     assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
     // Input values of the call are not drift.
     let other = ["run", "deploy_staging", "--locked", "--input", "service=web", "--script", "script.yaml"];
@@ -117,7 +117,7 @@ fn a_lock_names_what_drifted() {
 fn pinned_plan_runs_or_is_refused() {
     let place = TestProject::example("deploy");
     let call = ["plan", "deploy_staging", "--input", "service=billing", "--limit", "turns=5", "--format", "json"];
-    place.write("plan.json", &place.fine(&call));
+    place.write("plan.json", &place.run_ok(&call));
     let run = ["run", "--plan", "plan.json", "--script", "script.yaml"];
     let (code, done) = place.json(&run);
     assert_eq!(code, Some(0), "{done}");
@@ -131,7 +131,7 @@ fn pinned_plan_runs_or_is_refused() {
     let refused = place.rye(&run);
     assert_eq!(refused.code, Some(5), "{}{}", refused.stdout, refused.stderr);
     assert!(refused.stderr.contains("changed config agent/hooks"), "{}", refused.stderr);
-    place.write("open.json", &place.fine(&["plan", "deploy_staging", "--format", "json"]));
+    place.write("open.json", &place.run_ok(&["plan", "deploy_staging", "--format", "json"]));
     let open = place.rye(&["run", "--plan", "open.json"]);
     assert!(matches!(open.code, Some(1 | 2)), "{}{}", open.stdout, open.stderr);
 }

@@ -11,6 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use rye::{ProcessResult, TestProject};
+use rye_compiler::semantics::money::Nanos;
 use serde_json::{Value, json};
 
 /// A recorded request: first line, headers, and bytes of the body.
@@ -113,8 +114,8 @@ fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Val
         ApiFormat::Openai => ("openai/fast", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     };
     let call = [call, &["--model", provider, "--format", "json"]].concat();
-    let plan: Value = serde_json::from_str(&place.fine(&[&["plan"], call.as_slice()].concat())).unwrap();
-    let mut command = place.command(&[&["run"], call.as_slice()].concat());
+    let plan: Value = serde_json::from_str(&place.run_ok(&[&["plan"], call.as_slice()].concat())).unwrap();
+    let mut command = place.command(&[&["run", "--allow-missing-outputs"], call.as_slice()].concat());
     let done = ProcessResult::from(command.env(key, "secret-of-the-test").env(base, &recorder.url).output().unwrap());
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
@@ -204,20 +205,23 @@ fn chain_with_hooks_matches_its_plan() {
     );
 }
 
-/// Without placeholders, the token estimate of the first request equals that of the plan.
+/// Without placeholders, the bound and the reservation of the first request equal those of the plan.
 #[test]
-fn first_request_matches_the_token_estimate() {
+fn first_reservation_equals_the_worst_case_of_the_plan() {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
     for topic in ["tea", "Grüße, お茶 und \u{1F375}"] {
         let call = ["first", "--input", &format!("topic={topic}")];
         let (_, plan) = place.json(&[&["plan"], call.as_slice()].concat());
         assert_eq!(plan["first_message"]["pending"], json!([]));
         let (_, result) = place.json(&[&["run"], call.as_slice()].concat());
-        let record = place.record(result["thread_id"].as_str().unwrap());
+        let record = place.transcript(result["thread_id"].as_str().unwrap());
         let intended = record.iter().find(|event| event["type"] == "attempt_intended").unwrap();
-        assert_eq!(intended["input_estimate"], plan["tokens"]["input"], "{topic}");
+        assert_eq!(intended["input_bound"], plan["tokens"]["input_bound"], "{topic}");
+        let reserved = record.iter().find(|event| event["type"] == "reserved").unwrap();
+        let nanos = Nanos::from_json(&plan["tokens"]["worst_case_cost"]).unwrap();
+        assert_eq!(reserved["amount"], json!(nanos.to_u64()), "{topic}");
     }
 }
 

@@ -36,7 +36,7 @@ fn prove_uses_stored_copies_of_changed_sources() {
     assert_eq!((code, &kept["proved"], &kept["sources"]), (Some(0), &true.into(), &"kept".into()), "{kept}");
     assert_eq!(kept["changed"][0], "knowledge project/deploy/environment-rules");
     let told = place.rye(&["threads", "prove", thread]).stdout;
-    assert!(told.contains("have changed since (knowledge project/deploy/environment-rules)"), "{told}");
+    assert!(told.contains("the sources have changed (knowledge project/deploy/environment-rules)"), "{told}");
 
     // Neither an altered nor a missing copy proves anything.
     let sources = place.project().join(".ai/state/sources");
@@ -46,7 +46,11 @@ fn prove_uses_stored_copies_of_changed_sources() {
     }
     let changed = place.rye(&["threads", "prove", thread]);
     assert_eq!(changed.code, Some(1));
-    assert!(changed.stdout.contains("not kept: knowledge project/deploy/environment-rules"), "{}", changed.stdout);
+    assert!(
+        changed.stdout.contains("no copies are stored: knowledge project/deploy/environment-rules"),
+        "{}",
+        changed.stdout
+    );
     std::fs::remove_dir_all(&sources).unwrap();
     assert_eq!(place.rye(&["threads", "prove", thread]).code, Some(1));
     let then = place.rye(&["threads", "prove", thread, "--at", "HEAD"]);

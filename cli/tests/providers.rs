@@ -80,10 +80,10 @@ fn every_provider_is_listed_with_its_key_and_its_prices() {
         assert!(model["prices"]["input"].is_string() && model["priced_at"].is_string() && model["source"].is_string());
     }
     let place = place("http://localhost:1");
-    let people = place.fine(&["providers", "list"]);
+    let people = place.run_ok(&["providers", "list"]);
     assert!(people.contains("local (default)  openai-chat  http://localhost:1  no key needed"), "{people}");
-    assert!(people.contains("no price: tokens are counted and no money"), "{people}");
-    let plain = place.fine(&["providers", "list", "--format", "plain"]);
+    assert!(people.contains("no price: only tokens are counted"), "{people}");
+    let plain = place.run_ok(&["providers", "list", "--format", "plain"]);
     assert!(plain.contains("provider\tlocal\topenai-chat\thttp://localhost:1\tno key needed\n"), "{plain}");
 }
 
@@ -97,13 +97,13 @@ fn providers_test_reports_success_and_failure() {
         (&told["input_tokens"], &told["output_tokens"], &told["cost"]),
         (&json!(1625), &json!(15), &Value::Null)
     );
-    let said = place_that_works.fine(&["providers", "test", "local"]);
+    let said = place_that_works.run_ok(&["providers", "test", "local"]);
     assert!(said.starts_with("local/small: ok in ") && said.contains("price unknown: Grüße, world"), "{said}");
 
     let refused = place(&server("401 Unauthorized", "application/json", r#"{"error":{"message":"who are you?"}}"#));
     let done = refused.rye(&["providers", "test"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
-    assert!(done.stdout.contains("who are you?: it wants a key; name its variable as `key_env`"), "{}", done.stdout);
+    assert!(done.stdout.contains("who are you?: a key is required; set `key_env`"), "{}", done.stdout);
     let done = refused.rye(&["providers", "test", "locl"]);
     assert_eq!(done.code, Some(2));
     assert!(done.stderr.contains("did you mean `local`?"), "{}", done.stderr);
@@ -126,7 +126,7 @@ fn providers_test_sends_a_key_only_where_trust_allows_it() {
     let refused = test();
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(refused.stdout.contains("`rye trust`") && !refused.stdout.contains("Grüße"), "{}", refused.stdout);
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let done = test();
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     assert!(done.stdout.contains("Grüße, world"), "{}", done.stdout);
@@ -144,9 +144,9 @@ fn exported_script_replays_and_reports_the_first_difference() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let script: Value = serde_json::from_str(&place.read("recorded.json")).unwrap();
     assert!(!script.to_string().contains("planted-secret"), "{script}");
-    assert!(script.to_string().contains("[PLANTED_API_KEY]"), "{script}");
+    assert!(script.to_string().contains("[masked: PLANTED_API_KEY]"), "{script}");
 
-    place.fine(&["threads", "export", thread, "--script", "-o", "recorded.json"]);
+    place.run_ok(&["threads", "export", thread, "--script", "-o", "recorded.json"]);
     let (code, again) = place.json(&["run", "hello", "--script", "recorded.json"]);
     assert_eq!(code, Some(0), "{again}");
     assert_eq!(
@@ -160,7 +160,7 @@ fn exported_script_replays_and_reports_the_first_difference() {
     assert!(done.stderr.contains("tool result 1 differs in line 1: recorded was `"), "{}", done.stderr);
     assert!(done.stderr.contains("Ada") && done.stderr.contains("Eve"), "{}", done.stderr);
 
-    let loose = place.fine(&["threads", "export", thread, "--script", "--loose"]);
+    let loose = place.run_ok(&["threads", "export", thread, "--script", "--loose"]);
     assert!(!loose.contains("expect"), "{loose}");
     place.write("loose.json", &loose);
     assert_eq!(place.json(&["run", "hello", "--script", "loose.json"]).1["outputs"], first["outputs"]);
@@ -183,6 +183,6 @@ fn show_prints_cache_use() {
         shown["cache"],
         json!({"prompt_tokens": 2000, "read_tokens": 900, "written_tokens": 900, "hit_percent": 45})
     );
-    let people = place.fine(&["threads", "show", thread]);
+    let people = place.run_ok(&["threads", "show", thread]);
     assert!(people.contains("45 % of 2000 prompt tokens read from the cache, 900 written to it"), "{people}");
 }

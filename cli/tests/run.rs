@@ -49,10 +49,10 @@ fn signal(child: &Child, name: &str) {
 #[test]
 fn a_newcomer_inits_checks_runs_and_lists() {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     let checked = place.json(&["check"]);
     assert_eq!((checked.0, &checked.1["diagnostics"]), (Some(0), &json!([])));
-    assert!(place.fine(&["plan", "first"]).contains("no value was given for the input `topic`"));
+    assert!(place.run_ok(&["plan", "first"]).contains("no value was given for the input `topic`"));
     let run = place.rye(&["run", "first", "--input", "topic=tea"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.starts_with("Let me see what is here. \nsentence: "), "{}", run.stdout);
@@ -67,12 +67,12 @@ fn a_newcomer_inits_checks_runs_and_lists() {
     assert_eq!(shown["inputs"], json!({"topic": "tea"}));
     assert_eq!(shown["capabilities"][0][0], "rye.execute.tool.rye.file-system.ls");
     assert_eq!(shown["ledger"][0]["spent"], shown["cost"]["spend"]);
-    assert!(place.fine(&["threads", "show", id]).contains("topic = \"tea\""));
-    let told = place.fine(&["threads", "transcript", id]);
+    assert!(place.run_ok(&["threads", "show", id]).contains("topic = \"tea\""));
+    let told = place.run_ok(&["threads", "transcript", id]);
     assert!(told.contains("thread_started") && told.contains("thread_completed"), "{told}");
-    let lines = place.fine(&["threads", "transcript", id, "--json"]);
+    let lines = place.run_ok(&["threads", "transcript", id, "--json"]);
     assert_eq!(lines, place.read(shown["transcript"].as_str().unwrap()));
-    let tail = place.fine(&["threads", "transcript", id, "--json", "--tail", "1"]);
+    let tail = place.run_ok(&["threads", "transcript", id, "--json", "--tail", "1"]);
     assert!(lines.ends_with(&tail) && tail.lines().count() == 1);
 }
 
@@ -97,7 +97,7 @@ fn the_examples_run_as_their_readmes_say() {
 #[test]
 fn events_come_before_the_result_and_are_the_transcript() {
     let place = TestProject::example("hello");
-    let text = place.fine(&["run", "hello", "--format", "json", "--events"]);
+    let text = place.run_ok(&["run", "hello", "--format", "json", "--events"]);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (result, events) = lines.split_last().unwrap();
     let (pieces, events): (Vec<&Value>, Vec<&Value>) =
@@ -105,13 +105,13 @@ fn events_come_before_the_result_and_are_the_transcript() {
     let said: String = pieces.iter().filter_map(|piece| piece["event"]["text"].as_str()).collect();
     assert!(said.contains("Let me look who is coming."), "what streams in is shown too: {pieces:?}");
     assert!(pieces.iter().all(|piece| piece["thread_id"] == result["thread_id"] && piece["event"]["kind"].is_string()));
-    let recorded = place.record(result["thread_id"].as_str().unwrap());
+    let recorded = place.transcript(result["thread_id"].as_str().unwrap());
     assert_eq!(events.len(), recorded.len());
     for (event, line) in events.iter().zip(&recorded) {
         assert_eq!((&event["seq"], &event["event"]["type"]), (&line["seq"], &line["type"]));
     }
     assert_eq!(result["plan_id"], recorded[1]["plan_id"]);
-    assert_eq!(place.fine(&["run", "hello", "--format", "json"]).lines().count(), 1);
+    assert_eq!(place.run_ok(&["run", "hello", "--format", "json"]).lines().count(), 1);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn invalid_call_is_rejected_before_the_run() {
     refused(&["run", "deploy_staging", "--input", "service=billing", "--input", "target=moon"], 1, "target");
     refused(&["run", "deploy_staging", "--input", "servce=billing"], 1, "did you mean `service`?");
     refused(&["run", "deploy_stagin"], 1, "deploy_staging");
-    refused(&["run", "../deploy_staging"], 2, "no id of a directive");
+    refused(&["run", "../deploy_staging"], 2, "not a valid directive id");
     refused(&["run", "deploy_staging", "--input", "service"], 2, "NAME=VALUE");
     refused(&["run", "deploy_staging", "--input", "service=a", "--input", "service=b"], 2, "twice");
     refused(&["run", "deploy_staging", "--inputs", "missing.json"], 2, "missing.json");
@@ -218,7 +218,7 @@ fn human_output_prints_each_text_once() {
     let place = talker("", "steps:\n  - { text: \"One two\\nthree.\", usage: { input: 10, output: 2 } }\n");
     let keyless = place.rye(&["run", "talk", "-q"]);
     assert_eq!((keyless.stdout.as_str(), keyless.stderr.as_str()), ("One two\nthree.\n", ""));
-    place.fine(&["keys", "generate"]);
+    place.run_ok(&["keys", "generate"]);
     let run = place.rye(&["run", "talk"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "One two\nthree.\n"));
     let said: Vec<&str> = run.stderr.lines().collect();
@@ -241,7 +241,7 @@ fn failed_attempt_is_printed_and_retried() {
     let place = talker("", script);
     let run = place.rye(&["run", "talk"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
-    assert!(run.stderr.contains("attempt 1 failed, rate_limited: Slow down.; again in 5 ms"), "{}", run.stderr);
+    assert!(run.stderr.contains("attempt 1 failed, rate_limited: Slow down.; retrying in 5 ms"), "{}", run.stderr);
     assert_eq!(run.stdout, "Half a\nWhole.\n");
 }
 
@@ -274,7 +274,7 @@ fn ctrl_c_finishes_the_step_and_twice_stops_now() {
     let done = ProcessResult::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(1)));
-    assert!(done.stderr.contains("stopping after the step"), "{}", done.stderr);
+    assert!(done.stderr.contains("stopping after the current step"), "{}", done.stderr);
 
     let place = talker("", "steps:\n  - { text: never, delay_ms: 60000 }\n");
     let mut command = place.command(&["run", "talk", "--format", "json"]);
@@ -300,7 +300,7 @@ fn ctrl_c_ends_the_wait_for_another_attempt() {
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(0)));
     // The interrupted thread is complete: no money is reserved, and signatures cover every line.
-    place.fine(&["threads", "verify"]);
+    place.run_ok(&["threads", "verify"]);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn finished_thread_resumes_with_a_message() {
 #[test]
 fn lost_registry_falls_back_to_transcripts() {
     let place = TestProject::example("hello");
-    place.fine(&["run", "hello"]);
+    place.run_ok(&["run", "hello"]);
     let registry = place.project().join(".ai/state/threads/registry.redb");
     std::fs::write(&registry, b"this is no registry").unwrap();
     let done = place.rye(&["threads", "list", "--format", "json"]);
@@ -373,7 +373,7 @@ fn external_child_is_bounded_by_its_parent() {
     assert!(shown["limits"]["spend"].as_f64().unwrap() < 0.3, "{shown}");
     assert_eq!(shown["capabilities"], json!([["rye.execute.tool.rye.file-system.ls"], []]));
     // The parent has no grants, so its child can use none.
-    assert!(place.fine(&["threads", "transcript", id]).contains("denied"), "{shown}");
+    assert!(place.run_ok(&["threads", "transcript", id]).contains("denied"), "{shown}");
     let accounts: Vec<&Value> = shown["ledger"].as_array().unwrap().iter().map(|held| &held["thread_id"]).collect();
     assert_eq!(accounts, [above, id]);
     assert_eq!(ProcessResult::from(parent.wait_with_output().unwrap()).code, Some(0));
@@ -392,7 +392,7 @@ fn running_thread_cannot_be_resumed() {
     let refused = place.rye(&["run", "--resume", &id]);
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains(&format!("pid {}", child.id())), "{}", refused.stderr);
-    assert!(place.fine(&["threads", "show", &id]).contains(&child.id().to_string()));
+    assert!(place.run_ok(&["threads", "show", &id]).contains(&child.id().to_string()));
     assert_eq!(ProcessResult::from(child.wait_with_output().unwrap()).code, Some(0));
 }
 

@@ -12,7 +12,7 @@ use rye::{ProcessResult, TestProject};
 
 fn place() -> TestProject {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".ai/directives/shell.md",
         "# Shell\n\n```xml\n<directive name=\"shell\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\n\
@@ -51,10 +51,10 @@ fn missing_bubblewrap_fails_before_the_run() {
     let path = programs(&place);
     let refused = run(&place, &["run", "shell"], &path);
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
-    assert!(refused.stderr.contains("there is no `bwrap` on the path"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`bwrap` is not in `PATH`"), "{}", refused.stderr);
     assert!(!place.project().join("out").exists());
     let doctor = run(&place, &["doctor", "--format", "plain"], &path).stdout;
-    assert!(doctor.contains("wrong\tsandbox\t`sandbox: bubblewrap` is set, and there is no `bwrap`"), "{doctor}");
+    assert!(doctor.contains("wrong\tsandbox\t`sandbox: bubblewrap` is set, but `bwrap` is not in `PATH`"), "{doctor}");
     // A program of the project is not used.
     place.write("bin/bwrap", "#!/bin/sh\ntouch pwned\n");
     let own = place.project().join("bin");
@@ -82,10 +82,10 @@ fn programs_run_in_bubblewrap() {
     let out = place.project().join("out").canonicalize().unwrap();
     assert!(called.contains(&format!("--bind {0} {0}", out.display())), "{called}");
     assert!(called.contains("--ro-bind / /") && called.contains("--unshare-net"), "{called}");
-    assert!(place.fine(&["plan", "shell"]).contains("in bubblewrap"));
+    assert!(place.run_ok(&["plan", "shell"]).contains("in bubblewrap"));
     let doctor = run(&place, &["doctor", "--format", "plain"], &path).stdout;
     assert!(doctor.contains("Landlock") && doctor.contains(&format!("within bubblewrap ({path}/bwrap)")), "{doctor}");
     // A project can request bubblewrap, but cannot disable it.
     place.write(".ai/config/agent/agent.yaml", "sandbox: landlock\n");
-    assert!(place.fine(&["plan", "shell"]).contains("in bubblewrap"));
+    assert!(place.run_ok(&["plan", "shell"]).contains("in bubblewrap"));
 }

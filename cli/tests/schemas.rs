@@ -11,8 +11,8 @@ use serde_json::Value;
 #[test]
 fn json_outputs_match_their_schemas() {
     let place = TestProject::own();
-    place.fine(&["init"]);
-    place.fine(&["new", "tool", "team/count", "--language", "python"]);
+    place.run_ok(&["init"]);
+    place.run_ok(&["new", "tool", "team/count", "--language", "python"]);
     let (_, run) = place.json(&["run", "first", "--input", "topic=tea"]);
     let thread = run["thread_id"].as_str().unwrap();
     let outputs: [(&str, &[&str]); 45] = [
@@ -63,7 +63,7 @@ fn json_outputs_match_their_schemas() {
         ("why", &["why", "team/count"]),
     ];
     for (name, args) in outputs {
-        let schema: Value = serde_json::from_str(&place.fine(&["schema", name])).unwrap();
+        let schema: Value = serde_json::from_str(&place.run_ok(&["schema", name])).unwrap();
         let (_, output) = place.json(args);
         let faults: Vec<String> = jsonschema::validator_for(&schema)
             .unwrap()
@@ -80,11 +80,11 @@ fn json_outputs_match_their_schemas() {
 #[test]
 fn unknown_ids_and_paths_get_suggestions() {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     for args in [["assert", "frist"], ["lock", "frist"]] {
         let done = place.rye(&args);
         assert_eq!(done.code, Some(1), "{args:?}");
-        assert!(done.stderr.contains("there is no directive `frist`") && done.stderr.contains("did you mean `first`?"));
+        assert!(done.stderr.contains("unknown directive `frist`") && done.stderr.contains("did you mean `first`?"));
     }
     for args in [
         &["plan", ".ai/directives/first.md"][..],
@@ -98,14 +98,14 @@ fn unknown_ids_and_paths_get_suggestions() {
     let done = place.rye(&["explain", "cycle"]);
     assert!(done.code == Some(2) && done.stderr.contains("did you mean `extends::cycle`?"), "{}", done.stderr);
     // Every command that reads a file with an invalid signature refuses it.
-    place.fine(&["sign", "first"]);
+    place.run_ok(&["sign", "first"]);
     place.write(".ai/directives/first.md", &format!("{}more\n", place.read(".ai/directives/first.md")));
     for args in [&["fetch", "directive", "first"][..], &["run", "first"], &["plan", "first"], &["verify"]] {
         assert_eq!(place.rye(args).code, Some(5), "{args:?}");
     }
-    place.fine(&["sign", "first"]);
+    place.run_ok(&["sign", "first"]);
     // Files that rye writes are not reported as unrecognized.
-    place.fine(&["lock"]);
+    place.run_ok(&["lock"]);
     let (_, checked) = place.json(&["check"]);
     assert_eq!(checked["diagnostics"], serde_json::json!([]));
 }

@@ -37,7 +37,7 @@ fn key_printed_by_a_tool_is_masked() {
     }
     assert!(masked >= 2, "both answers hold it, masked");
     assert!(!done.stdout.contains(own) && !done.stderr.contains(own) && !done.stderr.contains(&github));
-    let told = place.fine(&["threads", "list", "--format", "json"]);
+    let told = place.run_ok(&["threads", "list", "--format", "json"]);
     assert!(!told.contains(own));
 }
 
@@ -59,7 +59,7 @@ fn export_masks_keys() {
     );
     let (code, ran) = place.json(&["run", "talk"]);
     assert_eq!(code, Some(0), "{ran}");
-    let exported = place.fine(&["threads", "export", ran["thread_id"].as_str().unwrap(), "--script"]);
+    let exported = place.run_ok(&["threads", "export", ran["thread_id"].as_str().unwrap(), "--script"]);
     assert!(!exported.contains(&anthropic), "{exported}");
     assert!(exported.matches("[masked: Anthropic key]").count() >= 2, "{exported}");
 }

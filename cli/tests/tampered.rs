@@ -8,8 +8,8 @@ mod rye;
 
 use rye::TestProject;
 use rye_engine::store::RealDisk;
-use rye_engine::store::transcript::line::{self, Head};
-use rye_engine::store::transcript::{self, Hash, Record};
+use rye_engine::store::transcript::line::{self, LinePosition};
+use rye_engine::store::transcript::{self, ChainHash, TranscriptRecord};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ const BASH: &str = "rye_bash_bash";
 /// Returns a project with a directive that may only read, whose model writes a file with a shell once resumed.
 fn place() -> TestProject {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(
         ".ai/directives/reads.md",
         "```xml\n<directive name=\"reads\" version=\"1.0.0\">\n<metadata><description>d</description>\
@@ -41,16 +41,16 @@ fn ran(place: &TestProject) -> String {
 }
 
 /// Rewrites a transcript with a valid hash chain; keeps its signatures or removes them.
-fn forge(place: &TestProject, id: &str, keeps_seals: bool, edit: impl FnOnce(&mut Vec<Record>)) {
+fn forge(place: &TestProject, id: &str, keeps_seals: bool, edit: impl FnOnce(&mut Vec<TranscriptRecord>)) {
     let thread = ThreadId::parse(id).unwrap();
     let disk = RealDisk::open(&place.project()).unwrap();
     let mut records = transcript::read(&disk, &thread, 0).unwrap().records;
     edit(&mut records);
-    let (mut text, mut before) = (String::new(), Hash::start(&thread));
+    let (mut text, mut before) = (String::new(), ChainHash::start(&thread));
     for (seq, record) in records.iter().enumerate() {
-        let head = Head { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
+        let head = LinePosition { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
         let mark = record.seal.as_ref().map(|seal| seal.mark.clone()).unwrap_or_default();
-        let kept = |_: u64, _: Hash| mark.clone();
+        let kept = |_: u64, _: ChainHash| mark.clone();
         let signer: Option<line::LineSigner<'_>> =
             if keeps_seals && record.seal.is_some() { Some(&kept) } else { None };
         let (line, record) = line::write(&head, &record.body, signer).unwrap();
@@ -61,10 +61,10 @@ fn forge(place: &TestProject, id: &str, keeps_seals: bool, edit: impl FnOnce(&mu
 }
 
 /// A change of the records of a transcript.
-type Edit = fn(&mut Vec<Record>);
+type Edit = fn(&mut Vec<TranscriptRecord>);
 
 #[expect(clippy::ptr_arg, reason = "an edit may also insert records")]
-fn widened(records: &mut Vec<Record>) {
+fn widened(records: &mut Vec<TranscriptRecord>) {
     let body: &mut Map<String, Value> = &mut records[0].body;
     body.insert("grants".into(), json!([[{"pattern": "rye.*", "write": ["*"], "net": ["*"]}]]));
 }
@@ -144,7 +144,7 @@ fn resume_asks_for_a_record_that_no_key_of_the_user_signed() {
     let (unsigned, foreign) = (ran(&place), ran(&place));
     forge(&place, &unsigned, false, |_| {});
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
-    place.fine(&["keys", "generate"]);
+    place.run_ok(&["keys", "generate"]);
     for id in [&unsigned, &foreign] {
         for command in commands(id) {
             let done = place.rye(&command);
@@ -156,7 +156,7 @@ fn resume_asks_for_a_record_that_no_key_of_the_user_signed() {
         assert_eq!(code, Some(0), "{result}");
         // The accepted thread is signed from here on, and resumes without acceptance.
         let next = result["thread_id"].as_str().unwrap();
-        place.fine(&["run", "--resume", next, "--message", "more"]);
+        place.run_ok(&["run", "--resume", next, "--message", "more"]);
     }
     assert!(!place.project().join("ran.txt").exists());
 }
@@ -167,7 +167,11 @@ fn resume_prints_the_grants_of_the_record() {
     let id = ran(&place);
     let done = place.rye(&["run", "--resume", &id, "--message", "more"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    assert!(done.stderr.contains("granted: `rye.execute.tool.rye.file-system.read`\n"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("resumes with its recorded grants: `rye.execute.tool.rye.file-system.read`\n"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -175,5 +179,5 @@ fn resume_without_a_key_needs_no_acceptance() {
     let place = place();
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
     let id = ran(&place);
-    place.fine(&["run", "--resume", &id, "--message", "more"]);
+    place.run_ok(&["run", "--resume", &id, "--message", "more"]);
 }

@@ -78,23 +78,23 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
         let place = worker("<limits turns=\"100\"/>", 60, 100);
         let process = run_work(&place, &[]);
         let id = running(&place);
-        place.fine(&["threads", verb, &id]);
+        place.run_ok(&["threads", verb, &id]);
         let (code, result) = end(process);
         assert_eq!((code, &result["status"]), (Some(130), &json!(status)));
-        assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\t{status}\n"));
+        assert_eq!(place.run_ok(&["threads", "status", &id]), format!("{id}\t{status}\n"));
         // A second message has no effect.
-        place.fine(&["threads", verb, &id]);
-        let mails = place.record(&id).iter().filter(|line| line["type"] == "mail").count();
+        place.run_ok(&["threads", verb, &id]);
+        let mails = place.transcript(&id).iter().filter(|line| line["type"] == "mail").count();
         assert_eq!(mails, 1, "a letter is taken once");
     }
     let place = worker("<limits turns=\"100\"/>", 12, 100);
     let process = run_work(&place, &[]);
     let id = running(&place);
     let shown = place.rye(&["threads", "steer", &id, "look here", "--image", "a.png"]);
-    assert!(shown.code == Some(2) && shown.stderr.contains("letters are text"), "{}", shown.stderr);
-    place.fine(&["threads", "steer", &id, "look left"]);
+    assert!(shown.code == Some(2) && shown.stderr.contains("messages are text only"), "{}", shown.stderr);
+    place.run_ok(&["threads", "steer", &id, "look left"]);
     assert_eq!(end(process).1["status"], "completed");
-    let said = place.record(&id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
+    let said = place.transcript(&id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
     assert!(said, "the message never reached the model");
 }
 
@@ -112,8 +112,8 @@ fn a_wait_from_another_process_ends_with_the_thread() {
     assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
     assert_eq!(waited["threads"][0]["result"]["result"], "All done.");
     assert_eq!(end(process).0, Some(0));
-    assert!(place.fine(&["threads", "results", &id]).contains("All done."));
-    assert!(place.fine(&["threads", "search", &id, "Step [3] of"]).contains("cognition_out"));
+    assert!(place.run_ok(&["threads", "results", &id]).contains("All done."));
+    assert!(place.run_ok(&["threads", "search", &id, "Step [3] of"]).contains("cognition_out"));
     assert_eq!(place.rye(&["threads", "search", &id, "no such words"]).code, Some(1));
 }
 
@@ -155,17 +155,17 @@ fn escalated_limit_waits_for_an_answer() {
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
     // A value that raises nothing, or another limit than the one reached, is rejected before the thread is touched.
     for (raise, said) in [
-        ("turns=3", "is 3 already"),
-        ("turns=1", "is 3 already"),
-        ("tokens=900000", "stands at its limit of turns, which this does not raise"),
+        ("turns=3", "is already 3"),
+        ("turns=1", "is already 3"),
+        ("tokens=900000", "reached its limit of turns, which this does not raise"),
     ] {
         let refused = place.rye(&["threads", "approve", id, "--raise", raise]);
         assert_eq!(refused.code, Some(2), "{}", refused.stderr);
         assert!(refused.stderr.contains(said), "{}", refused.stderr);
     }
-    let events = place.record(id).len();
+    let events = place.transcript(id).len();
     let (code, result) = place.json(&["threads", "approve", id, "--raise", "turns=20"]);
-    assert!(place.record(id).iter().skip(events).all(|line| line["type"] != "limit"));
+    assert!(place.transcript(id).iter().skip(events).all(|line| line["type"] != "limit"));
     assert_eq!(
         (code, &result["status"], &result["cost"]["turns"]),
         (Some(0), &json!("completed"), &json!(6)),
@@ -174,7 +174,7 @@ fn escalated_limit_waits_for_an_answer() {
     assert_eq!(result["thread_id"], id, "it is the same thread that goes on");
 
     let told = place.rye(&["run", "work"]).stderr.replace('\n', " ");
-    assert!(told.contains(" --raise turns=N` lets it go on"), "{told}");
+    assert!(told.contains("--raise turns=N`, deny with"), "{told}");
     let (_, result) = place.json(&["run", "work"]);
     let id = result["thread_id"].as_str().unwrap();
     let (code, result) = place.json(&["threads", "approve", id, "--deny"]);
@@ -206,10 +206,10 @@ fn orphan_is_listed_and_can_be_cancelled() {
     let id = running(&place);
     process.0.kill().unwrap();
     process.0.wait().unwrap();
-    assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\torphaned\n"));
+    assert_eq!(place.run_ok(&["threads", "status", &id]), format!("{id}\torphaned\n"));
     let (code, waited) = place.json(&["threads", "wait", &id]);
     assert_eq!((code, &waited["threads"][0]["standing"]), (Some(1), &json!("orphaned")));
-    assert_eq!(place.fine(&["threads", "cancel", &id]), format!("{id}\tcancelled\n"));
+    assert_eq!(place.run_ok(&["threads", "cancel", &id]), format!("{id}\tcancelled\n"));
     let (_, shown) = place.json(&["threads", "show", &id]);
     assert_eq!(shown["ledger"][0]["standing"], "released");
 }
@@ -223,20 +223,20 @@ fn thread_resumes_hands_off_and_forks() {
     assert_eq!((code, &second["status"]), (Some(0), &json!("completed")));
     let (code, third) = place.json(&["threads", "handoff", id]);
     assert_eq!((code, &third["status"]), (Some(0), &json!("completed")));
-    let chain = place.fine(&["threads", "chain", id]);
+    let chain = place.run_ok(&["threads", "chain", id]);
     assert_eq!(chain.lines().count(), 3, "{chain}");
     let (code, fork) = place.json(&["run", "--resume", id, "--fork-at", "1", "--message", "otherwise"]);
     assert_eq!((code, &fork["status"]), (Some(0), &json!("completed")));
-    let begins = &place.record(fork["thread_id"].as_str().unwrap())[2];
+    let begins = &place.transcript(fork["thread_id"].as_str().unwrap())[2];
     assert_eq!((&begins["type"], &begins["thread"]), (&json!("continues"), &json!(id)));
-    assert_eq!(place.fine(&["threads", "chain", id]).lines().count(), 3, "a fork goes its own way");
+    assert_eq!(place.run_ok(&["threads", "chain", id]).lines().count(), 3, "a fork goes its own way");
     let far = place.rye(&["run", "--resume", id, "--fork-at", "40", "--message", "x"]);
     assert!(far.code == Some(1) && far.stderr.contains("only 4 turns"), "{}", far.stderr);
 
-    let dry = place.fine(&["threads", "prune", "--older-than", "0", "--dry-run"]);
+    let dry = place.run_ok(&["threads", "prune", "--older-than", "0", "--dry-run"]);
     assert_eq!(dry.lines().count(), 4, "{dry}");
-    assert_eq!(place.fine(&["threads", "prune", "--older-than", "1"]), "");
-    place.fine(&["threads", "prune", "--older-than", "0"]);
+    assert_eq!(place.run_ok(&["threads", "prune", "--older-than", "1"]), "");
+    place.run_ok(&["threads", "prune", "--older-than", "0"]);
     assert_eq!(place.json(&["threads", "list"]).1["threads"], json!([]));
     assert_eq!(place.rye(&["threads", "show", id]).code, Some(2));
 }

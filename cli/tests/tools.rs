@@ -18,7 +18,7 @@ fn python() -> bool {
 /// Returns a project whose directive `ask` calls the tool `team/tool` once.
 fn place(tool: &str, input: &str) -> TestProject {
     let place = TestProject::own();
-    place.fine(&["init"]);
+    place.run_ok(&["init"]);
     place.write(".ai/tools/team/tool.py", tool);
     place.write(
         ".ai/directives/ask.md",
@@ -30,7 +30,7 @@ fn place(tool: &str, input: &str) -> TestProject {
 }
 
 fn ran(place: &TestProject) -> String {
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let mut command = place.command(&["run", "ask", "--script", "script.yaml", "--events", "--format", "json"]);
     command.env("TEAM_WORD", "sesame").env("ANTHROPIC_API_KEY", "sk-not-a-key").env("OTHER", "hidden");
     let done = command.output().unwrap();
@@ -70,7 +70,7 @@ fn invalid_parameters_and_provider_keys_are_rejected() {
     assert!(ran(&wrong).contains("`n` must be integer, not the text `seven`"));
     let thief = place(&TOOL.replace("TEAM_WORD", "ANTHROPIC_API_KEY"), "{ n: 7 }");
     let text = ran(&thief);
-    assert!(text.contains("`ANTHROPIC_API_KEY` holds a provider's key; no tool gets it"), "{text}");
+    assert!(text.contains("`ANTHROPIC_API_KEY` holds a provider's key, which tools cannot receive"), "{text}");
     assert!(!text.contains("sk-not-a-key"), "{text}");
 }
 

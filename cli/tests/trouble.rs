@@ -37,12 +37,12 @@ fn lost_registry_is_reported_and_rebuilt() {
         let listed = place.rye(&["threads", "list"]);
         assert_eq!(listed.code, Some(0));
         assert!(listed.stdout.contains(&id), "{}", listed.stdout);
-        assert!(listed.stderr.contains("the thread registry is gone"), "{}", listed.stderr);
+        assert!(listed.stderr.contains("the thread registry is missing"), "{}", listed.stderr);
         // A command that would create a new registry suggests the repair instead.
         for args in [&["run", "--resume", &id, "--message", "more"][..], &["run", "hello"]] {
             let refused = place.rye(args);
             assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
-            assert!(refused.stderr.contains("`rye threads repair` rebuilds it"), "{}", refused.stderr);
+            assert!(refused.stderr.contains("run `rye threads repair` to rebuild it"), "{}", refused.stderr);
         }
         let repaired = place.rye(&["threads", "repair"]);
         assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
@@ -65,10 +65,10 @@ fn unregistered_thread_is_reported() {
     write(&registry, known).unwrap();
     let listed = place.rye(&["threads", "list"]);
     assert!(listed.stdout.contains(&id), "{}", listed.stdout);
-    assert!(listed.stderr.contains("1 thread with a record that the registry does not know"), "{}", listed.stderr);
+    assert!(listed.stderr.contains("1 thread with a transcript but not in the registry"), "{}", listed.stderr);
     let shown = place.rye(&["threads", "show", second["thread_id"].as_str().unwrap()]);
-    assert!(shown.stderr.contains("the registry does not know it"), "{}", shown.stderr);
-    place.fine(&["threads", "repair"]);
+    assert!(shown.stderr.contains("is not in the registry"), "{}", shown.stderr);
+    place.run_ok(&["threads", "repair"]);
     assert_eq!(place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len(), 2);
 }
 
@@ -126,18 +126,18 @@ fn usage_error_is_json_with_format_json() {
 #[test]
 fn every_json_output_is_one_document() {
     let (place, id) = ran();
-    let graph = place.fine(&["plan", "hello", "--graph", "--format", "json"]);
+    let graph = place.run_ok(&["plan", "hello", "--graph", "--format", "json"]);
     let graph: Value = serde_json::from_str(&graph).unwrap();
     assert!(graph["nodes"].as_array().unwrap().iter().any(|node| node == "finish"), "{graph}");
     assert!(!graph["edges"].as_array().unwrap().is_empty());
-    assert!(place.fine(&["graph", "hello", "--format", "json", "--to", "dot"]).starts_with("digraph"));
-    let told: Value = serde_json::from_str(&place.fine(&["threads", "transcript", &id, "--format", "json"])).unwrap();
+    assert!(place.run_ok(&["graph", "hello", "--format", "json", "--to", "dot"]).starts_with("digraph"));
+    let told: Value = serde_json::from_str(&place.run_ok(&["threads", "transcript", &id, "--format", "json"])).unwrap();
     assert_eq!(told["thread_id"], id.as_str());
     let events = told["events"].as_array().unwrap();
-    let lines = place.fine(&["threads", "transcript", &id, "--json"]);
+    let lines = place.run_ok(&["threads", "transcript", &id, "--json"]);
     assert_eq!(events.len(), lines.lines().count());
     assert_eq!((&events[0]["seq"], &events[0]["event"]["type"]), (&json!(0), &json!("opened")));
-    let tail = place.fine(&["threads", "transcript", &id, "--format", "json", "--tail", "1"]);
+    let tail = place.run_ok(&["threads", "transcript", &id, "--format", "json", "--tail", "1"]);
     let tail: Value = serde_json::from_str(&tail).unwrap();
     assert_eq!(tail["events"][0]["event"]["type"], "ended");
 }

@@ -73,14 +73,14 @@ fn cloned_hook_is_printed_and_refused() {
     assert_eq!(done.code, Some(5), "{}", done.stderr);
     assert!(done.stderr.contains("hook sneaky  at thread_started: executes tool `rye/bash/bash`"), "{}", done.stderr);
     assert!(done.stderr.contains("touch pwned") && done.stderr.contains("hooks.yaml:2"), "{}", done.stderr);
-    assert!(done.stderr.contains("allow it as it is now with `rye trust`"), "{}", done.stderr);
+    assert!(done.stderr.contains("trust them with `rye trust`"), "{}", done.stderr);
     assert!(
         !place.project().join("pwned").exists() && !place.project().join(".ai/state/threads/registry.redb").exists()
     );
     let (code, refused) = place.json(&["run", "talk"]);
     assert_eq!((code, &refused["error"]["code"]), (Some(5), &json!("refused")));
 
-    let plan = place.fine(&["plan", "talk"]);
+    let plan = place.run_ok(&["plan", "talk"]);
     assert!(plan.contains("Runs only if trusted") && plan.contains("if trusted"), "{plan}");
     let (_, plan) = place.json(&["plan", "talk"]);
     assert_eq!(plan["executes"][0]["name"], "sneaky");
@@ -108,20 +108,20 @@ fn trust_depends_on_content_and_is_revocable() {
     assert!(changed.stderr.contains("touch other"));
     place.write(".ai/config/agent/hooks.yaml", HOOKS);
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
-    place.fine(&["trust", "--revoke"]);
+    place.run_ok(&["trust", "--revoke"]);
     assert_eq!(place.rye(&["run", "talk"]).code, Some(5));
 }
 
 #[test]
 fn resume_requires_trust() {
     let place = hostile();
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let (_, result) = place.json(&["run", "talk"]);
     let id = result["thread_id"].as_str().unwrap().to_owned();
-    place.fine(&["trust", "--revoke"]);
+    place.run_ok(&["trust", "--revoke"]);
     let resumed = place.rye(&["run", "--resume", &id, "--message", "go on"]);
     assert_eq!(resumed.code, Some(5), "{}", resumed.stderr);
-    assert!(resumed.stderr.contains("`rye trust --list` shows all of it"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("run `rye trust --list` for the details"), "{}", resumed.stderr);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn project_tool_needs_trust_at_run_and_call() {
     let refused = place.rye(&["run", "talk"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
     assert!(refused.stderr.contains("tool mine  starts [\"sh\",\"scripts/mine.sh\"]"), "{}", refused.stderr);
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let ran = place.rye(&["run", "talk"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("ok    mine"), "{}", ran.stderr);
@@ -151,7 +151,7 @@ fn project_tool_needs_trust_at_run_and_call() {
     let ran = place.rye(&run);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("permission denied: `mine` is a tool of this project"), "{}", ran.stderr);
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    rye_execute"), "{}", ran.stderr);
 }

@@ -200,7 +200,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 "an acknowledgement of the user's stricter table",
                 WRITE_ROW,
                 WRITE,
-                Some("acknowledged by itself"),
+                Some("acknowledged by the project itself"),
                 RAN,
             )
         },
@@ -240,7 +240,7 @@ fn holds(place: &TestProject, proof: &Proof, thread: Option<&str>) -> bool {
             std::fs::read_to_string(place.project().join(path)).is_ok_and(|file| file.contains(text))
         }
         Proof::Said(text) => {
-            thread.is_some_and(|thread| place.fine(&["threads", "transcript", thread, "--json"]).contains(text))
+            thread.is_some_and(|thread| place.run_ok(&["threads", "transcript", thread, "--json"]).contains(text))
         }
     }
 }
@@ -263,7 +263,7 @@ fn every_cell_of_the_matrix_holds() {
             assert!(!place.project().join(".ai/state/threads/registry.redb").exists(), "{name}: a thread was started");
             let served = place.rye(&["mcp", "serve", "--directive", "act"]);
             assert_eq!(served.code, Some(5), "{name}: {}", served.stderr);
-            place.fine(&["trust"]);
+            place.run_ok(&["trust"]);
             let (_, after) = place.json(&["trust", "--list"]);
             assert!(after["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{name}: {after}");
         }
@@ -271,7 +271,7 @@ fn every_cell_of_the_matrix_holds() {
         assert_eq!(code, Some(0), "{name}: {ran}");
         assert!(holds(&place, &row.proof, ran["thread_id"].as_str()), "{name}: {ran}");
         if row.refused.is_some() {
-            place.fine(&["trust", "--revoke"]);
+            place.run_ok(&["trust", "--revoke"]);
             let thread = ran["thread_id"].as_str().unwrap();
             let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
             let at_call = ["knowledge of the user space", "a tool of the user space behind a safe grant"];
@@ -286,13 +286,13 @@ fn every_cell_of_the_matrix_holds() {
 fn a_changed_directive_asks_again_and_its_former_threads_go_on() {
     let row = rows().into_iter().find(|row| row.name == "an elevated grant").unwrap();
     let place = place(&row);
-    place.fine(&["trust"]);
+    place.run_ok(&["trust"]);
     let (_, ran) = place.json(&RUN);
     let changed = directive(row.attributes, row.metadata).replace("Act.\n", "Act otherwise.\n");
     place.write(".ai/directives/act.md", &changed);
     assert_eq!(place.rye(&RUN).code, Some(5));
-    place.fine(&["trust"]);
-    place.fine(&RUN);
+    place.run_ok(&["trust"]);
+    place.run_ok(&RUN);
     let thread = ran["thread_id"].as_str().unwrap();
     let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
     assert_ne!(resumed.code, Some(5), "{}", resumed.stderr);
@@ -312,8 +312,8 @@ fn a_script_of_the_project_plays_the_model_only_where_it_is_trusted() {
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains(&format!("script {file}  simulates the model")), "{}", refused.stderr);
         // A script that the user selects needs no trust.
-        place.fine(&RUN);
-        place.fine(&["trust"]);
+        place.run_ok(&RUN);
+        place.run_ok(&["trust"]);
         let (code, ran) = place.json(&["run", "act"]);
         assert_eq!(code, Some(0), "{ran}");
         place.write(file, &script(WRITE));
@@ -329,8 +329,8 @@ fn a_script_of_the_project_plays_the_model_only_where_it_is_trusted() {
         &directive("", READ).replace("name=\"act\"", "name=\"mine\"").replace(" provider=\"scripted\"", ""),
     );
     assert_eq!(place.rye(&["run", "mine"]).code, Some(5), "also for a directive of the user's");
-    place.fine(&["trust"]);
-    place.fine(&["run", "mine"]);
+    place.run_ok(&["trust"]);
+    place.run_ok(&["run", "mine"]);
 }
 
 #[test]
@@ -348,10 +348,10 @@ fn a_child_of_the_project_inherits_nothing_untrusted() {
     let (code, ran) = place.json(&run);
     assert_eq!(code, Some(0), "{ran}");
     assert!(!holds(&place, &RAN, None));
-    let record = place.fine(&["threads", "transcript", ran["thread_id"].as_str().unwrap(), "--json"]);
-    assert!(record.contains("requires what you do not trust yet"), "{record}");
-    place.fine(&["trust"]);
-    place.fine(&run);
+    let record = place.run_ok(&["threads", "transcript", ran["thread_id"].as_str().unwrap(), "--json"]);
+    assert!(record.contains("has requirements that you have not trusted"), "{record}");
+    place.run_ok(&["trust"]);
+    place.run_ok(&run);
     assert!(holds(&place, &RAN, None));
 }
 
@@ -359,17 +359,17 @@ fn a_child_of_the_project_inherits_nothing_untrusted() {
 fn what_the_user_makes_with_this_program_asks_nothing() {
     for args in [&["init"][..], &["init", "--example", "hello"], &["init", "--example", "deploy"]] {
         let place = TestProject::new();
-        place.fine(args);
+        place.run_ok(args);
         let (_, listed) = place.json(&["trust", "--list"]);
         assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{args:?}: {listed}");
     }
     let place = TestProject::new();
-    place.fine(&["init"]);
-    place.fine(&["run", "first", "--input", "topic=tea"]);
+    place.run_ok(&["init"]);
+    place.run_ok(&["run", "first", "--input", "topic=tea"]);
     for language in ["command", "http", "python", "javascript", "typescript", "shell"] {
-        place.fine(&["new", "tool", &format!("made_{language}"), "--language", language]);
+        place.run_ok(&["new", "tool", &format!("made_{language}"), "--language", language]);
     }
-    place.fine(&["new", "directive", "mine"]);
+    place.run_ok(&["new", "directive", "mine"]);
     let (_, listed) = place.json(&["trust", "--list"]);
     assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{listed}");
     assert!(listed["executes"].as_array().unwrap().len() > 5);
@@ -379,9 +379,6 @@ fn what_the_user_makes_with_this_program_asks_nothing() {
 fn a_project_that_requires_nothing_is_told_so_truthfully() {
     let row = rows().into_iter().find(|row| row.name == "read in the project").unwrap();
     let place = place(&row);
-    assert_eq!(
-        place.fine(&["trust", "--list"]),
-        "nothing in this project executes anything by itself, and its directives stay within it\n"
-    );
-    place.fine(&RUN);
+    assert_eq!(place.run_ok(&["trust", "--list"]), "this project has no trust requirements\n");
+    place.run_ok(&RUN);
 }

@@ -207,7 +207,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
         "`.ai/keys` is hidden",
         "`.ai/keys/trusted/evil.pem` is hidden",
         "`.ai/trust/evil.json` is hidden",
-        "it leads to `.ai/keys` or `.ai/trust`",
+        "it links to `.ai/keys` or `.ai/trust`",
     ] {
         assert!(said.contains(refused), "{refused}: {said}");
     }
@@ -219,7 +219,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
     let home = machine.at("home");
     let fetched =
         machine.rye("home", &[("HOME", "home")], &["fetch", "knowledge", "leak", "--project", home.to_str().unwrap()]);
-    assert!(fetched.code == Some(1) && fetched.stderr.contains("it leads to `.ai/keys`"), "{}", fetched.stderr);
+    assert!(fetched.code == Some(1) && fetched.stderr.contains("it links to `.ai/keys`"), "{}", fetched.stderr);
     assert!(!fetched.stdout.contains(key.lines().nth(1).unwrap()));
 }
 

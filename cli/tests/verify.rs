@@ -25,7 +25,7 @@ fn verify_detects_altered_files() {
     let one = &found["threads"][0];
     assert_eq!((&one["thread_id"], &one["verdict"], &one["signed_by"]), (&json!(id), &json!("sound"), &json!([key])));
     assert_eq!(one["vouched"], one["events"]);
-    place.fine(&["threads", "verify", &id, "--strict"]);
+    place.run_ok(&["threads", "verify", &id, "--strict"]);
 
     let path = format!(".ai/state/threads/{id}/transcript.jsonl");
     let record = place.read(&path);
@@ -57,11 +57,11 @@ fn run_without_a_key_is_unproven() {
     let place = TestProject::example("hello");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
     let done = place.rye(&["run", "hello"]);
-    assert!(done.stderr.contains("you have no key: the thread is signed with one that ends"), "{}", done.stderr);
+    assert!(done.stderr.contains("no signing key found: using a temporary key"), "{}", done.stderr);
     let done = place.rye(&["threads", "verify"]);
     assert_eq!(done.code, Some(0), "{}", done.stdout);
     assert!(done.stdout.contains(": unproven ("), "{}", done.stdout);
-    assert!(done.stderr.contains("nobody can vouch for it now"), "{}", done.stderr);
+    assert!(done.stderr.contains("cannot be verified any more"), "{}", done.stderr);
     assert_eq!(place.rye(&["threads", "verify", "--strict"]).code, Some(1));
 }
 
@@ -71,10 +71,10 @@ fn exported_thread_is_searchable_and_not_checked() {
     let before = place.rye(&["check"]);
     let id = ran(&place);
     let item = format!("agent/threads/hello/{id}");
-    let found = place.fine(&["fetch", "knowledge", "--query", "Untrusted"]);
+    let found = place.run_ok(&["fetch", "knowledge", "--query", "Untrusted"]);
     assert!(found.contains(&item), "{found}");
-    let text = place.fine(&["fetch", "knowledge", &item]);
-    assert!(text.contains("> Untrusted: this quotes") && text.contains("## Conversation"), "{text}");
+    let text = place.run_ok(&["fetch", "knowledge", &item]);
+    assert!(text.contains("> Untrusted: this page quotes") && text.contains("## Conversation"), "{text}");
     let after = place.rye(&["check"]);
     assert_eq!((before.code, before.stderr), (after.code, after.stderr));
     // Outside the folder of exports, the file belongs to the project: its signature must be valid.

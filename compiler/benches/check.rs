@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use divan::Bencher;
-use rye_compiler::validate::{Memory, Selection, check};
+use rye_compiler::validate::{CheckSession, Selection, check};
 use rye_compiler::world::{MapWorld, Space};
 
 fn main() {
@@ -97,7 +97,7 @@ fn from_nothing(bencher: Bencher<'_, '_>, directives: usize) {
 #[divan::bench(args = [1_000, 10_000], sample_count = 20, sample_size = 1)]
 fn after_one_edit(bencher: Bencher<'_, '_>, directives: usize) {
     let mut world = project(directives);
-    let mut memory = Memory::new();
+    let mut memory = CheckSession::new();
     memory.check(&world, &Selection::All);
     let mut edits = 0;
     bencher.bench_local(|| {

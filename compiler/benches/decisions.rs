@@ -9,11 +9,11 @@ use divan::{Bencher, black_box};
 use rye_compiler::compose::compose;
 use rye_compiler::item::Items;
 use rye_compiler::resolve::{Inputs, Launch};
-use rye_compiler::semantics::capability::{CapabilitySet, ItemType, Primary, Request, allows};
+use rye_compiler::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary, authorize};
 use rye_compiler::semantics::condition::Condition;
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::world::MapWorld;
-use rye_grammar::condition::parse_line;
+use rye_grammar::condition::parse_inline;
 use rye_grammar::{ItemId, SourceId};
 use serde_json::{Map, Value, json};
 
@@ -87,7 +87,7 @@ fn facts() -> Facts {
 }
 
 fn condition(text: &str) -> Condition {
-    let Ok(tree) = parse_line(SourceId(0), text, 0) else { fail(&"the condition does not parse") };
+    let Ok(tree) = parse_inline(SourceId(0), text, 0) else { fail(&"the condition does not parse") };
     Condition::compile(&tree).unwrap_or_else(|_| fail(&"the condition does not compile"))
 }
 
@@ -109,6 +109,7 @@ fn gate_decision(bencher: Bencher<'_, '_>) {
     let own = (0..8).map(|n| format!("rye.execute.tool.area{n}.*")).chain(wide.map(str::to_owned));
     let chain = [CapabilitySet::new(own), CapabilitySet::new(["rye.execute.*"])];
     let bash = id("rye/bash/bash");
-    let request = Request { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(&bash), space: None };
-    bencher.bench_local(|| allows(black_box(&chain), black_box(&request)));
+    let request =
+        CapabilityRequest { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(&bash), space: None };
+    bencher.bench_local(|| authorize(black_box(&chain), black_box(&request)));
 }

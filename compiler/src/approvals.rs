@@ -2,6 +2,7 @@
 //! calls without a terminal. Callers decide how to request an approval.
 
 use rye_grammar::ItemId;
+use rye_grammar::data::Node;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable};
 use crate::tool_spec::ToolKind;
-use crate::trust::of_tool;
+use crate::trust::requirement_of_tool;
 use crate::world::{Space, World};
 
 /// The policy for calls that need an approval when there is no terminal; later variants are stricter.
@@ -42,11 +43,11 @@ impl HeadlessPolicy {
     }
 
     /// Describes the effect on the call, for human output.
-    pub fn told(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
-            Self::Allow => "it passes unasked",
-            Self::Queue => "the thread waits before it for `rye threads approve`",
-            Self::Deny => "it is refused",
+            Self::Allow => "allowed without approval",
+            Self::Queue => "the thread is suspended until `rye threads approve`",
+            Self::Deny => "denied",
         }
     }
 
@@ -66,6 +67,18 @@ impl HeadlessPolicy {
     }
 }
 
+/// Seconds that an approval request stays open if no setting says otherwise.
+pub const DEFAULT_TIMEOUT_SECONDS: u64 = 3_600;
+
+/// Reads `approvals.timeout_seconds` of `agent/agent`: the seconds after which an approval request without an answer
+/// suspends its thread.
+pub fn timeout_seconds(world: &dyn World) -> u64 {
+    let items = Items::new(world);
+    let setting = items.config_by_name("agent/agent");
+    let written = setting.as_deref().and_then(|node| node.get("approvals")?.get("timeout_seconds").map(Node::to_value));
+    written.and_then(|value| value.as_u64()).filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
+}
+
 /// Returns true if a call needs no approval without a terminal. It starts a directive, whose own calls are each
 /// checked, or reads knowledge; or it runs a tool of the user space, or a tool of the project that runs only if the
 /// user trusts it. The remaining calls use the standard library's own tools: a shell, the web, the git repository.
@@ -82,7 +95,7 @@ pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
         // Trusting a built-in tool, or the hosts of an HTTP tool, does not cover the arguments of its calls.
         Space::Project if matches!(tool.spec.kind, ToolKind::Builtin { .. }) => false,
         Space::Project if matches!(tool.spec.kind, ToolKind::Http(_)) && tool.spec.environment.is_empty() => false,
-        Space::Project => of_tool(&tool, String::new(), &items.sources()).is_some(),
+        Space::Project => requirement_of_tool(&tool, String::new(), &items.sources()).is_some(),
         Space::System => false,
     })
 }
@@ -100,13 +113,13 @@ pub struct ApprovalRequired {
 impl ApprovalRequired {
     /// Describes the effect on its calls, for human output.
     pub fn told(&self, unattended: HeadlessPolicy) -> String {
-        let alone = if self.vouched { HeadlessPolicy::Allow.told() } else { unattended.told() };
-        format!("asks before {}: {}, not acknowledged; where nobody can be asked, {alone}", self.pattern, self.tier)
+        let alone = if self.vouched { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
+        format!("approval required for {}: {}, not acknowledged; without a terminal: {alone}", self.pattern, self.tier)
     }
 }
 
 /// Returns the grants of a plan whose risk needs an approval that `<permissions>` does not acknowledge, in order.
-pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
+pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
     let table = plan.settings.get("capability_risk").and_then(|table| RiskTable::from_value(table).ok());
     let Some(table) = table else { return Vec::new() };
     let grants = plan.capabilities.grants.iter();
@@ -145,23 +158,23 @@ fn is_grant_preapproved(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::compile::tests::plain;
-    use crate::compile::tests::world::stdlib;
+    use crate::compile::tests::compile_without_inputs;
+    use crate::compile::tests::world::stdlib_world;
 
     #[test]
     fn project_policy_is_never_weaker_than_user_policy() {
         let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
-        assert_eq!(HeadlessPolicy::from_settings(&stdlib(), false), HeadlessPolicy::Allow);
+        assert_eq!(HeadlessPolicy::from_settings(&stdlib_world(), false), HeadlessPolicy::Allow);
         let ways = ["allow", "queue", "deny"];
         for (rank, project) in ways.into_iter().enumerate() {
             let way = |rank: usize| HeadlessPolicy::parse(ways.get(rank).copied().unwrap()).unwrap();
-            let world = stdlib().project(file, settings(project));
+            let world = stdlib_world().project(file, settings(project));
             assert_eq!(HeadlessPolicy::from_settings(&world, false), way(rank), "{project} over nothing");
             // If the project is the user space itself, its setting is the user's.
             assert_eq!(HeadlessPolicy::from_settings(&world, true), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {
-                let world = stdlib().project(file, settings(project)).with(Space::User, file, settings(user));
+                let world = stdlib_world().project(file, settings(project)).with(Space::User, file, settings(user));
                 assert_eq!(HeadlessPolicy::from_settings(&world, false), way(rank.max(other)), "{project} over {user}");
             }
         }
@@ -179,7 +192,7 @@ mod tests {
     fn unacknowledged_elevated_grant_requires_approval() {
         let listed = |acknowledge: &str| {
             let text = directive("<tool>rye.file-system.read</tool><tool>rye.bash.*</tool>", acknowledge);
-            plain(&stdlib().project(".ai/directives/a.md", text), "a").asked
+            compile_without_inputs(&stdlib_world().project(".ai/directives/a.md", text), "a").asked
         };
         let (pattern, tier) = ("rye.execute.tool.rye.bash.*".to_owned(), "elevated".to_owned());
         assert_eq!(listed(""), [ApprovalRequired { pattern, tier, vouched: false }]);
@@ -193,7 +206,7 @@ mod tests {
         let http = "description: d\nkind: http\nurl: https://a.test/\n";
         let tools = "<tool>own.*</tool><tool>all.*</tool><tool>users.*</tool><tool>asks</tool><tool>rye.git.*</tool>\
             <tool>*</tool><directive>b</directive><knowledge>*</knowledge>";
-        let world = stdlib()
+        let world = stdlib_world()
             .project(".ai/directives/a.md", directive(tools, ""))
             .project(".ai/directives/b.md", directive("", "").replace("\"a\"", "\"b\""))
             .project(".ai/tools/own/one.yaml", command)
@@ -201,7 +214,7 @@ mod tests {
             .project(".ai/tools/all/shell.yaml", bash)
             .project(".ai/tools/asks.yaml", http)
             .with(Space::User, ".ai/tools/users/one.yaml", http);
-        let listed = plain(&world, "a").asked;
+        let listed = compile_without_inputs(&world, "a").asked;
         let vouched: Vec<&str> = listed.iter().filter(|one| one.vouched).map(|one| one.pattern.as_str()).collect();
         assert_eq!(
             vouched,

@@ -4,6 +4,8 @@
 pub(crate) mod read;
 mod threads;
 
+use std::collections::BTreeSet;
+
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,17 +14,17 @@ use serde_json::Value;
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::item::Items;
 use crate::lower::origin;
-use crate::lower::shared::Shared;
+use crate::lower::shared::LowerContext;
 use crate::plan::render::json::SourceReport;
 use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use read::{Assertion, AssertionFunction, Assertions, Trifecta};
-use threads::{Reached, Thread, walk};
+use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
 
 /// The id of the settings file.
-pub const FILE: &str = "agent/assertions";
+pub const ASSERTIONS_ID: &str = "agent/assertions";
 
 /// The result of checking the assertions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,13 +50,13 @@ pub struct Violation {
     pub severity: String,
     pub description: String,
     /// The spawn chain of the thread, beginning with the directive that is run.
-    pub trace: Vec<Step>,
+    pub trace: Vec<TraceStep>,
     /// The reasons: each function of the assertion with its answer, and an example if it reaches a capability.
     pub because: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
+pub struct TraceStep {
     pub directive: String,
     /// `run`, `body`, `hook ID`, or the grant that allows the start.
     pub by: String,
@@ -87,20 +89,24 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     let items = Items::new(world);
     let mut diagnostics = Diagnostics::new();
     let report = {
-        let shared = Shared::new(&items);
+        let shared = LowerContext::new(&items);
         let assertions = read::read(&items, &mut diagnostics);
         let mut report = AssertReport { assertions: assertions.list.len(), ..AssertReport::default() };
+        let mut search = ThreadSearch::new(&shared);
+        let mut memo = ReachMemo::new();
+        let mut cycles = BTreeSet::new();
+        let mut recorded = BTreeSet::new();
         for id in roots(&items, only) {
             report.directives += 1;
-            let Reached { threads, complete } = walk(&shared, &id);
+            let ReachableThreads { threads, complete } = search.find_threads(&id);
             report.threads += threads.len();
             report.incomplete |= !complete;
-            check_assertions(&items, &assertions, &threads, &mut report);
-            spawns(&items, &threads, &mut report);
+            check_assertions(&items, &assertions, &threads, &mut memo, &mut report);
+            record_spawns(&items, &threads, &mut recorded, &mut report.spawns);
+            cycles.extend(threads.iter().filter_map(find_cycle));
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
-        report.cycles.sort();
-        report.cycles.dedup();
+        report.cycles = cycles.into_iter().collect();
         report
     };
     diagnostics.append(items.diagnostics());
@@ -120,19 +126,27 @@ fn roots(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
 }
 
 /// Checks each assertion for each thread below one directive; reports the first thread that breaks it.
-fn check_assertions(items: &Items<'_>, assertions: &Assertions, threads: &[Thread], report: &mut AssertReport) {
+fn check_assertions(
+    items: &Items<'_>,
+    assertions: &Assertions,
+    threads: &[PossibleThread],
+    memo: &mut ReachMemo,
+    report: &mut AssertReport,
+) {
     let Some(root) = threads.first() else { return };
     for assertion in &assertions.list {
         if !assertion.applies_to(&root.directive) {
             continue;
         }
-        let broken = threads.iter().find_map(|thread| broken(assertion, thread).map(|because| (thread, because)));
+        let broken = threads
+            .iter()
+            .find_map(|thread| violation_reasons(assertion, thread, memo).map(|because| (thread, because)));
         if let Some((thread, because)) = broken {
             report.violations.push(Violation {
                 assertion: assertion.id.clone(),
                 severity: if assertion.severity == Severity::Error { "error" } else { "warning" }.to_owned(),
                 description: assertion.description.clone(),
-                trace: trace(items, thread),
+                trace: trace_steps(items, thread),
                 because,
             });
         }
@@ -142,26 +156,27 @@ fn check_assertions(items: &Items<'_>, assertions: &Assertions, threads: &[Threa
         Trifecta::Warning => "warning",
         Trifecta::Error => "error",
     };
-    if let Some((thread, because)) = threads.iter().find_map(|thread| trifecta(thread).map(|because| (thread, because)))
+    if let Some((thread, because)) =
+        threads.iter().find_map(|thread| trifecta_reasons(thread, memo).map(|because| (thread, because)))
     {
         report.violations.push(Violation {
             assertion: "lethal_trifecta".into(),
             severity: severity.into(),
-            description: "no thread may take in untrusted text, read private data and have a way out".into(),
-            trace: trace(items, thread),
+            description: "no thread may read untrusted text and private data and also send data out".into(),
+            trace: trace_steps(items, thread),
             because,
         });
     }
 }
 
 /// Returns the reasons why an assertion does not hold for a thread; `None` if it holds.
-fn broken(assertion: &Assertion, thread: &Thread) -> Option<Vec<String>> {
+fn violation_reasons(assertion: &Assertion, thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
     let mut facts = Facts::new();
     facts.set("directive", Value::from(thread.directive.as_str()));
     facts.set("category", Value::from(thread.directive.category()));
     let mut because = Vec::new();
     for (i, function) in assertion.functions.iter().enumerate() {
-        let (answer, told) = ask(function, thread);
+        let (answer, told) = evaluate_function(function, thread, memo);
         facts.set(&format!("assertion.c{i}"), Value::Bool(answer));
         because.push(told);
     }
@@ -169,10 +184,10 @@ fn broken(assertion: &Assertion, thread: &Thread) -> Option<Vec<String>> {
     (holds == assertion.never).then_some(because)
 }
 
-fn ask(function: &AssertionFunction, thread: &Thread) -> (bool, String) {
+fn evaluate_function(function: &AssertionFunction, thread: &PossibleThread, memo: &mut ReachMemo) -> (bool, String) {
     match function {
         AssertionFunction::Reaches(pattern) => {
-            let found = thread.reaches(pattern);
+            let found = thread.reaches(pattern, memo);
             let told = match &found {
                 Some(example) => format!("it reaches `{pattern}`: `{example}`"),
                 None => format!("it does not reach `{pattern}`"),
@@ -191,7 +206,7 @@ fn ask(function: &AssertionFunction, thread: &Thread) -> (bool, String) {
 }
 
 /// Checks for the lethal trifecta: untrusted text, private data and a way out.
-fn trifecta(thread: &Thread) -> Option<Vec<String>> {
+fn trifecta_reasons(thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
     const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
     const PRIVATE: [&str; 2] = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.*"];
     const OUT: [&str; 4] = [
@@ -200,7 +215,7 @@ fn trifecta(thread: &Thread) -> Option<Vec<String>> {
         "rye.execute.tool.rye.shell.*",
         "rye.execute.tool.mcp.*",
     ];
-    let first = |patterns: &[&str]| patterns.iter().find_map(|pattern| thread.reaches(pattern));
+    let mut first = |patterns: &[&str]| patterns.iter().find_map(|pattern| thread.reaches(pattern, memo));
     let untrusted = first(&UNTRUSTED).or_else(|| thread.net.clone())?;
     let (private, out) = (first(&PRIVATE)?, first(&OUT).or_else(|| thread.net.clone())?);
     Some(vec![
@@ -210,36 +225,40 @@ fn trifecta(thread: &Thread) -> Option<Vec<String>> {
     ])
 }
 
-fn trace(items: &Items<'_>, thread: &Thread) -> Vec<Step> {
+fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     let sources = items.sources();
-    let step = |step: &threads::Step| Step {
+    let step = |step: &threads::SpawnStep| TraceStep {
         directive: step.directive.to_string(),
         by: step.by.clone(),
-        source: step.span.and_then(|span| origin::place(&sources, span)).map(|p| SourceReport::from(&p)),
+        source: step.span.and_then(|span| origin::plan_place(&sources, span)).map(|p| SourceReport::from(&p)),
     };
     thread.trace.iter().map(step).collect()
 }
 
-/// Records the spawns that a line declares, with capabilities that the parent lacks, and cycles.
-fn spawns(items: &Items<'_>, threads: &[Thread], report: &mut AssertReport) {
+/// Returns the cycle that the last step of a thread's trace closes, beginning with its smallest id.
+fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
+    let (own, above) = thread.trace.split_last()?;
+    let from = above.iter().rposition(|step| step.directive == own.directive)?;
+    let mut cycle: Vec<String> = above.iter().skip(from).map(|step| step.directive.to_string()).collect();
+    let smallest = cycle.iter().enumerate().min_by(|a, b| a.1.cmp(b.1)).map_or(0, |(i, _)| i);
+    cycle.rotate_left(smallest);
+    Some(cycle)
+}
+
+/// Records the spawns that a line declares, with capabilities that the parent lacks; `recorded` holds those of earlier
+/// threads.
+fn record_spawns(
+    items: &Items<'_>,
+    threads: &[PossibleThread],
+    recorded: &mut BTreeSet<(ItemId, ItemId, String)>,
+    spawns: &mut Vec<Spawn>,
+) {
     let place = |span: Option<rye_grammar::Span>| {
-        span.and_then(|span| origin::place(&items.sources(), span)).map(|p| SourceReport::from(&p))
+        span.and_then(|span| origin::plan_place(&items.sources(), span)).map(|p| SourceReport::from(&p))
     };
     for thread in threads {
         let [.., above, own] = thread.trace.as_slice() else { continue };
-        if let Some(at) = thread.trace.iter().rev().skip(1).position(|step| step.directive == own.directive) {
-            let from = thread.trace.len() - 2 - at;
-            let mut circle: Vec<String> = thread.trace.iter().skip(from).map(|s| s.directive.to_string()).collect();
-            circle.pop();
-            let smallest = circle.iter().enumerate().min_by(|a, b| a.1.cmp(b.1)).map_or(0, |(i, _)| i);
-            circle.rotate_left(smallest);
-            report.cycles.push(circle);
-        }
-        let known = report
-            .spawns
-            .iter()
-            .any(|s| s.from == above.directive.as_str() && s.to == own.directive.as_str() && s.by == own.by);
-        if !own.named || known {
+        if !own.named || !recorded.insert((above.directive.clone(), own.directive.clone(), own.by.clone())) {
             continue;
         }
         let held: Vec<&str> = above.grants.iter().map(String::as_str).collect();
@@ -250,7 +269,7 @@ fn spawns(items: &Items<'_>, threads: &[Thread], report: &mut AssertReport) {
                 Coverage::TooComplex => Some(grant.clone()),
             })
         });
-        report.spawns.push(Spawn {
+        spawns.push(Spawn {
             from: above.directive.to_string(),
             to: own.directive.to_string(),
             by: own.by.clone(),

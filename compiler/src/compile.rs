@@ -12,14 +12,14 @@ use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
-use crate::lower::shared::Shared;
+use crate::lower::shared::LowerContext;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
 use crate::plan::provenance::OmissionReason;
-use crate::plan::{Capabilities, FieldType, Origins, Plan, PlanLimits, Read};
+use crate::plan::{Capabilities, FieldType, ManifestEntry, Origins, Plan, PlanLimits};
 use crate::resolve::{Inputs, Launch};
-use crate::semantics::limits::Written;
-use crate::trust::{self, Executes};
+use crate::semantics::limits::LimitValue;
+use crate::trust::{self, TrustRequirement};
 use crate::validate::check_composed;
 use crate::wall::{self, ToolSandbox};
 use crate::world::{ItemKind, RecordingWorld, World};
@@ -27,27 +27,27 @@ pub use note::Note;
 
 /// A request to compile one directive.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct CompileRequest {
     pub directive: ItemId,
     /// Input values; `None` if not known, so that every `{input:…}` stays pending. Given values are checked, and
     /// defaults fill in the rest.
     pub inputs: Option<Map<String, Value>>,
     /// Limits that override the directive's own, by name.
-    pub limits: Vec<(String, Written)>,
+    pub limits: Vec<(String, LimitValue)>,
     pub model: ModelOverride,
     /// The thread that spawns this one, if any.
-    pub parent: Option<Parent>,
+    pub parent: Option<SpawnParent>,
 }
 
 /// The bounds that a spawning thread puts on its child.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parent {
+pub struct SpawnParent {
     pub limits: PlanLimits,
     /// Capabilities that apply if the child's chain declares no permissions.
     pub capabilities: Capabilities,
 }
 
-impl Request {
+impl CompileRequest {
     /// Creates a request without inputs, overrides or a parent.
     pub fn new(directive: ItemId) -> Self {
         Self { directive, inputs: None, limits: Vec::new(), model: ModelOverride::default(), parent: None }
@@ -65,7 +65,7 @@ impl Request {
 #[derive(Debug, Clone)]
 pub struct Compilation {
     /// The request this is the result of.
-    pub request: Request,
+    pub request: CompileRequest,
     pub plan: Plan,
     /// SHA-256 of the plan's bytes, lowercase hex.
     pub plan_id: String,
@@ -75,10 +75,10 @@ pub struct Compilation {
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
     /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars; a child that requests
-    /// more than is left is refused. Defaults and inherited limits do not count as an explicit request.
+    /// more than the remaining amount is refused. Defaults and inherited limits do not count as an explicit request.
     pub named_spend: Option<u64>,
     /// Parts of the plan that run only if the user trusts the project's files.
-    pub executes: Vec<Executes>,
+    pub executes: Vec<TrustRequirement>,
     /// The sandbox of each tool of the palette, in the palette's order.
     pub walls: Vec<ToolSandbox>,
     /// Grants whose calls need approval because their risk is not acknowledged.
@@ -87,7 +87,7 @@ pub struct Compilation {
     pub unattended: HeadlessPolicy,
     /// Set if programs start in bubblewrap; like `unattended`, filled in from the settings by the caller.
     pub bubblewrap: bool,
-    /// Estimated tokens of omitted items, filled in by [`crate::plan::absent::weigh`].
+    /// Estimated tokens of omitted items, filled in by [`crate::plan::absent::estimate_tokens`].
     pub weights: BTreeMap<(OmissionReason, String), u64>,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
@@ -101,7 +101,7 @@ pub fn declared_inputs(
     given: &Map<String, Value>,
 ) -> BTreeMap<String, FieldType> {
     let items = Items::new(world);
-    let shared = Shared::new(&items);
+    let shared = LowerContext::new(&items);
     let model = |asked: Option<&crate::item::ModelRequest>| {
         shared.catalog().resolve(asked, &ModelOverride::default()).ok().map(|model| model.id)
     };
@@ -111,27 +111,27 @@ pub fn declared_inputs(
 }
 
 /// Compiles a directive. The result has a value only if there is no error; warnings and advice come with the value.
-pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
+pub fn compile(world: &dyn World, request: &CompileRequest) -> Checked<Compilation> {
     compile_with_sources(world, request, &mut Sources::default())
 }
 
 /// Compiles like [`compile`]. If there is no value, `shown` receives the sources that the diagnostics refer to.
-pub fn compile_with_sources(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
+pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Compilation> {
     let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
     let mut diagnostics = Diagnostics::new();
     let lowered = {
-        let shared = Shared::new(&items);
+        let shared = LowerContext::new(&items);
         let mut lowered = compile_with_context(&shared, request, &mut diagnostics);
         if let Some(lowered) = &mut lowered {
-            lowered.plan.settings.clone_from(shared.frozen());
+            lowered.plan.settings.clone_from(shared.frozen_settings());
         }
         diagnostics.append(shared.diagnostics());
         lowered
     };
     diagnostics.append(items.diagnostics());
     diagnostics.sort(&items.sources());
-    let parsed_files = items.parsed_files();
+    let parsed_files = items.parsed_file_count();
     let Some(Lowered { mut plan, origins, hooks, mut notes, named_spend }) =
         lowered.filter(|_| !diagnostics.has_errors())
     else {
@@ -142,13 +142,13 @@ pub fn compile_with_sources(world: &dyn World, request: &Request, shown: &mut So
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
     }
     plan.manifest = recording.manifest();
-    let mut executes = trust::of_plan(&plan, &hooks);
+    let mut executes = trust::requirements_of_plan(&plan, &hooks);
     executes.extend(trust::requirements_of_tools(&items, &plan));
     executes.extend(trust::of_user_space(&items, &plan, &hooks));
-    let walls = wall::of_plan(&items, &plan);
-    let asked = approvals::asked(&items, &plan);
+    let walls = wall::plan_sandboxes(&items, &plan);
+    let asked = approvals::required_approvals(&items, &plan);
     let sources = items.into_sources();
-    notes.extend(shadowed(&plan.manifest));
+    notes.extend(shadowed_item_notes(&plan.manifest));
     // Serializing a plan cannot fail: it holds only data that JSON can represent.
     let plan_id = plan.id().unwrap_or_default();
     let request = request.clone();
@@ -175,8 +175,8 @@ pub fn compile_with_sources(world: &dyn World, request: &Request, shown: &mut So
 /// Composes, checks and lowers one directive. `check` runs the same steps for every directive of a project, on every
 /// route.
 pub(crate) fn compile_with_context(
-    shared: &Shared<'_, '_>,
-    request: &Request,
+    shared: &LowerContext<'_, '_>,
+    request: &CompileRequest,
     diagnostics: &mut Diagnostics,
 ) -> Option<Lowered> {
     let model = |asked: Option<&crate::item::ModelRequest>| {
@@ -192,7 +192,7 @@ pub(crate) fn compile_with_context(
 
 /// Returns a note for each item that more than one space has. Settings are skipped: they are merged, so none is
 /// shadowed.
-fn shadowed(manifest: &[Read]) -> Vec<Note> {
+fn shadowed_item_notes(manifest: &[ManifestEntry]) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for read in manifest.iter().filter(|r| r.kind != ItemKind::Config) {
         let Some(space) = read.space else { continue };

@@ -18,7 +18,7 @@ use crate::hook::{HookSource, PlanVerdict, PlannedHook};
 use crate::item::{Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
 use crate::plan::NudgePolicy;
 use crate::resolve::{self, Launch, Routing};
-use crate::semantics::limits::Setting;
+use crate::semantics::limits::LimitSetting;
 use crate::world::ItemKind;
 
 /// A directive with its resolved chain, context, limits, interface and hooks.
@@ -36,7 +36,7 @@ pub struct Composed {
     pub before: Vec<ContextItem>,
     pub after: Vec<ContextItem>,
     pub suppressions: Vec<Suppression>,
-    pub duplicates: Vec<Duplicate>,
+    pub duplicates: Vec<DuplicateContext>,
     /// The leaf's permissions, else the nearest ancestor's; `None` if no link has any.
     pub permissions: Option<WithOrigin<Permissions>>,
     pub limits: LimitLayers,
@@ -54,20 +54,20 @@ pub struct Composed {
 #[derive(Debug, Clone, PartialEq)]
 pub struct WithOrigin<T> {
     pub value: T,
-    pub origin: Origin,
+    pub origin: DeclaredOrigin,
 }
 
 /// The declaration that a composed value comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Origin {
-    pub by: By,
+pub struct DeclaredOrigin {
+    pub by: OriginKind,
     /// `None` for built-in values.
     pub span: Option<Span>,
 }
 
 /// The kind of declaration that a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum By {
+pub enum OriginKind {
     /// A link of the chain.
     Directive(ItemId),
     Hook(String),
@@ -90,7 +90,7 @@ pub struct ContextItem {
     pub knowledge: Arc<Knowledge>,
     /// Set if the item is wrapped in a tag; false for `<system>` items.
     pub wrap: bool,
-    pub origin: Origin,
+    pub origin: DeclaredOrigin,
 }
 
 /// A `<suppress>` of the chain, with the origins of the items it removed.
@@ -98,25 +98,27 @@ pub struct ContextItem {
 pub struct Suppression {
     /// A knowledge id or a hook id.
     pub id: String,
-    pub origin: Origin,
-    pub removed: Vec<Origin>,
+    pub origin: DeclaredOrigin,
+    pub removed: Vec<DeclaredOrigin>,
 }
 
 /// A knowledge item that was provided more than once.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Duplicate {
+pub struct DuplicateContext {
     pub id: ItemId,
-    pub kept: Origin,
-    pub dropped: Origin,
+    pub kept: DeclaredOrigin,
+    pub dropped: DeclaredOrigin,
 }
 
-/// Limits by layer, lowest first, for `semantics::limits` to resolve.
+/// Limits by layer, lowest first, for `semantics::layer_limits` to resolve.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
     /// From `agent/resilience`.
-    pub defaults: Vec<Setting<Origin>>,
+    pub defaults: Vec<LimitSetting<DeclaredOrigin>>,
     /// From the chain: for each name the leaf's value, else the nearest ancestor's.
-    pub directive: Vec<Setting<Origin>>,
+    pub directive: Vec<LimitSetting<DeclaredOrigin>>,
+    /// From `limits.max` of `agent/agent`: bounds on the values of files, not on those that a caller passes.
+    pub ceilings: Vec<LimitSetting<DeclaredOrigin>>,
 }
 
 /// A hook with its position in this directive's order.
@@ -138,10 +140,10 @@ pub struct ComposedHook {
 /// reported and there is no value.
 pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<Composed> {
     let mut found = Diagnostics::new();
-    let value = leaf(items, id, &mut found).and_then(|leaf| {
+    let value = load_leaf(items, id, &mut found).and_then(|leaf| {
         let routing = resolve::route(items, &leaf, launch);
         let Routing::Certain(route) = routing else {
-            for path in routing.open_questions() {
+            for path in routing.unknown_paths() {
                 found.push(InterfaceError::MissingInput {
                     name: path.strip_prefix("inputs.").unwrap_or(&path).to_owned(),
                     directive: id.to_string(),
@@ -164,7 +166,7 @@ pub fn compose_all(
     launch: &Launch<'_>,
     found: &mut Diagnostics,
 ) -> (Vec<Composed>, usize) {
-    let Some(leaf) = leaf(items, id, found) else { return (Vec::new(), 1) };
+    let Some(leaf) = load_leaf(items, id, found) else { return (Vec::new(), 1) };
     let routes = match resolve::route(items, &leaf, launch) {
         Routing::Certain(route) => vec![route],
         Routing::Open { routes, .. } => routes,
@@ -174,7 +176,7 @@ pub fn compose_all(
     (composed.collect(), count)
 }
 
-fn leaf(items: &Items<'_>, id: &ItemId, found: &mut Diagnostics) -> Option<Arc<Directive>> {
+fn load_leaf(items: &Items<'_>, id: &ItemId, found: &mut Diagnostics) -> Option<Arc<Directive>> {
     let leaf = items.directive(id);
     if leaf.is_none() && !items.exists(ItemKind::Directive, id) {
         found.push(ItemError::Unknown {
@@ -196,23 +198,23 @@ fn compose_route(
 ) -> Option<Composed> {
     let routed = route.as_ref().map(Route::parent);
     let id = leaf.id().clone();
-    let chain = extends::walk(items, leaf, routed.as_ref(), found)?;
+    let chain = extends::resolve_chain(items, leaf, routed.as_ref(), found)?;
     let mut composed = Composed {
         id,
         route,
         system: Vec::new(),
         before: Vec::new(),
         after: Vec::new(),
-        suppressions: context::suppressions(&chain),
+        suppressions: context::declared_suppressions(&chain),
         duplicates: Vec::new(),
-        permissions: inherit::permissions(&chain),
-        limits: inherit::limits(items, &chain),
-        model: inherit::nearest(&chain, |d| d.model.clone()),
-        inputs: inherit::fields(&chain, |d| &d.inputs),
-        outputs: inherit::fields(&chain, |d| &d.outputs),
+        permissions: inherit::inherit_permissions(&chain),
+        limits: inherit::layer_limits(items, &chain),
+        model: inherit::inherit_value(&chain, |d| d.model.clone()),
+        inputs: inherit::merge_fields(&chain, |d| &d.inputs),
+        outputs: inherit::merge_fields(&chain, |d| &d.outputs),
         continuation: inherit::inherit_spanned_value(&chain, |d| d.continuation.as_ref()),
         nudge: inherit::inherit_spanned_value(&chain, |d| d.nudge.as_ref())
-            .unwrap_or(WithOrigin { value: NudgePolicy::Auto, origin: Origin::built_in() }),
+            .unwrap_or(WithOrigin { value: NudgePolicy::Auto, origin: DeclaredOrigin::built_in() }),
         hooks: Vec::new(),
         chain,
     };
@@ -221,17 +223,17 @@ fn compose_route(
     Some(composed)
 }
 
-impl Origin {
+impl DeclaredOrigin {
     pub fn built_in() -> Self {
-        Self { by: By::BuiltIn, span: None }
+        Self { by: OriginKind::BuiltIn, span: None }
     }
 
     fn hook(hook: &HookDecl) -> Self {
-        Self { by: By::Hook(hook.id.node.clone()), span: Some(hook.span) }
+        Self { by: OriginKind::Hook(hook.id.node.clone()), span: Some(hook.span) }
     }
 
     fn directive(directive: &Directive, span: Span) -> Self {
-        Self { by: By::Directive(directive.id().clone()), span: Some(span) }
+        Self { by: OriginKind::Directive(directive.id().clone()), span: Some(span) }
     }
 }
 
@@ -256,12 +258,12 @@ impl ComposedHook {
     }
 
     /// Returns the origin of the hook's declaration.
-    pub fn origin(&self) -> Origin {
-        Origin::hook(&self.decl)
+    pub fn origin(&self) -> DeclaredOrigin {
+        DeclaredOrigin::hook(&self.decl)
     }
 
     /// Returns the hook as the plan stores it; `None` if it has no action because it is disabled.
-    pub fn planned(&self) -> Option<PlannedHook> {
+    pub fn to_planned(&self) -> Option<PlannedHook> {
         let action = self.decl.action.as_ref()?.node.clone();
         Some(PlannedHook {
             id: self.decl.id.node.clone(),

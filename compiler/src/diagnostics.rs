@@ -35,9 +35,9 @@ pub use limit::LimitError;
 pub use model::ModelError;
 pub use palette::PaletteError;
 pub use plan::PlanError;
-pub use report::Report;
-pub(crate) use report::clean;
-pub use report::{breaks_line, steers};
+pub(crate) use report::sanitize;
+pub use report::{Report, ReportHeader};
+pub use report::{breaks_line, is_terminal_control};
 pub use spawn::SpawnError;
 pub use suggest::closest;
 
@@ -257,7 +257,7 @@ impl<T> Checked<T> {
 }
 
 /// Creates a label.
-fn label(span: Span, text: impl Into<String>) -> Label {
+fn new_label(span: Span, text: impl Into<String>) -> Label {
     Label { span, text: text.into() }
 }
 
@@ -268,14 +268,14 @@ fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<
 
 /// Returns the help for a wrong value: the closest of the expected words, else everything that is expected. Both texts
 /// quote words of a file in backticks.
-fn instead(found: &str, expected: &str) -> Option<String> {
+fn value_help(found: &str, expected: &str) -> Option<String> {
     let mut quoted = expected.split('`').skip(1).step_by(2);
     let near = found.split('`').nth(1).and_then(|word| closest(word, quoted.by_ref()));
     did_you_mean(near.as_ref(), || Some(format!("write {expected}")))
 }
 
 /// Joins words in backticks with commas.
-fn list(words: &[impl AsRef<str>]) -> String {
+fn quote_list(words: &[impl AsRef<str>]) -> String {
     quote_list_up_to(words, MAX_LISTED_WORDS)
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 pub use data::{format_data, format_knowledge};
 pub use fix::{Fix, fix};
-pub use format::{Formatted, Refused, format, old_word_edits};
+pub use format::{FormatRefusal, Formatted, format, old_word_edits};
 
 /// A byte range of a text and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

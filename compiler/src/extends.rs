@@ -20,7 +20,7 @@ pub struct RoutedParent {
 
 /// Resolves the chain, and returns it root first; `None` if it cannot be resolved. An unreadable parent has already
 /// been reported by its parser.
-pub fn walk(
+pub fn resolve_chain(
     items: &Items<'_>,
     leaf: Arc<Directive>,
     routed: Option<&RoutedParent>,
@@ -89,7 +89,7 @@ mod tests {
         let items = Items::new(world);
         let leaf = items.directive(&ItemId::parse(leaf).unwrap()).unwrap();
         let mut found = Diagnostics::new();
-        let chain = walk(&items, leaf, None, &mut found).unwrap_or_default();
+        let chain = resolve_chain(&items, leaf, None, &mut found).unwrap_or_default();
         (chain.iter().map(|d| d.id().to_string()).collect(), found)
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let cycle = from_a.iter().next().unwrap();
         assert_eq!(cycle.code(), "extends::cycle");
         assert_eq!(cycle.labels().len(), 3);
-        assert_eq!(cycle.message(), "`extends` goes round in a circle: `a` → `b` → `c` → `a`");
+        assert_eq!(cycle.message(), "`extends` forms a cycle: `a` → `b` → `c` → `a`");
         assert_eq!(walked(&world, "x").1.iter().next().unwrap().message(), cycle.message());
         assert_eq!(walked(&self::world(&[("s", Some("s"))]), "s").1.codes().len(), 1);
     }

@@ -110,7 +110,7 @@ pub enum HookCall<'a> {
 
 impl HookAction {
     /// Returns the item call of the action, if it has one.
-    pub fn deed(&self) -> Option<HookCall<'_>> {
+    pub fn call(&self) -> Option<HookCall<'_>> {
         match self {
             Self::Fetch { item_type, item_id, .. } => Some(HookCall::Fetch { item_type: *item_type, item_id }),
             Self::Execute { item_type, item_id, params } => {
@@ -146,7 +146,7 @@ impl HookAction {
 
     /// Returns the item that a fetching, executing or signing action names.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
-        self.deed().map(|deed| match deed {
+        self.call().map(|deed| match deed {
             HookCall::Fetch { item_type, item_id }
             | HookCall::Execute { item_type, item_id, .. }
             | HookCall::Sign { item_type, item_id } => (item_type, item_id),

@@ -14,7 +14,7 @@ use crate::diagnostics::Diagnostics;
 use crate::hook::HookAction;
 use crate::item::{Directive, Items};
 use crate::lower::origin;
-use crate::plan::render::drawing::{Drawing, DrawnEdge, DrawnNode, Group, Line, Shape};
+use crate::plan::render::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeShape};
 use crate::plan::render::json::SourceReport;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
@@ -89,7 +89,7 @@ pub fn item_graph(world: &dyn World, only: Option<&ItemId>) -> ItemGraph {
             wanted.extend(builder.directive(&id));
         }
     }
-    builder.shadows();
+    builder.add_shadows();
     ItemGraph { nodes: builder.nodes.into_values().collect(), edges: builder.edges.into_iter().collect() }
 }
 
@@ -107,65 +107,65 @@ impl ItemGraphBuilder<'_, '_> {
         // `rye check` reports its diagnostics.
         let (all, _) = compose_all(self.items, id, &launch, &mut Diagnostics::new());
         let mut next = Vec::new();
-        let own = self.item(ItemKind::Directive, id.as_str());
+        let own = self.item_node(ItemKind::Directive, id.as_str());
         for composed in &all {
             for pair in composed.chain.windows(2) {
                 let [parent, child] = pair else { continue };
                 let (from, to) = (
-                    self.item(ItemKind::Directive, child.id().as_str()),
-                    self.item(ItemKind::Directive, parent.id().as_str()),
+                    self.item_node(ItemKind::Directive, child.id().as_str()),
+                    self.item_node(ItemKind::Directive, parent.id().as_str()),
                 );
                 let routed = composed.route.as_ref().filter(|_| child.id() == &composed.id);
                 let span = routed.map(|r| r.hook.span).or(child.extends.as_ref().map(|e| e.span));
                 let label = routed.map(|r| format!("hook {}", r.hook.id.node)).unwrap_or_default();
-                self.edge(&from, &to, Relation::Extends, &label, span);
+                self.add_edge(&from, &to, Relation::Extends, &label, span);
             }
             for link in &composed.chain {
-                self.declared(link);
+                self.add_declared(link);
             }
-            next.extend(self.hooks(composed, &own));
-            next.extend(self.starts(composed, &own));
+            next.extend(self.add_hooks(composed, &own));
+            next.extend(self.add_mentioned(composed, &own));
         }
         next
     }
 
     /// Adds the relations that one file declares.
-    fn declared(&mut self, link: &Directive) {
-        let own = self.item(ItemKind::Directive, link.id().as_str());
+    fn add_declared(&mut self, link: &Directive) {
+        let own = self.item_node(ItemKind::Directive, link.id().as_str());
         let context = &link.context;
         for (place, list) in [("system", &context.system), ("before", &context.before), ("after", &context.after)] {
             for id in list {
-                let to = self.item(ItemKind::Knowledge, id.node.as_str());
-                self.edge(&own, &to, Relation::Injects, place, Some(id.span));
+                let to = self.item_node(ItemKind::Knowledge, id.node.as_str());
+                self.add_edge(&own, &to, Relation::Injects, place, Some(id.span));
             }
         }
         for suppressed in &context.suppress {
             let known = ItemId::parse(&suppressed.node).is_ok_and(|id| self.items.exists(ItemKind::Knowledge, &id));
             let to = if known {
-                self.item(ItemKind::Knowledge, &suppressed.node)
+                self.item_node(ItemKind::Knowledge, &suppressed.node)
             } else {
-                self.named("hook", &suppressed.node)
+                self.named_node("hook", &suppressed.node)
             };
-            self.edge(&own, &to, Relation::Suppresses, "", Some(suppressed.span));
+            self.add_edge(&own, &to, Relation::Suppresses, "", Some(suppressed.span));
         }
         for grant in link.permissions.iter().flat_map(|p| &p.grants) {
-            let to = self.granted(&grant.pattern.0);
-            self.edge(&own, &to, Relation::Grants, "", Some(grant.span));
+            let to = self.grant_node(&grant.pattern.0);
+            self.add_edge(&own, &to, Relation::Grants, "", Some(grant.span));
         }
     }
 
     /// Returns the node of the tool if a grant names exactly one, else a node for the pattern.
-    fn granted(&mut self, pattern: &str) -> String {
+    fn grant_node(&mut self, pattern: &str) -> String {
         let single = pattern.strip_prefix("rye.execute.tool.").filter(|_| Glob::new(pattern).is_literal());
         let tools = self.items.list(ItemKind::Tool);
         match single.and_then(|dotted| tools.iter().find(|e| e.id.dotted() == dotted)) {
-            Some(entry) => self.item(ItemKind::Tool, entry.id.as_str()),
-            None => self.named("pattern", pattern),
+            Some(entry) => self.item_node(ItemKind::Tool, entry.id.as_str()),
+            None => self.named_node("pattern", pattern),
         }
     }
 
     /// Adds the items that live hooks inject and spawn.
-    fn hooks(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
+    fn add_hooks(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
             let label = format!("hook {}", hook.decl.id.node);
@@ -179,8 +179,8 @@ impl ItemGraphBuilder<'_, '_> {
             } else {
                 continue;
             };
-            let to = self.item(kind, id);
-            self.edge(own, &to, relation, &label, Some(hook.decl.span));
+            let to = self.item_node(kind, id);
+            self.add_edge(own, &to, relation, &label, Some(hook.decl.span));
             if relation == Relation::Spawns {
                 next.extend(ItemId::parse(id).ok().filter(|id| self.items.exists(ItemKind::Directive, id)));
             }
@@ -189,13 +189,13 @@ impl ItemGraphBuilder<'_, '_> {
     }
 
     /// Adds the directives that the body names.
-    fn starts(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
+    fn add_mentioned(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         let Some(leaf) = composed.leaf() else { return next };
         for mention in mentions(leaf) {
             if mention.kind == ItemKind::Directive && self.items.exists(ItemKind::Directive, &mention.id) {
-                let to = self.item(ItemKind::Directive, mention.id.as_str());
-                self.edge(own, &to, Relation::Spawns, "body", Some(mention.span));
+                let to = self.item_node(ItemKind::Directive, mention.id.as_str());
+                self.add_edge(own, &to, Relation::Spawns, "body", Some(mention.span));
                 next.push(mention.id);
             }
         }
@@ -203,7 +203,7 @@ impl ItemGraphBuilder<'_, '_> {
     }
 
     /// Adds the shadowed files of every item in the graph.
-    fn shadows(&mut self) {
+    fn add_shadows(&mut self) {
         let shown: Vec<ItemNode> = self.nodes.values().cloned().collect();
         for node in shown {
             let Some(kind) = ItemKind::from_word(&node.kind) else { continue };
@@ -216,12 +216,12 @@ impl ItemGraphBuilder<'_, '_> {
                     id.clone(),
                     ItemNode { id: id.clone(), space: Some(hidden.space.word().to_owned()), ..node.clone() },
                 );
-                self.edge(&node.id, &id, Relation::Shadows, used.space.word(), None);
+                self.add_edge(&node.id, &id, Relation::Shadows, used.space.word(), None);
             }
         }
     }
 
-    fn item(&mut self, kind: ItemKind, name: &str) -> String {
+    fn item_node(&mut self, kind: ItemKind, name: &str) -> String {
         let id = format!("{} {name}", kind.word());
         if !self.nodes.contains_key(&id) {
             let list = self.items.list(kind);
@@ -232,15 +232,16 @@ impl ItemGraphBuilder<'_, '_> {
         id
     }
 
-    fn named(&mut self, kind: &str, name: &str) -> String {
+    fn named_node(&mut self, kind: &str, name: &str) -> String {
         let id = format!("{kind} {name}");
         let node = ItemNode { id: id.clone(), kind: kind.to_owned(), name: name.to_owned(), space: None };
         self.nodes.entry(id.clone()).or_insert(node);
         id
     }
 
-    fn edge(&mut self, from: &str, to: &str, relation: Relation, label: &str, span: Option<Span>) {
-        let source = span.and_then(|span| origin::place(&self.items.sources(), span)).map(|p| SourceReport::from(&p));
+    fn add_edge(&mut self, from: &str, to: &str, relation: Relation, label: &str, span: Option<Span>) {
+        let source =
+            span.and_then(|span| origin::plan_place(&self.items.sources(), span)).map(|p| SourceReport::from(&p));
         let (from, to, label) = (from.to_owned(), to.to_owned(), label.to_owned());
         self.edges.insert(ItemEdge { from, to, relation, label, source });
     }
@@ -256,13 +257,13 @@ impl ItemGraph {
         let at: BTreeMap<&str, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n.id.as_str(), i)).collect();
         let nodes = self.nodes.iter().map(|node| {
             let (shape, group) = match node.kind.as_str() {
-                "directive" => (Shape::Box, Group::Directive),
-                "knowledge" => (Shape::Oval, Group::Knowledge),
-                "tool" => (Shape::Component, Group::Tool),
-                "hook" => (Shape::Component, Group::Hook),
-                _ => (Shape::Diamond, Group::Pattern),
+                "directive" => (NodeShape::Box, NodeGroup::Directive),
+                "knowledge" => (NodeShape::Oval, NodeGroup::Knowledge),
+                "tool" => (NodeShape::Component, NodeGroup::Tool),
+                "hook" => (NodeShape::Component, NodeGroup::Hook),
+                _ => (NodeShape::Diamond, NodeGroup::Pattern),
             };
-            let group = if node.space.as_deref() == Some("system") { Group::Far } else { group };
+            let group = if node.space.as_deref() == Some("system") { NodeGroup::Far } else { group };
             DrawnNode { id: node.id.clone(), label: node.name.clone(), shape, group }
         });
         let mut nodes: Vec<DrawnNode> = nodes.collect();
@@ -276,11 +277,11 @@ impl ItemGraph {
             let Some(to) = at.get(to) else { continue };
             let hook = nodes.iter().position(|node| node.id == *label).unwrap_or_else(|| {
                 let (id, label) = ((*label).to_owned(), (*label).to_owned());
-                nodes.push(DrawnNode { id, label, shape: Shape::Component, group: Group::Hook });
+                nodes.push(DrawnNode { id, label, shape: NodeShape::Component, group: NodeGroup::Hook });
                 nodes.len() - 1
             });
             let label = format!("{}: {} directives", relation.word(), from.len());
-            gathered.push(DrawnEdge { from: hook, to: *to, label, line: Line::Solid });
+            gathered.push(DrawnEdge { from: hook, to: *to, label, line: LineStyle::Solid });
         }
         let mut drawn: BTreeMap<(usize, usize, Relation), BTreeSet<&str>> = BTreeMap::new();
         let is_gathered =
@@ -297,8 +298,8 @@ impl ItemGraph {
                 format!("{}: {}", relation.word(), labels.join(", "))
             };
             let line = match relation {
-                Relation::Extends | Relation::Injects | Relation::Spawns => Line::Solid,
-                Relation::Suppresses | Relation::Grants | Relation::Shadows => Line::Dashed,
+                Relation::Extends | Relation::Injects | Relation::Spawns => LineStyle::Solid,
+                Relation::Suppresses | Relation::Grants | Relation::Shadows => LineStyle::Dashed,
             };
             DrawnEdge { from, to, label, line }
         });
@@ -310,7 +311,7 @@ impl ItemGraph {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::compile::tests::world::deploy;
+    use crate::compile::tests::world::deploy_world;
 
     fn has(graph: &ItemGraph, from: &str, relation: Relation, to: &str) -> bool {
         graph.edges.iter().any(|e| e.from == from && e.relation == relation && e.to == to)
@@ -318,7 +319,7 @@ mod tests {
 
     #[test]
     fn deploy_example_has_expected_relations() {
-        let graph = item_graph(&deploy(), None);
+        let graph = item_graph(&deploy_world(), None);
         let own = "directive deploy_staging";
         assert!(has(&graph, own, Relation::Extends, "directive project/deploy/base"), "{:?}", graph.edges);
         assert!(has(&graph, "directive project/deploy/base", Relation::Extends, "directive rye/agent/core/base"));
@@ -333,7 +334,7 @@ mod tests {
         let drawing = graph.drawing();
         assert_eq!(drawing.nodes.len(), graph.nodes.len());
         assert!(drawing.edges.iter().all(|e| e.from < drawing.nodes.len() && e.to < drawing.nodes.len()));
-        let many = (0..MIN_GROUPED_EDGES).fold(deploy(), |world, i| {
+        let many = (0..MIN_GROUPED_EDGES).fold(deploy_world(), |world, i| {
             let text = format!("```xml\n<directive name=\"d{i}\"/>\n```\n\nDo it.\n");
             world.project(&format!(".ai/directives/d{i}.md"), text)
         });
@@ -341,7 +342,7 @@ mod tests {
         let gathered: Vec<&DrawnEdge> = drawing.edges.iter().filter(|e| e.label.ends_with(" directives")).collect();
         assert!(!gathered.is_empty() && gathered.iter().all(|e| drawing.nodes[e.from].label.starts_with("hook ")));
         assert!(!drawing.edges.iter().any(|e| e.label.starts_with("injects: hook ctx_environment")));
-        let one = item_graph(&deploy(), Some(&ItemId::parse("rye/agent/core/base").unwrap()));
+        let one = item_graph(&deploy_world(), Some(&ItemId::parse("rye/agent/core/base").unwrap()));
         assert!(one.nodes.len() < graph.nodes.len() && !one.nodes.iter().any(|n| n.id == own));
     }
 }

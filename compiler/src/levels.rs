@@ -9,7 +9,7 @@ use crate::diagnostics::{CODES, ConfigError, Diagnostic, Diagnostics, ItemError,
 use crate::item::Items;
 
 /// The id of the settings file.
-pub const FILE: &str = "check";
+pub const CHECK_CONFIG_ID: &str = "check";
 
 /// The override of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct SeverityOverrides {
 
 /// An unknown code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no code `{code}`")]
+#[error("unknown code `{code}`")]
 pub struct UnknownCode {
     pub code: String,
     pub suggestion: Option<String>,
@@ -40,7 +40,7 @@ impl SeverityOverrides {
     /// Reads the overrides of `check.yaml`.
     pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Self {
         let mut levels = Self::default();
-        let Some(config) = items.config_by_name(FILE) else { return levels };
+        let Some(config) = items.config_by_name(CHECK_CONFIG_ID) else { return levels };
         for entry in config.entries() {
             match entry.key.node.as_str() {
                 "levels" => levels.read_codes(&entry.value, found),
@@ -71,7 +71,7 @@ impl SeverityOverrides {
             found.push(invalid("levels", node, "a mapping from codes to `error`, `warning`, `advice` or `allow`"));
         }
         for entry in node.entries() {
-            let code = match known(&entry.key.node) {
+            let code = match find_code(&entry.key.node) {
                 Ok(code) => code,
                 Err(unknown) => {
                     found.push(ItemError::UnknownKey {
@@ -105,7 +105,7 @@ impl SeverityOverrides {
     /// # Errors
     /// There is no such code.
     pub fn allow(&mut self, code: &str) -> Result<(), UnknownCode> {
-        let code = known(code)?;
+        let code = find_code(code)?;
         self.by_code.insert(code, SeverityOverride::Allowed);
         self.asked.insert(code);
         Ok(())
@@ -136,7 +136,7 @@ impl SeverityOverrides {
     }
 }
 
-fn known(code: &str) -> Result<&'static str, UnknownCode> {
+fn find_code(code: &str) -> Result<&'static str, UnknownCode> {
     let plain = code.trim().trim_start_matches("rye::").replace('/', "::");
     CODES
         .iter()
@@ -147,7 +147,7 @@ fn known(code: &str) -> Result<&'static str, UnknownCode> {
 
 fn invalid(key: &str, node: &Node, expected: &str) -> ConfigError {
     ConfigError::Invalid {
-        file: FILE.into(),
+        file: CHECK_CONFIG_ID.into(),
         key: key.to_owned(),
         found: node.describe().to_owned(),
         expected: expected.to_owned(),

@@ -15,25 +15,25 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compile::{Note, Request};
+use crate::compile::{CompileRequest, Note};
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
 use crate::model::ModelOverride;
 use crate::palette::Palette;
-use crate::plan::graph::{Needs, Part};
+use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::{
-    Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, PlannedModel, Primary,
-    Segment, Tokenizer,
+    Capabilities, ChainLink, Interface, NudgePolicy, Origin, Origins, PLAN_FORMAT, PalettePrimary, PaletteTool, Plan,
+    PlannedModel, Segment, Tokenizer,
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::limits::{Limits, resolve};
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
-use shared::Shared;
+use shared::LowerContext;
 
 /// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
-pub const LEAST_OUTPUT: u64 = 1024;
+pub const MIN_OUTPUT_TOKENS: u64 = 1024;
 
 /// A plan with its origins, traces and notes. The plan's settings, manifest and link hashes are still empty.
 #[derive(Debug, Clone)]
@@ -50,14 +50,16 @@ pub struct Lowered {
 
 /// Lowers a composed directive. `None` if a part that the others need is invalid: limits, model or inputs.
 pub fn lower(
-    shared: &Shared<'_, '_>,
+    shared: &LowerContext<'_, '_>,
     composed: &Composed,
-    request: &Request,
+    request: &CompileRequest,
     diagnostics: &mut Diagnostics,
 ) -> Option<Lowered> {
     let mut origins = Origins::default();
-    let inputs =
-        request.inputs.as_ref().map(|given| interface::values(&composed.id, &composed.inputs, given, diagnostics));
+    let inputs = request
+        .inputs
+        .as_ref()
+        .map(|given| interface::resolve_inputs(&composed.id, &composed.inputs, given, diagnostics));
     let limits = {
         let parent = request.parent.as_ref().map(|p| Limits::from(p.limits));
         let sources = shared.items.sources();
@@ -73,35 +75,32 @@ pub fn lower(
     };
     let parent = request.parent.as_ref().map(|p| &p.capabilities);
     let capabilities = capabilities::lower(composed, parent, &shared.items.sources(), &mut origins);
-    let outputs = interface::fields(&composed.outputs);
+    let outputs = interface::lower_fields(&composed.outputs);
     protocol::check(shared, composed, diagnostics);
-    let mut built = palette(shared, composed, &capabilities, &mut origins, diagnostics);
+    let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
     if built.add_return(&outputs) {
-        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), origin::unwritten("outputs are declared"));
+        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), origin::origin_without_place("outputs are declared"));
     }
     let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
-    built.weigh(model.counted_by);
-    let returned = |tool: &&PaletteTool| tool.primary == Primary::Return;
-    let returned = built.tools.iter().find(returned).map_or(0, |tool| tool.tokens);
-    let built_tokens = built.tokens().saturating_sub(returned);
+    built.count_tokens(model.counted_by);
 
     let frame = PlanTimeFacts {
         composed,
         inputs: inputs.as_ref(),
         model: &model.id,
         limits: &limits,
-        capabilities: capabilities::summary(&capabilities),
+        capabilities: capabilities::capabilities_summary(&capabilities),
         directive_body: text_without_placeholders(&alone),
     };
     let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
     let prompt = prompt::lower(&frame, body, alone, &mut repeats);
-    layers(composed, &shared.items.sources(), &mut origins);
+    record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);
 
-    let asks = !capabilities::unacknowledged(&capabilities, shared).is_empty();
-    let (graph, broken) = shared.graph(needs(&hooks, &built.tools, composed.nudge.value, asks));
+    let asks = !capabilities::unacknowledged_grants(&capabilities, shared).is_empty();
+    let (graph, broken) = shared.graph(graph_needs(&hooks, &built.tools, composed.nudge.value, asks));
     diagnostics.extend(broken);
     let leaf = composed.leaf();
     let plan = Plan {
@@ -112,7 +111,7 @@ pub fn lower(
         chain: composed
             .chain
             .iter()
-            .map(|link| Link { id: link.id().clone(), space: link.file.space, sha256: String::new() })
+            .map(|link| ChainLink { id: link.id().clone(), space: link.file.space, sha256: String::new() })
             .collect(),
         route: composed.route.as_ref().map(|r| r.hook.id.node.clone()),
         graph,
@@ -123,7 +122,7 @@ pub fn lower(
         limits: limits.into(),
         hooks,
         interface: Interface {
-            inputs: interface::fields(&composed.inputs),
+            inputs: interface::lower_fields(&composed.inputs),
             outputs,
             values: inputs.unwrap_or_default(),
         },
@@ -133,10 +132,10 @@ pub fn lower(
         settings: BTreeMap::new(),
         manifest: Vec::new(),
     };
-    check_affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
+    check_affordable(composed, &plan.model, &limits, &plan.palette, diagnostics);
     unpriced::check(composed, &plan.model, &limits, &request.limits, diagnostics);
-    let notes = notes(composed, &plan, &repeats, &shared.items.sources());
-    let named_spend = limits::named_spend(&composed.limits, &request.limits);
+    let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
+    let named_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, named_spend })
 }
 
@@ -150,7 +149,11 @@ fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
 }
 
 /// Checks if a composed directive can be lowered, without making a plan. Reports the same diagnostics as [`lower`].
-pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) -> Option<LowerSummary> {
+pub fn try_lower(
+    shared: &LowerContext<'_, '_>,
+    composed: &Composed,
+    diagnostics: &mut Diagnostics,
+) -> Option<LowerSummary> {
     // Invalid limits are reported once, with the file that sets them.
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
@@ -161,15 +164,15 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
             None
         }
     };
-    let capabilities = capabilities::set(composed, None);
+    let capabilities = capabilities::initial_capabilities(composed, None);
     let built = shared.palette(composed, &capabilities);
     diagnostics.append(built.diagnostics.clone());
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
-    let palette = built.palette.tokens_by(model.counted_by);
-    check_affordable(composed, &model, &limits, palette, diagnostics);
+    check_affordable(composed, &model, &limits, &built.palette.tools, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
-    let opening = palette.saturating_add(opening(composed, model.counted_by));
+    let palette = built.palette.tokens_by(model.counted_by);
+    let opening = palette.saturating_add(first_request_tokens(composed, model.counted_by));
     Some(LowerSummary { limits, model, opening })
 }
 
@@ -183,8 +186,8 @@ pub struct LowerSummary {
 }
 
 /// Returns the palette without the return tool, and records the origin of each tool.
-fn palette(
-    shared: &Shared<'_, '_>,
+fn lower_palette(
+    shared: &LowerContext<'_, '_>,
     composed: &Composed,
     capabilities: &Capabilities,
     origins: &mut Origins,
@@ -206,11 +209,15 @@ fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,
     limits: &Limits,
-    palette: u64,
+    palette: &[PaletteTool],
     diagnostics: &mut Diagnostics,
 ) {
-    let output = model.output(limits.output).min(LEAST_OUTPUT);
-    let needed = model.worst_case(palette.saturating_add(opening(composed, model.counted_by)), output);
+    let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
+    // `try_lower` knows no outputs, so that the tool that returns them counts for neither.
+    let tools = palette.iter().filter(|tool| tool.primary != PalettePrimary::Return);
+    let tools = tools.map(|tool| (&*tool.name, &*tool.description, tool.schema.to_string()));
+    let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
+    let needed = model.worst_case(model.bound_head("", tools).saturating_add(model.bound_message(texts, 1)), output);
     if needed > limits.spend {
         let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
         let span = written.filter(|s| s.name == "spend").find_map(|s| s.source.span);
@@ -224,43 +231,48 @@ fn check_affordable(
 }
 
 /// Counts the tokens of the first request that do not depend on placeholders.
-fn opening(composed: &Composed, by: Tokenizer) -> u64 {
+fn first_request_tokens(composed: &Composed, by: Tokenizer) -> u64 {
+    sum_first_request(composed, |text| by.count(text))
+}
+
+/// Sums a count over the texts of the first request that do not depend on placeholders.
+fn sum_first_request(composed: &Composed, count: impl Fn(&str) -> u64) -> u64 {
     let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);
     let brought =
         |hook: &&ComposedHook| hook.verdict == PlanVerdict::Fires && hook.decl.event != HookPoint::ThreadContinued;
     let hooks = composed.hooks.iter().filter(brought).filter_map(|hook| hook.knowledge.as_ref());
     let texts = items.chain(hooks).map(|knowledge| knowledge.body.node.as_str());
     let body = composed.leaf().map(|leaf| leaf.body.node.as_str());
-    texts.chain(body).fold(0, |sum, text| sum.saturating_add(by.count(text)))
+    texts.chain(body).fold(0, |sum, text| sum.saturating_add(count(text)))
 }
 
-fn needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks: bool) -> Needs {
+fn graph_needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks: bool) -> GraphNeeds {
     let mut parts = BTreeSet::new();
-    if tools.iter().any(|t| t.primary != Primary::Return) {
-        parts.insert(Part::Tools);
+    if tools.iter().any(|t| t.primary != PalettePrimary::Return) {
+        parts.insert(GraphPart::Tools);
     }
-    if tools.iter().any(|t| t.primary == Primary::Return) {
-        parts.insert(Part::Return);
+    if tools.iter().any(|t| t.primary == PalettePrimary::Return) {
+        parts.insert(GraphPart::Return);
     }
     if nudge != NudgePolicy::Never {
-        parts.insert(Part::Nudge);
+        parts.insert(GraphPart::Nudge);
     }
     if asks {
-        parts.insert(Part::Ask);
+        parts.insert(GraphPart::Ask);
     }
-    Needs { points: hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect(), parts }
+    GraphNeeds { points: hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect(), parts }
 }
 
 /// Records the origin of each knowledge item of the chain, and of the body.
-fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Origins) {
+fn record_layer_origins(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Origins) {
     for item in composed.system.iter().chain(&composed.before).chain(&composed.after) {
-        origins.insert(format!("layer.{}", item.id), origin::of(sources, &item.origin));
+        origins.insert(format!("layer.{}", item.id), origin::plan_origin(sources, &item.origin));
     }
     for hook in &composed.hooks {
         if let Some(knowledge) = &hook.knowledge {
             let key = format!("layer.{}", knowledge.file.id);
             if origins.get(&key).is_none() {
-                origins.insert(key, origin::of(sources, &hook.origin()));
+                origins.insert(key, origin::plan_origin(sources, &hook.origin()));
             }
         }
     }
@@ -268,34 +280,40 @@ fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Ori
         let because = "the directive's own body".to_owned();
         origins.insert(
             format!("layer.{}", composed.id),
-            Origin { place: origin::place(sources, leaf.body.span), because },
+            Origin { place: origin::plan_place(sources, leaf.body.span), because },
         );
     }
 }
 
 /// Records the origins of links, model, interface and routing.
-fn record_other_origins(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, origins: &mut Origins) {
+fn record_other_origins(
+    composed: &Composed,
+    request: &CompileRequest,
+    sources: &rye_grammar::Sources,
+    origins: &mut Origins,
+) {
     let count = composed.chain.len();
     for (i, link) in composed.chain.iter().enumerate() {
         let because = format!("link {} of {count}, from the {} space", i + 1, link.file.space.word());
-        origins.insert(format!("link.{}", link.id()), Origin { place: origin::place(sources, link.span), because });
+        origins
+            .insert(format!("link.{}", link.id()), Origin { place: origin::plan_place(sources, link.span), because });
     }
     for pair in composed.chain.windows(2) {
         let [parent, child] = pair else { continue };
         let Some(extends) = child.extends.as_ref().filter(|e| e.node == *parent.id()) else { continue };
         let because = format!("`{}`, declared by `{}`", parent.id(), child.id());
-        let place = origin::place(sources, extends.span);
+        let place = origin::plan_place(sources, extends.span);
         origins.insert(format!("extends.{}", child.id()), Origin { place, because });
     }
     let parents = composed.chain.iter().rev().skip(1).map(|l| l.id());
     if let (Some(leaf), Some(parent)) = (composed.leaf(), parents.into_iter().next()) {
         let extends = match &composed.route {
             Some(route) => Origin {
-                place: origin::place(sources, route.hook.span),
+                place: origin::plan_place(sources, route.hook.span),
                 because: format!("`{parent}`, set by the hook `{}`", route.hook.id.node),
             },
             None => Origin {
-                place: leaf.extends.as_ref().and_then(|e| origin::place(sources, e.span)),
+                place: leaf.extends.as_ref().and_then(|e| origin::plan_place(sources, e.span)),
                 because: format!("`{parent}`, declared by `{}`", leaf.id()),
             },
         };
@@ -303,26 +321,26 @@ fn record_other_origins(composed: &Composed, request: &Request, sources: &rye_gr
     }
     let overridden = request.model.model.is_some() || request.model.provider.is_some();
     let model = match &composed.model {
-        _ if overridden => origin::unwritten(origin::GIVEN),
+        _ if overridden => origin::origin_without_place(origin::GIVEN_WITH_CALL),
         Some(model) => {
             let asked = &model.value;
             let words = [&asked.id, &asked.tier, &asked.provider].into_iter().flatten();
-            let place = words.map(|word| word.span).next().and_then(|span| origin::place(sources, span));
-            let origin = origin::of(sources, &model.origin);
+            let place = words.map(|word| word.span).next().and_then(|span| origin::plan_place(sources, span));
+            let origin = origin::plan_origin(sources, &model.origin);
             Origin { place: place.or(origin.place), ..origin }
         }
-        None => origin::unwritten("the default of `agent/models`"),
+        None => origin::origin_without_place("the default of `agent/models`"),
     };
     origins.insert("model", model);
     for (kind, fields) in [("input", &composed.inputs), ("output", &composed.outputs)] {
         for (name, field) in fields {
-            origins.insert(format!("{kind}.{name}"), origin::of(sources, &field.origin));
+            origins.insert(format!("{kind}.{name}"), origin::plan_origin(sources, &field.origin));
         }
     }
 }
 
 /// Collects notes about items that were omitted or changed.
-fn notes(
+fn collect_notes(
     composed: &Composed,
     plan: &Plan,
     repeats: &[prompt::RepeatedKnowledge],
@@ -332,19 +350,19 @@ fn notes(
     for suppression in &composed.suppressions {
         notes.push(Note::Suppressed {
             id: suppression.id.clone(),
-            by: origin::of(sources, &suppression.origin),
-            removed: suppression.removed.iter().map(|o| origin::of(sources, o)).collect(),
+            by: origin::plan_origin(sources, &suppression.origin),
+            removed: suppression.removed.iter().map(|o| origin::plan_origin(sources, o)).collect(),
         });
     }
     for duplicate in &composed.duplicates {
         notes.push(Note::Deduplicated {
             id: duplicate.id.to_string(),
-            kept: Some(origin::of(sources, &duplicate.kept)),
-            dropped: origin::of(sources, &duplicate.dropped),
+            kept: Some(origin::plan_origin(sources, &duplicate.kept)),
+            dropped: origin::plan_origin(sources, &duplicate.dropped),
         });
     }
     for repeat in repeats {
-        let dropped = origin::unwritten(&format!("brought again by `{}`", repeat.by));
+        let dropped = origin::origin_without_place(&format!("brought again by `{}`", repeat.by));
         notes.push(Note::Deduplicated { id: repeat.id.clone(), kept: None, dropped });
     }
     let prompt = &plan.prompt;

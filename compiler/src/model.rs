@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, Sampling, Tokenizer, ToolUse};
-pub use read::{PRICES, SCRIPTED, WIRES, provider, settings};
+pub use read::{PRICES, SCRIPTED_WIRE, WIRE_FORMATS, provider, settings};
 
 /// A provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,7 +100,7 @@ impl<'l> ProviderCatalog<'l> {
     /// # Errors
     /// There is no provider, model or tier of that name; the error lists the known ones.
     pub fn resolve(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
-        let wanted = self.wanted(asked, instead);
+        let wanted = self.query(asked, instead);
         let mut model = self.find(&wanted)?;
         if let Some(fallback) = asked.and_then(|a| a.fallback.as_ref()) {
             // Prefer the same provider, but accept a fallback of another one.
@@ -110,9 +110,16 @@ impl<'l> ProviderCatalog<'l> {
                 provider_span: None,
                 span: Some(fallback.span),
             };
-            let found = match self.find(&near) {
-                Ok(found) => found,
-                Err(_) => self.find(&ModelQuery { provider: None, ..near })?,
+            let anywhere = ModelQuery { provider: None, ..near.clone() };
+            let found = match (self.find(&near), self.split_provider(&fallback.node)) {
+                (Ok(found), _) => found,
+                (Err(_), None) => self.find(&anywhere)?,
+                (Err(_), Some((provider, name))) => {
+                    let name = Spanned::new(name.to_owned(), fallback.span);
+                    let named = ModelQuery { name: Some(name), provider: Some(provider.to_owned()), ..near };
+                    // The id of a model may hold a slash.
+                    self.find(&anywhere).or_else(|_| self.find(&named))?
+                }
             };
             if (&found.provider, &found.id) != (&model.provider, &model.id) {
                 model.fallback = Some(Box::new(found));
@@ -127,11 +134,11 @@ impl<'l> ProviderCatalog<'l> {
         Ok(model)
     }
 
-    fn wanted(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> ModelQuery {
+    fn query(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> ModelQuery {
         if let Some(text) = &instead.model {
-            let (provider, name) = match text.split_once('/') {
-                Some((provider, name)) if self.names.iter().any(|n| n == provider) => (Some(provider.to_owned()), name),
-                Some(_) | None => (instead.provider.clone(), text.as_str()),
+            let (provider, name) = match self.split_provider(text) {
+                Some((provider, name)) => (Some(provider.to_owned()), name),
+                None => (instead.provider.clone(), text.as_str()),
             };
             let name = Some(Spanned::new(name.to_owned(), detached_span()));
             return ModelQuery { name, provider, provider_span: None, span: None };
@@ -148,6 +155,11 @@ impl<'l> ProviderCatalog<'l> {
         ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span }
     }
 
+    /// Splits `provider/model` and `provider/tier`; `None` if no provider has the name before the slash.
+    fn split_provider<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str)> {
+        text.split_once('/').filter(|(provider, _)| self.names.iter().any(|name| name == provider))
+    }
+
     fn find(&self, wanted: &ModelQuery) -> Result<PlannedModel, ModelError> {
         if let Some(provider) = &wanted.provider
             && !self.names.contains(provider)
@@ -156,7 +168,7 @@ impl<'l> ProviderCatalog<'l> {
             let (requested, known) = (provider.clone(), self.names.clone());
             return Err(ModelError::NoProvider { requested, span: wanted.provider_span, suggestion, known });
         }
-        let order = self.order(wanted.provider.as_deref());
+        let order = self.provider_order(wanted.provider.as_deref());
         let Some(name) = &wanted.name else {
             return self.default_of(&order, wanted);
         };
@@ -171,8 +183,8 @@ impl<'l> ProviderCatalog<'l> {
                 return Ok(found);
             }
         }
-        let known = self.known(&order);
-        Err(unknown(&name.node, wanted.span, known))
+        let known = self.known_names(&order);
+        Err(unknown_error(&name.node, wanted.span, known))
     }
 
     fn default_of(&self, order: &[String], wanted: &ModelQuery) -> Result<PlannedModel, ModelError> {
@@ -186,12 +198,12 @@ impl<'l> ProviderCatalog<'l> {
                 return Ok(found);
             }
         }
-        let known = self.known(order);
-        Err(unknown(tier.as_deref().unwrap_or("general"), wanted.span, known))
+        let known = self.known_names(order);
+        Err(unknown_error(tier.as_deref().unwrap_or("general"), wanted.span, known))
     }
 
     /// Returns the requested provider alone, else the default provider followed by the others.
-    fn order(&self, provider: Option<&str>) -> Vec<String> {
+    fn provider_order(&self, provider: Option<&str>) -> Vec<String> {
         if let Some(provider) = provider {
             return vec![provider.to_owned()];
         }
@@ -201,7 +213,7 @@ impl<'l> ProviderCatalog<'l> {
     }
 
     /// Reads a provider file even if no directive uses it, so that the loader reports its errors.
-    pub fn read(&self, id: &str) {
+    pub fn load(&self, id: &str) {
         self.provider(id);
     }
 
@@ -222,7 +234,7 @@ impl<'l> ProviderCatalog<'l> {
     }
 
     /// Returns every tier, model id and alias of these providers.
-    fn known(&self, order: &[String]) -> Vec<String> {
+    fn known_names(&self, order: &[String]) -> Vec<String> {
         let mut known: Vec<String> = Vec::new();
         for id in order {
             if let Some(provider) = self.provider(id) {
@@ -242,7 +254,7 @@ fn detached_span() -> Span {
     Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
 }
 
-fn unknown(requested: &str, span: Option<Span>, known: Vec<String>) -> ModelError {
+fn unknown_error(requested: &str, span: Option<Span>, known: Vec<String>) -> ModelError {
     let suggestion = closest(requested, known.iter().map(String::as_str));
     ModelError::Unknown { requested: requested.to_owned(), span, suggestion, known }
 }
@@ -258,7 +270,7 @@ impl Provider {
             return Some(self.planned(model, requested));
         }
         // A script plays any model; for other wire formats, reading the file has already checked the tiers.
-        (self.wire == read::SCRIPTED).then(|| self.planned(&read::scripted_model(id), requested))
+        (self.wire == read::SCRIPTED_WIRE).then(|| self.planned(&read::scripted_model(id), requested))
     }
 
     fn planned(&self, model: &Model, requested: &str) -> PlannedModel {
@@ -271,7 +283,7 @@ impl Provider {
             context_window: model.context_window,
             max_output: model.max_output,
             prices: model.prices,
-            counted_by: model.tokenizer.unwrap_or_default().here(),
+            counted_by: model.tokenizer.unwrap_or_default().available(),
             tokenizer: model.tokenizer,
             tool_use: model.tool_use,
             images: model.images,

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
-use crate::plan::{DroppedTool, Field, PaletteTool, Primary, Tokenizer};
+use crate::plan::{DroppedTool, InterfaceField, PalettePrimary, PaletteTool, Tokenizer};
 use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::tool_spec::Idempotence;
 
 /// Longest tool name that a provider accepts, in bytes.
-pub const MAX_NAME: usize = 64;
+pub const MAX_TOOL_NAME_BYTES: usize = 64;
 
 pub use reach::ToolIndex;
 
@@ -39,7 +39,7 @@ impl Default for PreloadSettings {
 
 /// A tool that a grant reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
+pub struct ReachedTool {
     pub id: ItemId,
     /// The most specific grant that reaches it.
     pub grant: String,
@@ -84,14 +84,14 @@ pub struct Palette {
 }
 
 /// Returns the name by which a model calls a tool: `rye/file-system/read` is `rye_file_system_read`.
-pub fn flatten(id: &ItemId) -> String {
+pub fn tool_name(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
 /// Builds the palette of some grants: primaries first, then the tools that fit. `place` returns the span of a grant.
 pub fn build(
     primaries: &[(primary::Primary, String)],
-    reached: &[(Reached, SizedTool)],
+    reached: &[(ReachedTool, SizedTool)],
     preload: PreloadSettings,
     place: &dyn Fn(&str) -> Option<Span>,
     diagnostics: &mut Diagnostics,
@@ -113,18 +113,18 @@ pub fn build(
 
 impl Palette {
     /// Adds `rye_directive_return` at the end if outputs are declared; returns true if so.
-    pub fn add_return(&mut self, outputs: &IndexMap<String, Field>) -> bool {
+    pub fn add_return(&mut self, outputs: &IndexMap<String, InterfaceField>) -> bool {
         if !outputs.is_empty() {
-            self.tools.push(primary_tool(primary::directive_return(outputs), Primary::Return));
+            self.tools.push(primary_tool(primary::directive_return(outputs), PalettePrimary::Return));
         }
         !outputs.is_empty()
     }
 
     /// Counts the tokens of every definition with a model's tokenizer; the budget always uses characters / 4
     /// (`language.md` 10).
-    pub fn weigh(&mut self, by: Tokenizer) {
+    pub fn count_tokens(&mut self, by: Tokenizer) {
         for tool in &mut self.tools {
-            tool.tokens = weight(tool, by);
+            tool.tokens = tool_tokens(tool, by);
         }
     }
 
@@ -135,14 +135,14 @@ impl Palette {
 
     /// Returns the tokens of all definitions, counted with a model's tokenizer.
     pub fn tokens_by(&self, by: Tokenizer) -> u64 {
-        self.tools.iter().fold(0, |sum, tool| sum.saturating_add(weight(tool, by)))
+        self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool_tokens(tool, by)))
     }
 }
 
 fn add_native_tools(
     palette: &mut Palette,
     names: &mut BTreeMap<String, String>,
-    reached: &[(Reached, SizedTool)],
+    reached: &[(ReachedTool, SizedTool)],
     max_tokens: u64,
     place: &dyn Fn(&str) -> Option<Span>,
     diagnostics: &mut Diagnostics,
@@ -150,15 +150,15 @@ fn add_native_tools(
     let mut left = max_tokens;
     for (reached, tool) in reached {
         let id = &reached.id;
-        let name = flatten(id);
+        let name = tool_name(id);
         let SizedTool { tool, tokens, bytes } = tool;
         let (tokens, bytes) = (*tokens, *bytes);
         let span = place(&reached.grant);
         let mut drop = |because: String| {
             palette.dropped.push(DroppedTool { item_id: id.clone(), tokens, bytes, because });
         };
-        if name.len() > MAX_NAME {
-            drop(format!("its name has {} characters, a provider accepts {MAX_NAME}", name.len()));
+        if name.len() > MAX_TOOL_NAME_BYTES {
+            drop(format!("its name has {} characters, a provider accepts {MAX_TOOL_NAME_BYTES}", name.len()));
             diagnostics.push(PaletteError::Name { name, item: id.to_string(), span });
             continue;
         }
@@ -168,14 +168,14 @@ fn add_native_tools(
         }
         names.insert(name.clone(), id.to_string());
         if tokens > left {
-            drop(format!("{tokens} tokens do not fit: {left} of {max_tokens} are left"));
+            drop(format!("{tokens} tokens do not fit: {left} of {max_tokens} remain"));
             continue;
         }
         left -= tokens;
         palette.grants.insert(name.clone(), format!("granted by `{}`", reached.grant));
         palette.tools.push(PaletteTool {
             name: name.into(),
-            primary: Primary::Execute,
+            primary: PalettePrimary::Execute,
             item_id: Some(id.clone()),
             description: tool.spec.description.as_str().into(),
             schema: Arc::new(tool.spec.parameters.clone()),
@@ -188,7 +188,7 @@ fn add_native_tools(
 }
 
 /// Returns the primaries that a grant could allow.
-pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
+pub fn possible_primaries(pattern: &str) -> Vec<primary::Primary> {
     if let Some(only) = primary::Primary::ALL.into_iter().find(|p| is_within_primary(pattern, *p)) {
         return vec![only];
     }
@@ -219,12 +219,12 @@ fn is_segment(text: &str) -> bool {
 }
 
 /// Returns the primaries that some pattern could allow, each with its reason; all three if nothing is declared.
-pub fn primaries(
+pub fn granted_primaries(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> Vec<primary::Primary>,
 ) -> Vec<(primary::Primary, String)> {
     let Some(patterns) = patterns else {
-        let because = "no link of the chain has permissions; the gate decides";
+        let because = "the chain declares no permissions; the gate decides";
         return primary::Primary::ALL.map(|p| (p, because.to_owned())).to_vec();
     };
     let allowed: Vec<(&String, Vec<primary::Primary>)> = patterns.iter().map(|p| (p, of(p))).collect();
@@ -240,7 +240,7 @@ static PRIMARIES: LazyLock<Vec<PaletteTool>> = LazyLock::new(|| {
     primary::Primary::ALL.into_iter().map(|p| primary_tool(p.definition(), to_plan_primary(p))).collect()
 });
 
-fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool {
+fn primary_tool(definition: PrimaryDefinition, primary: PalettePrimary) -> PaletteTool {
     let (tokens, bytes) = definition_size(&definition.description, &definition.schema);
     PaletteTool {
         name: definition.name.into(),
@@ -250,32 +250,32 @@ fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool 
         schema: Arc::new(definition.schema),
         tokens,
         bytes,
-        parallel: primary == Primary::Fetch,
-        idempotent: Idempotence::All(primary == Primary::Fetch),
+        parallel: primary == PalettePrimary::Fetch,
+        idempotent: Idempotence::All(primary == PalettePrimary::Fetch),
     }
 }
 
-fn to_plan_primary(primary: primary::Primary) -> Primary {
+fn to_plan_primary(primary: primary::Primary) -> PalettePrimary {
     match primary {
-        primary::Primary::Execute => Primary::Execute,
-        primary::Primary::Fetch => Primary::Fetch,
-        primary::Primary::Sign => Primary::Sign,
+        primary::Primary::Execute => PalettePrimary::Execute,
+        primary::Primary::Fetch => PalettePrimary::Fetch,
+        primary::Primary::Sign => PalettePrimary::Sign,
     }
 }
 
 /// Returns the tokens of a definition; its estimate is already known.
-fn weight(tool: &PaletteTool, by: Tokenizer) -> u64 {
-    if by.is_estimate() { tool.tokens } else { by.count(&definition(&tool.description, &tool.schema)) }
+fn tool_tokens(tool: &PaletteTool, by: Tokenizer) -> u64 {
+    if by.is_estimate() { tool.tokens } else { by.count(&definition_text(&tool.description, &tool.schema)) }
 }
 
 /// Returns the text that a provider receives for a tool: schema JSON and description.
-fn definition(description: &str, schema: &Value) -> String {
+fn definition_text(description: &str, schema: &Value) -> String {
     format!("{schema}{description}")
 }
 
 /// Returns tokens (characters / 4) and bytes of a definition, independent of the model.
 fn definition_size(description: &str, schema: &Value) -> (u64, u64) {
-    let text = definition(description, schema);
+    let text = definition_text(description, schema);
     (Tokenizer::Characters.count(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))
 }
 

@@ -2,6 +2,7 @@
 //! no absolute paths, times or line numbers. [`Origins`] holds the source locations beside it.
 
 pub mod absent;
+pub mod bound;
 mod call;
 pub mod cost;
 pub mod count;
@@ -33,10 +34,10 @@ use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
 use crate::tool_spec::Idempotence;
 use crate::world::{ItemKind, Space};
-pub use cost::{LongPrompt, Prices, Tokens, Weight};
+pub use cost::{LongPromptPrices, Prices, RequestTokens, Tokens};
 pub use count::Tokenizer;
 pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
-pub use prompt::{Layer, LayerKind, Pending, Prompt, Segment};
+pub use prompt::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
 
 /// The format version that this build writes. Older versions are read, newer ones refused.
 pub const PLAN_FORMAT: u32 = 1;
@@ -48,7 +49,7 @@ pub struct Plan {
     pub category: String,
     pub description: String,
     /// Root first, the directive itself last.
-    pub chain: Vec<Link>,
+    pub chain: Vec<ChainLink>,
     /// The hook that routed the chain, if one did.
     pub route: Option<String>,
     pub graph: Graph,
@@ -68,21 +69,21 @@ pub struct Plan {
     /// `error_classification`, `capability_risk`, by file name.
     pub settings: BTreeMap<String, Value>,
     /// Every file that was read, and every lookup that found nothing.
-    pub manifest: Vec<Read>,
+    pub manifest: Vec<ManifestEntry>,
 }
 
 impl Plan {
     /// Checks whether a thread of this plan may start another one: by a grant, or by a hook that runs a directive.
     pub fn can_start_threads(&self) -> bool {
         let runs = |hook: &PlannedHook| {
-            matches!(hook.action.deed(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))
+            matches!(hook.action.call(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))
         };
         self.capabilities.grants.iter().any(|grant| may_spawn(&grant.pattern)) || self.hooks.iter().any(runs)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct ChainLink {
     pub id: ItemId,
     pub space: Space,
     pub sha256: String,
@@ -93,7 +94,7 @@ pub struct Link {
 pub struct PaletteTool {
     /// The flattened name: `rye_file_system_read`.
     pub name: Arc<str>,
-    pub primary: Primary,
+    pub primary: PalettePrimary,
     /// The item behind the name; `None` for the primaries and `rye_directive_return`.
     pub item_id: Option<ItemId>,
     pub description: Arc<str>,
@@ -111,7 +112,7 @@ pub struct PaletteTool {
 /// The primary that a palette entry calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Primary {
+pub enum PalettePrimary {
     Execute,
     Fetch,
     Sign,
@@ -191,14 +192,14 @@ impl From<PlanLimits> for Limits {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
-    pub inputs: IndexMap<String, Field>,
-    pub outputs: IndexMap<String, Field>,
+    pub inputs: IndexMap<String, InterfaceField>,
+    pub outputs: IndexMap<String, InterfaceField>,
     /// The inputs of the compilation, with defaults filled in.
     pub values: serde_json::Map<String, Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Field {
+pub struct InterfaceField {
     pub kind: FieldType,
     pub required: bool,
     pub default: Option<Value>,
@@ -234,7 +235,7 @@ impl FieldType {
     }
 
     /// Returns the name of the type in declarations, which is also JSON Schema's.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         self.value_type().name()
     }
 
@@ -317,7 +318,7 @@ pub enum NudgePolicy {
 
 /// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Read {
+pub struct ManifestEntry {
     pub kind: ItemKind,
     pub id: String,
     pub space: Option<Space>,
@@ -333,13 +334,13 @@ pub struct Origins(pub IndexMap<String, Origin>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// `None` for built-in parts and command line options.
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
     /// The derivation: "declared by `project/deploy/base`".
     pub because: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourcePlace {
     /// The file name, as in diagnostics.
     pub file: String,
     /// From 1.
@@ -358,7 +359,7 @@ impl Origins {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }

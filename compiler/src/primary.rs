@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::plan::{Field, FieldType};
+use crate::plan::{FieldType, InterfaceField};
 use crate::world::ItemKind;
 pub use request::{ExecuteRequest, FetchRequest, InvalidArguments, SignRequest};
 
@@ -110,12 +110,12 @@ pub fn capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId
 
 /// Returns the definition of `rye_directive_return` for these outputs. The schema requires only `status`, because an
 /// error return has no outputs; a success with missing outputs is rejected with their names (`language.md` 12).
-pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition {
+pub fn directive_return(outputs: &IndexMap<String, InterfaceField>) -> PrimaryDefinition {
     let mut properties = Map::new();
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));
     for (name, field) in outputs {
         let mut schema = Map::new();
-        schema.insert("type".into(), Value::String(field.kind.word().into()));
+        schema.insert("type".into(), Value::String(field.kind.name().into()));
         if field.kind == FieldType::Array {
             // Some providers reject an array without `items`.
             schema.insert("items".into(), json!({}));
@@ -154,7 +154,7 @@ fn execute() -> PrimaryDefinition {
             "properties": {
                 "item_type": item_type_schema(),
                 "item_id": item_id_schema(),
-                "parameters": {"type": "object", "description": "Tool parameters or directive inputs"},
+                "parameters": {"type": "object", "description": "Tool parameters or directive inputs", "properties": {}},
                 "async": {"type": "boolean", "description": "Do not wait; answers a thread_id"},
             },
             "required": ["item_type", "item_id"],
@@ -174,7 +174,7 @@ fn fetch() -> PrimaryDefinition {
             "properties": {
                 "item_type": item_type_schema(),
                 "item_id": item_id_schema(),
-                "query": {"type": "string", "description": "Words to look for"},
+                "query": {"type": "string", "description": "Words to search for"},
                 "scope": {"type": "string", "description": "Only ids like this: project/*"},
                 "object": {"type": "string", "description": "Hash of a stored result"},
                 "offset": {"type": "integer", "minimum": 0, "description": "First byte of the page"},
@@ -188,7 +188,7 @@ fn fetch() -> PrimaryDefinition {
 fn sign() -> PrimaryDefinition {
     PrimaryDefinition {
         name: Primary::Sign.tool_name(),
-        description: "Sign a project item, so that others can tell it is unchanged.".into(),
+        description: "Sign a project item, so that others can verify that it is unchanged.".into(),
         schema: json!({
             "type": "object",
             "properties": {"item_type": item_type_schema(), "item_id": item_id_schema()},
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn return_tool_schema_has_the_declared_outputs() {
-        let field = |kind, required, choices| Field {
+        let field = |kind, required, choices| InterfaceField {
             kind,
             required,
             default: None,

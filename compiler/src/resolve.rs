@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::compose::Route;
 use crate::item::{Directive, FieldDecl, HookDecl, Items, ModelRequest, OrderedHooks};
-use crate::semantics::condition::{Condition, Domain, Found, Fuel, Verdict};
+use crate::semantics::condition::{Condition, Domain, Fuel, ReadingResult, Verdict};
 use crate::semantics::facts::Facts;
 
 /// The facts that are known when a directive is composed.
@@ -40,7 +40,7 @@ pub enum Routing {
 
 impl Routing {
     /// Returns the unknown paths that decide between the routes; empty if the route is certain.
-    pub fn open_questions(&self) -> Vec<String> {
+    pub fn unknown_paths(&self) -> Vec<String> {
         match self {
             Self::Certain(_) => Vec::new(),
             Self::Open { on, .. } => on.clone(),
@@ -67,7 +67,7 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     let mut on: Vec<String> = Vec::new();
     let mut first = None;
     for hook in hooks {
-        let Some(to) = target(&hook).filter(|to| to != leaf.id()) else { continue };
+        let Some(to) = route_target(&hook).filter(|to| to != leaf.id()) else { continue };
         match knowledge.verdict(&hook) {
             Verdict::False => {}
             Verdict::True => {
@@ -104,7 +104,7 @@ fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
 }
 
 /// Returns the id that a routing hook names; reading the hook has already checked it.
-pub fn target(hook: &HookDecl) -> Option<ItemId> {
+pub fn route_target(hook: &HookDecl) -> Option<ItemId> {
     ItemId::parse(hook.action.as_ref()?.node.parent()?).ok()
 }
 
@@ -129,13 +129,13 @@ impl<'l> KnownFacts<'l> {
         match launch.inputs {
             // An ancestor may declare inputs too, so all inputs are unknown.
             Inputs::Unknown => {}
-            Inputs::Given(given) => known.give(given, leaf.inputs.values()),
+            Inputs::Given(given) => known.set_inputs(given, leaf.inputs.values()),
         }
         known
     }
 
     /// Returns the facts of a composed directive.
-    pub fn of_chain<'f>(
+    pub fn for_chain<'f>(
         leaf: &Directive,
         model: Option<&'l ModelRequest>,
         inputs: impl Iterator<Item = &'f FieldDecl>,
@@ -143,12 +143,12 @@ impl<'l> KnownFacts<'l> {
     ) -> Self {
         let mut known = Self::common(leaf, (model, launch.model));
         match launch.inputs {
-            Inputs::Given(given) => known.give(given, inputs),
+            Inputs::Given(given) => known.set_inputs(given, inputs),
             Inputs::Unknown => {
                 known.facts.set("inputs", Value::Object(Map::new()));
                 known.roots.push("inputs");
                 for field in inputs {
-                    known.facts.unknown(&format!("inputs.{}", field.name.node));
+                    known.facts.declare_unknown(&format!("inputs.{}", field.name.node));
                 }
             }
         }
@@ -156,12 +156,12 @@ impl<'l> KnownFacts<'l> {
     }
 
     /// Returns an empty set of facts: a condition that is decided over it is decided in every run.
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         Self { facts: Facts::new(), roots: Vec::new(), model: None }
     }
 
     /// Returns the facts of a directive of which only the id is known.
-    pub fn of_id(id: &ItemId) -> Self {
+    pub fn for_id(id: &ItemId) -> Self {
         let mut facts = Facts::new();
         facts.set("directive", Value::String(id.to_string()));
         facts.set("category", Value::String(id.category().to_owned()));
@@ -169,14 +169,14 @@ impl<'l> KnownFacts<'l> {
     }
 
     fn common(leaf: &Directive, model: ModelLookup<'l>) -> Self {
-        let mut known = Self::of_id(leaf.id());
+        let mut known = Self::for_id(leaf.id());
         known.facts.set("category", Value::String(leaf.category().to_owned()));
         known.model = Some(model);
         known
     }
 
     /// Sets the caller's values, then defaults. A required input without a value is unknown, an optional one absent.
-    fn give<'f>(&mut self, given: &Map<String, Value>, declared: impl Iterator<Item = &'f FieldDecl>) {
+    fn set_inputs<'f>(&mut self, given: &Map<String, Value>, declared: impl Iterator<Item = &'f FieldDecl>) {
         let mut values = given.clone();
         for field in declared {
             let name = &field.name.node;
@@ -187,7 +187,7 @@ impl<'l> KnownFacts<'l> {
                 Some(default) => {
                     values.insert(name.clone(), default.clone());
                 }
-                None if field.required => self.facts.unknown(&format!("inputs.{name}")),
+                None if field.required => self.facts.declare_unknown(&format!("inputs.{name}")),
                 None => {}
             }
         }
@@ -198,38 +198,43 @@ impl<'l> KnownFacts<'l> {
     /// Evaluates a hook's condition over these facts.
     pub fn verdict(&mut self, hook: &HookDecl) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
-        self.declare(condition);
+        self.declare_unknowns(condition);
         condition.evaluate(&self.facts)
     }
 
     /// Evaluates like [`KnownFacts::verdict`], but tries the unknown facts with all the values they can have.
-    pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
+    pub fn verdict_over(
+        &mut self,
+        hook: &HookDecl,
+        domain: &dyn Fn(&Path) -> Option<Domain>,
+        effort: &mut Fuel,
+    ) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
-        self.declare(condition);
-        condition.over(&self.facts, domain, effort)
+        self.declare_unknowns(condition);
+        condition.evaluate_over(&self.facts, domain, effort)
     }
 
     /// Explains why a condition is false, by the facts it read.
-    pub fn because(&mut self, hook: &HookDecl) -> String {
+    pub fn explain_false(&mut self, hook: &HookDecl) -> String {
         let Some(condition) = &hook.compiled else { return String::new() };
-        self.declare(condition);
+        self.declare_unknowns(condition);
         let (_, readings) = condition.evaluate_traced(&self.facts);
         let mut reasons: Vec<String> = Vec::new();
         for reading in readings {
             let reason = match reading.found {
-                Found::Value(value) => format!("`{}` is `{}`", reading.path, plain(&value)),
-                Found::Absent => format!("there is no `{}`", reading.path),
-                Found::Unknown => continue,
+                ReadingResult::Value(value) => format!("`{}` is `{}`", reading.path, plain(&value)),
+                ReadingResult::Absent => format!("`{}` does not exist", reading.path),
+                ReadingResult::Unknown => continue,
             };
             if !reasons.contains(&reason) {
                 reasons.push(reason);
             }
         }
-        if reasons.is_empty() { "the condition is false whatever happens".into() } else { reasons.join(" and ") }
+        if reasons.is_empty() { "the condition is false in every run".into() } else { reasons.join(" and ") }
     }
 
     /// Marks every root that a condition reads and that is not known here as unknown.
-    fn declare(&mut self, condition: &Condition) {
+    fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"
                 && let Some((asked, resolve)) = self.model.take()
@@ -239,7 +244,7 @@ impl<'l> KnownFacts<'l> {
                 self.roots.push("model");
             }
             if !self.roots.contains(&root) {
-                self.facts.unknown(root);
+                self.facts.declare_unknown(root);
             }
         }
     }

@@ -11,9 +11,12 @@ use rye_grammar::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use argv::{ArgvError, Given, Hole, RUNTIME, fill, fill_text, holes};
+pub use argv::{
+    ArgvError, ArgvPlaceholder, FillValues, RUNTIME_NAMES, fill_argv, fill_text, placeholders, replace_placeholders,
+};
 pub use http::{HttpBody, HttpSpec, Method};
 pub use idempotence::Idempotence;
+pub use schema::{resolve_pointer, upgrade_schema};
 
 /// A tool as declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,7 +32,7 @@ pub struct ToolSpec {
     pub parallel: bool,
     /// Calls that may run again after a crash left their outcome unknown.
     pub idempotent: Idempotence,
-    pub needs: Needs,
+    pub needs: ToolNeeds,
     /// Names of rye's own environment variables to pass to the tool, besides those that every program gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
@@ -58,7 +61,7 @@ pub const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
 pub enum ToolKind {
     /// Compiled into the engine under this name.
     Builtin { name: String },
-    /// A program and its arguments, never run through a shell. See [`fill`] for the placeholders.
+    /// A program and its arguments, never run through a shell. See [`fill_argv`] for the placeholders.
     Command { argv: Vec<String> },
     /// The tool file itself is the program.
     Script { language: ScriptLanguage, entry: ScriptEntry },
@@ -140,7 +143,7 @@ pub const RESOLVED_CONFIG: &str = "resolved_config";
 /// The grants that a tool needs before it may run (`language.md` 9, Needs).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Needs {
+pub struct ToolNeeds {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub net: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -170,4 +173,6 @@ pub enum ToolSpecErrorKind {
     MissingKey,
     /// A value of the wrong type or outside its range.
     BadValue,
+    /// A schema of an MCP server that nothing can use.
+    ServerSchema,
 }

@@ -3,32 +3,34 @@
 //! `write`, items of the user space, scripts that simulate the model. Lists them with the files they come from; whether
 //! the user trusts those files is recorded by the engine.
 
+pub mod command_files;
 mod reach;
 mod workspace;
-
-use std::collections::BTreeSet;
 
 use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
 
-use crate::diagnostics::clean;
+use crate::diagnostics::sanitize;
 use crate::hook::{HookAction, HookCall, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::model::PRICES;
-use crate::plan::{Grant, Place, Plan, PlannedModel};
+use crate::plan::{Grant, Plan, PlannedModel, SourcePlace};
 use crate::semantics::hook_point;
-use crate::tool_spec::{ServerSandbox, ToolKind, holes};
+use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::wall::disguises_built_in;
 use crate::world::{ItemKind, Space};
+use command_files::CallValues;
 
 pub use reach::{of_user_space, script, script_of, user_space_of};
 pub use workspace::requirements_of_workspace;
 
 /// The settings files with hooks. Directives declare hooks too.
 const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+/// The standard tool that runs a shell text.
+const SHELL_TOOL: &str = "rye/bash/bash";
 const RISK_FILE: &str = "agent/capability_risk";
-const PROVIDERS: &str = "agent/providers/";
+const PROVIDER_PREFIX: &str = "agent/providers/";
 /// Maximum characters shown of one requirement.
 const MAX_SHOWN_CHARS: usize = 600;
 /// The API format of the scripted provider, which sends no requests.
@@ -45,7 +47,7 @@ pub struct Subject {
 
 /// A trust requirement: something that the project executes or makes reachable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Executes {
+pub struct TrustRequirement {
     pub kind: TrustRequirementKind,
     /// The id of the hook, tool or provider.
     pub name: String,
@@ -53,9 +55,10 @@ pub struct Executes {
     pub what: String,
     /// The files that declare it. All of them must be trusted.
     pub subjects: Vec<Subject>,
-    /// Words of a tool's command that may name project files. Such a file must be trusted like the tool's own file.
+    /// Words of a command that may name project files ([`command_files`]). Such a file, and every file of such a folder,
+    /// must be trusted like the tool's own file. `${NAME}` stands for the words of a variable of the environment.
     pub programs: Vec<String>,
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -92,29 +95,29 @@ impl TrustRequirementKind {
 
 /// Lists the trust requirements of a plan, except for its tools: a plan does not contain how a tool runs. [`requirements_of_tools`]
 /// lists those.
-pub fn of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
-    of_plan_granted(plan, &plan.capabilities.grants, traces)
+pub fn requirements_of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
+    requirements_of_granted_plan(plan, &plan.capabilities.grants, traces)
 }
 
-/// Lists the requirements like [`of_plan`], for a thread with these grants: a child can get more grants than its plan
+/// Lists the requirements like [`requirements_of_plan`], for a thread with these grants: a child can get more grants than its plan
 /// declares.
-pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<Executes> {
+pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let mut found = Vec::new();
     for (index, hook) in plan.hooks.iter().enumerate().filter(|(_, hook)| needs_trust(hook)) {
         let subjects = reach::of_hook(plan, hook);
-        let what = starts(&hook.action, &hook.grants).unwrap_or_default();
-        found.push(Executes {
+        let what = describe_start(&hook.action, &hook.grants).unwrap_or_default();
+        found.push(TrustRequirement {
             kind: TrustRequirementKind::Hook,
             name: hook.id.clone(),
-            what: format!("at {}: {what}", hook_point::of(hook.event).name),
+            what: format!("at {}: {what}", hook_point::row_of(hook.event).name),
             subjects,
-            programs: Vec::new(),
+            programs: files_of_hook(&hook.action),
             place: traces.get(index).and_then(|trace| trace.place.clone()),
         });
     }
     let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
     for model in models.filter(|model| is_redirected(&model.wire, &model.from_project)) {
-        let file = format!("{PROVIDERS}{}", model.provider);
+        let file = format!("{PROVIDER_PREFIX}{}", model.provider);
         let of_file = subjects(plan, ItemKind::Config, &[&file]);
         if found.iter().all(|known| known.subjects != of_file) {
             found.push(redirected(model, of_file));
@@ -130,19 +133,29 @@ pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> V
 }
 
 /// Lists the project's tools that a plan reaches and that start programs or send requests.
-pub fn requirements_of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
+pub fn requirements_of_tools(items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
     let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
     let of_one = |id| {
         let tool = items.tool(id)?;
         let subject = subjects(plan, ItemKind::Tool, &[tool.file.id.as_str()]).pop()?;
-        of_tool(&tool, subject.sha256, &items.sources())
+        requirement_of_tool(&tool, subject.sha256, &items.sources())
     };
     reached.filter_map(of_one).collect()
 }
 
 /// Returns the requirement of a project tool that starts a program or sends requests; `None` for any other tool.
-pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Executes> {
+pub fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<TrustRequirement> {
+    requirement_of_call(tool, sha256, sources, None)
+}
+
+/// Returns the requirement like [`requirement_of_tool`], with the files that the values of a call name.
+pub fn requirement_of_call(
+    tool: &Tool,
+    sha256: String,
+    sources: &Sources,
+    call: Option<CallValues<'_>>,
+) -> Option<TrustRequirement> {
     let Tool { file, spec } = tool;
     if file.space != Space::Project {
         return None;
@@ -156,51 +169,65 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         ToolKind::Builtin { name } if !disguises_built_in(&file.id, name) => return None,
         ToolKind::Builtin { name } => (format!("is the engine's `{name}` under a name of its own"), Vec::new()),
         ToolKind::Command { argv } => {
-            let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
-            (format!("starts {}", serde_json::to_string(argv).unwrap_or_default()), named(fixed))
+            let mut words = command_files::files_of_tool(argv, &file.path, call);
+            let folders = command_files::describe_folders(&words);
+            let folders = folders.map(|folders| format!(", trusting {folders}")).unwrap_or_default();
+            words.extend(spec.environment.iter().map(|name| format!("${{{name}}}")));
+            (format!("starts {}{folders}", serde_json::to_string(argv).unwrap_or_default()), words)
         }
         // The file itself is the program; the subject's hash covers it.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
-        ToolKind::Http(http) => (format!("sends requests to {}", spelt(&http.url)), Vec::new()),
-        ToolKind::Mcp { server, runs, wall, .. } => (of_server(server, runs, *wall), Vec::new()),
+        ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
+        ToolKind::Mcp { server, runs, wall, .. } => (describe_server(server, runs, *wall), Vec::new()),
     };
-    Some(Executes {
+    Some(TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: file.id.to_string(),
-        what: line(&format!("{what}{given}")),
+        what: one_line(&format!("{what}{given}")),
         subjects: vec![Subject { kind: ItemKind::Tool, id: file.id.to_string(), sha256 }],
         programs,
-        place: sources.get(file.source).map(|source| Place { file: source.path.to_string(), line: 1, column: 1 }),
+        place: sources.get(file.source).map(|source| SourcePlace { file: source.path.to_string(), line: 1, column: 1 }),
     })
 }
 
 /// Describes the start of an MCP server, for humans.
-pub fn of_server(server: &str, runs: &str, wall: ServerSandbox) -> String {
+pub fn describe_server(server: &str, runs: &str, wall: ServerSandbox) -> String {
     match wall {
-        ServerSandbox::Net => format!("asks the MCP server `{server}` at {runs}"),
+        ServerSandbox::Net => format!("connects to the MCP server `{server}` at {runs}"),
         ServerSandbox::Process => format!("starts the MCP server `{server}`: {runs}"),
-        ServerSandbox::None => format!("starts the MCP server `{server}` with NO WALL: {runs}"),
+        ServerSandbox::None => format!("starts the MCP server `{server}` WITHOUT A SANDBOX: {runs}"),
     }
 }
 
 /// Checks whether a hook needs trust: a project file makes it execute or sign.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
-    hook.space == Space::Project && hook.is_live() && starts(&hook.action, &[]).is_some()
+    hook.space == Space::Project && hook.is_live() && describe_start(&hook.action, &[]).is_some()
 }
 
 /// Describes what a hook itself starts, for humans; `None` if it only reads or returns a value.
-pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
+pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
-    match action.deed()? {
+    match action.call()? {
         HookCall::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
             let bare = params.is_null() || params.as_object().is_some_and(serde_json::Map::is_empty);
             let params = if bare { String::new() } else { format!(" {params}") };
-            Some(line(&format!("executes {} `{item_id}`{params}{beside}", item_type.word())))
+            Some(one_line(&format!("executes {} `{item_id}`{params}{beside}", item_type.word())))
         }
         HookCall::Sign { item_type, item_id } => {
-            Some(line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
+            Some(one_line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
         }
         HookCall::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. } | HookCall::Fetch { .. } => None,
+    }
+}
+
+/// Returns the words that may name project files in the command that a hook gives to the shell.
+fn files_of_hook(action: &HookAction) -> Vec<String> {
+    match action.call() {
+        Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, params }) if item_id == SHELL_TOOL => {
+            let command = params.get("command").and_then(serde_json::Value::as_str);
+            command.map(command_files::files_of_shell_text).unwrap_or_default()
+        }
+        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => Vec::new(),
     }
 }
 
@@ -209,39 +236,46 @@ fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }
 
-fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> Executes {
+fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> TrustRequirement {
     provider(&model.provider, &model.connection, &model.from_project, subjects)
 }
 
-fn provider(id: &str, connection: &serde_json::Value, from_project: &[String], subjects: Vec<Subject>) -> Executes {
+fn provider(
+    id: &str,
+    connection: &serde_json::Value,
+    from_project: &[String],
+    subjects: Vec<Subject>,
+) -> TrustRequirement {
     let (reach, costs): (Vec<&String>, Vec<&String>) = from_project.iter().partition(|key| *key != PRICES);
     let shown = |key: &&String| {
         let value = connection.get(key.as_str()).map(serde_json::Value::to_string).unwrap_or_default();
-        let host = host_behind_a_user(&value).map(|host| format!(" (host {})", spelt(host))).unwrap_or_default();
-        format!("{key}: {}{host}", spelt(&value))
+        let host =
+            host_behind_a_user(&value).map(|host| format!(" (host {})", escape_non_ascii(host))).unwrap_or_default();
+        format!("{key}: {}{host}", escape_non_ascii(&value))
     };
     let set: Vec<String> = reach.iter().map(shown).collect();
     let by = (!set.is_empty()).then(|| format!("sends prompts, and the key, by {}", set.join(", ")));
-    let costs = (!costs.is_empty()).then(|| "says what its models cost, and so what a spend limit is worth".to_owned());
-    let place = Place { file: format!(".ai/config/{PROVIDERS}{id}.yaml"), line: 1, column: 1 };
-    Executes {
+    let costs =
+        (!costs.is_empty()).then(|| "sets the prices of its models, and so the effect of spend limits".to_owned());
+    let place = SourcePlace { file: format!(".ai/config/{PROVIDER_PREFIX}{id}.yaml"), line: 1, column: 1 };
+    TrustRequirement {
         kind: TrustRequirementKind::Provider,
         name: id.to_owned(),
-        what: line(&[by, costs].into_iter().flatten().collect::<Vec<_>>().join("; ")),
+        what: one_line(&[by, costs].into_iter().flatten().collect::<Vec<_>>().join("; ")),
         subjects,
         programs: Vec::new(),
         place: Some(place),
     }
 }
 
-fn own_risks(subjects: Vec<Subject>) -> Executes {
-    Executes {
+fn own_risks(subjects: Vec<Subject>) -> TrustRequirement {
+    TrustRequirement {
         kind: TrustRequirementKind::Risk,
         name: RISK_FILE.to_owned(),
-        what: "says itself how dangerous its capabilities are".to_owned(),
+        what: "sets the risk tiers of its own capabilities".to_owned(),
         subjects,
         programs: Vec::new(),
-        place: Some(Place { file: format!(".ai/config/{RISK_FILE}.yaml"), line: 1, column: 1 }),
+        place: Some(SourcePlace { file: format!(".ai/config/{RISK_FILE}.yaml"), line: 1, column: 1 }),
     }
 }
 
@@ -260,25 +294,15 @@ fn host_behind_a_user(text: &str) -> Option<&str> {
     authority.rsplit_once('@').map(|(_, host)| host)
 }
 
-/// Returns the words of a command: each argument, and the parts of arguments that hold several (`--require=./a.js`).
-pub fn named<'t>(texts: impl Iterator<Item = &'t String>) -> Vec<String> {
-    let mut all = BTreeSet::new();
-    for text in texts {
-        all.insert(text.clone());
-        all.extend(text.split(['=', ':', ',', ';', ' ']).filter(|part| !part.is_empty()).map(str::to_owned));
-    }
-    all.into_iter().collect()
-}
-
 /// Escapes the non-ASCII characters of an address, which can look like those of a known name.
-pub fn spelt(address: &str) -> String {
+pub fn escape_non_ascii(address: &str) -> String {
     let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
     address.chars().map(spelt).collect()
 }
 
 /// Formats a text on one line without control characters. A long text is truncated and its length is stated.
-pub fn line(text: &str) -> String {
-    let text = clean(text, "\u{fffd}").replace('\t', " ");
+pub fn one_line(text: &str) -> String {
+    let text = sanitize(text, "\u{fffd}").replace('\t', " ");
     if text.chars().count() <= MAX_SHOWN_CHARS {
         return text;
     }

@@ -38,8 +38,8 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::levels::SeverityOverrides;
-use crate::lower::audit;
-use crate::lower::shared::{FROZEN, Kept, Shared};
+use crate::lower::shared::{FROZEN_SETTINGS, LowerCache, LowerContext};
+use crate::lower::try_lower;
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Fuel;
@@ -52,15 +52,15 @@ use continuation::LostKnowledge;
 use hook_use::HookUses;
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
-pub use memory::Memory;
-use memory::{Known, Merge, ProjectAnalyses, Share, UNITS, UnitLists, units};
+pub use memory::CheckSession;
+use memory::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, UnitReport, units};
 use prefix::CachePrefixChecks;
 use selection::SelectedDirectives;
 pub use selection::Selection;
 use spawn::Spawns;
 
 /// Id prefix of the knowledge that finished threads export.
-const EXPORTS: &str = "agent/threads/";
+const EXPORT_PREFIX: &str = "agent/threads/";
 
 /// The result of [`check`], with the sources that its spans refer to.
 #[derive(Debug, Clone)]
@@ -97,11 +97,11 @@ impl CheckReport {
     }
 }
 
-/// Checks a world once, without a cache; [`Memory::check`] gives the same result incrementally.
+/// Checks a world once, without a cache; [`CheckSession::check`] gives the same result incrementally.
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
-    let looked = look(&items, Invalidation::default(), Known::default(), selection);
-    let parsed = items.parsed_files();
+    let looked = run_checks(&items, Invalidation::default(), CheckCache::default(), selection);
+    let parsed = items.parsed_file_count();
     let (sources, rest) = items.into_parts();
     looked.report(parsed, sources, rest)
 }
@@ -113,7 +113,7 @@ struct CheckOutcome {
     files: usize,
     directives: usize,
     composed: usize,
-    known: Known,
+    known: CheckCache,
 }
 
 impl CheckOutcome {
@@ -134,34 +134,34 @@ impl CheckOutcome {
 
 /// Checks a project. Reuses what `known` holds of unchanged units. If `items` records dependencies, each unit's results
 /// are kept apart for the next check; otherwise they are merged at once.
-fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &Selection) -> CheckOutcome {
+fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, selection: &Selection) -> CheckOutcome {
     // Every item is read anyway, so list all of them first: lookups then need no search for missing files.
     for kind in ItemKind::ALL {
         items.list(kind);
     }
-    let lists: UnitLists = UNITS.map(|kind| items.list(kind));
+    let lists: UnitLists = UNIT_KINDS.map(|kind| items.list(kind));
     let [directives, ..] = &lists;
-    let directives = of_project(directives).count();
-    let (mut known, reach) = known.refresh(items, &mut changes, directives);
+    let directives = project_ids(directives).count();
+    let (mut known, reach) = known.invalidate(items, &mut changes, directives);
     let mut check = Checker::new(items, reach, std::mem::take(&mut known.lowered));
-    let ((), settings) = items.during(|| check.settings());
-    check.lowering.revalidate_palettes(&mut changes, |read| known.shares.read(read));
+    let ((), settings) = items.tracked(|| check.check_settings());
+    check.lowering.revalidate_palettes(&mut changes, |read| known.shares.depends_on(read));
     let mut chosen = SelectedDirectives::new(selection);
     let mut composed = 0;
     let effort = known.effort;
-    let mut ask = |kind: ItemKind, id: &ItemId, share: &mut Share| match kind {
+    let mut ask = |kind: ItemKind, id: &ItemId, share: &mut UnitReport| match kind {
         ItemKind::Directive => {
             composed += 1;
-            check.directive(id, effort, share);
+            check.check_directive(id, effort, share);
         }
-        ItemKind::Knowledge => check.knowledge(id, share),
+        ItemKind::Knowledge => check.check_knowledge(id, share),
         ItemKind::Tool | ItemKind::Config => {
             items.tool(id);
         }
     };
-    let (mut all, mut unnamed) = (Share::default(), UnreferencedKnowledge::default());
+    let (mut all, mut unnamed) = (UnitReport::default(), UnreferencedKnowledge::default());
     let (shares, unnamed) = if items.is_tracking() {
-        known.shares.look(items, &lists, &changes, ask);
+        known.shares.update(items, &lists, &changes, ask);
         if *selection == Selection::All {
             chosen.directives = directives;
         } else {
@@ -169,16 +169,16 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
                 chosen.add(items, id, chain);
             }
         }
-        let is_of_share = |read: &Dependency| known.shares.read(read);
+        let is_of_share = |read: &Dependency| known.shares.depends_on(read);
         let is_asked = |read: &Dependency| {
             memory::is_unit(&lists, read)
                 || settings.contains(read)
                 || is_of_share(read)
                 || check.lowering.is_in_palette(read, is_of_share)
         };
-        let forgotten = items.keep_asked(is_asked);
+        let forgotten = items.retain_live(is_asked);
         check.lowering.evict_tools(&forgotten);
-        (known.shares.together(), &known.shares.unnamed)
+        (known.shares.merged_chunks(), &known.shares.unnamed)
     } else {
         for (kind, id) in units(&lists) {
             all.chain.clear();
@@ -189,15 +189,15 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
         }
         unnamed.replace(None, &all.knowledge);
         let [_, knowledge, _] = &lists;
-        unnamed.relist(knowledge);
+        unnamed.set_list(knowledge);
         (vec![&all], &unnamed)
     };
     let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.judged);
     found.append(items.diagnostics());
     stray::check(items, &mut found);
-    chosen.narrow(items, &mut found);
+    chosen.retain_selected(items, &mut found);
     let levels = SeverityOverrides::read(items, &mut found);
-    (known.answers, known.lowered) = (reach.remember(), lowered);
+    (known.answers, known.lowered) = (reach.into_answers(), lowered);
     if items.is_tracking() {
         known.evict_unused(&settings);
     }
@@ -206,46 +206,46 @@ fn look(items: &Items<'_>, mut changes: Invalidation, known: Known, selection: &
 }
 
 /// Checks one composed directive and what it reaches, for `plan` and `run`, which read no other directive.
-pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
+pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
-    let mut check = Checker::new(items, PatternMatcher::default(), Kept::default());
-    limit::defaults(items, &mut check.found);
-    for name in FROZEN.iter().chain(&["models"]) {
+    let mut check = Checker::new(items, PatternMatcher::default(), LowerCache::default());
+    limit::check_defaults(items, &mut check.found);
+    for name in FROZEN_SETTINGS.iter().chain(&["models"]) {
         if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
             settings::file(items, &id, &mut check.settings, &mut check.found);
         }
     }
     for link in composed.chain.iter().rev().skip(1) {
-        limit::declared(link, &mut check.found);
+        limit::check_declared(link, &mut check.found);
     }
     for hook in composed.hooks.iter().filter(|h| h.is_live()) {
         let own = matches!(hook.source, HookSource::Directive { .. }).then_some(composed);
         hook::check(items, &hook.decl, own, &mut check.found);
         hook::content(items, &hook.decl, &mut check.found);
-        check.capabilities.patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
+        check.capabilities.check_patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
     }
     directive::check(items, composed, &mut check.found);
-    check.capabilities.own(shared, composed, &mut check.found);
+    check.capabilities.check_leaf(shared, composed, &mut check.found);
     check.capabilities.check_against_base(composed, &mut check.found);
-    interface::holes(composed, &mut check.found);
+    interface::check_placeholders(composed, &mut check.found);
     let mut spawns = Spawns::default();
     spawns.add(composed, &spawn::BodySpawns::default(), None);
-    spawn::proofs(items, &[&spawns], &mut check.found);
+    spawn::check_permissions(items, &[&spawns], &mut check.found);
     found.append(check.found);
 }
 
 /// Returns the project's ids of a list.
-fn of_project(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
+fn project_ids(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
     list.iter().filter(|e| e.space == Space::Project).map(|e| &e.id)
 }
 
 /// Returns the number of project files that hold an item of a kind.
 fn project_file_count(items: &Items<'_>, kind: ItemKind) -> usize {
-    of_project(&items.list(kind)).filter(|id| !is_export(kind, id)).count()
+    project_ids(&items.list(kind)).filter(|id| !is_export(kind, id)).count()
 }
 
 fn is_export(kind: ItemKind, id: &ItemId) -> bool {
-    kind == ItemKind::Knowledge && id.as_str().starts_with(EXPORTS)
+    kind == ItemKind::Knowledge && id.as_str().starts_with(EXPORT_PREFIX)
 }
 
 /// Returns true if a span is in a file of the project; paths of other spaces start with the space's name.
@@ -262,62 +262,66 @@ fn user_written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     ids
 }
 
-/// State shared while the directives are checked one by one. Each directive adds its results to a [`Share`].
+/// State shared while the directives are checked one by one. Each directive adds its results to a [`UnitReport`].
 struct Checker<'i, 'w> {
     items: &'i Items<'w>,
     found: Diagnostics,
     shadowed: BTreeSet<Span>,
     of_hooks: interface::HookInputs,
     capabilities: PatternMatcher,
-    settings: settings::Told,
-    continuation: OnceCell<continuation::Settings>,
-    told: told::Told,
-    lowering: Shared<'i, 'w>,
+    settings: settings::ReportedPlaces,
+    continuation: OnceCell<continuation::ContinuationSettings>,
+    told: told::BodyCallChecker,
+    lowering: LowerContext<'i, 'w>,
 }
 
 impl<'i, 'w> Checker<'i, 'w> {
-    fn new(items: &'i Items<'w>, capabilities: PatternMatcher, kept: Kept) -> Self {
+    fn new(items: &'i Items<'w>, capabilities: PatternMatcher, kept: LowerCache) -> Self {
         Self {
             items,
             found: Diagnostics::new(),
             shadowed: BTreeSet::new(),
             of_hooks: interface::HookInputs::default(),
             capabilities,
-            settings: settings::Told::default(),
+            settings: settings::ReportedPlaces::default(),
             continuation: OnceCell::new(),
-            told: told::Told::default(),
-            lowering: Shared::with(items, kept),
+            told: told::BodyCallChecker::default(),
+            lowering: LowerContext::with_cache(items, kept),
         }
     }
 
     /// Checks the hooks of the settings files, each on its own.
-    fn hook_files(&mut self) {
+    fn check_hook_files(&mut self) {
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
             hook::check(self.items, hook, None, &mut self.found);
-            self.capabilities.patterns(self.items, hook.grants.iter().map(|g| (&g.node, g.span)), &mut self.found);
+            self.capabilities.check_patterns(
+                self.items,
+                hook.grants.iter().map(|g| (&g.node, g.span)),
+                &mut self.found,
+            );
         }
     }
 
     /// Checks hook files and settings.
-    fn settings(&mut self) {
-        self.hook_files();
+    fn check_settings(&mut self) {
+        self.check_hook_files();
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
             hook::content(self.items, hook, &mut self.found);
             hook::call(self.items, hook, &mut self.found);
         }
-        self.shadowed = hook_use::shadowed(files, &mut self.found);
-        hook_value::removals(files, &mut self.found);
+        self.shadowed = hook_use::check_shadowed_hooks(files, &mut self.found);
+        hook_value::check_removals(files, &mut self.found);
         // Also checks assertions, so that every error `rye assert` would report is found early.
         let written = assertion::read::read(self.items, &mut self.found);
         for assertion in &written.list {
             let patterns = assertion.patterns();
             let asked = patterns.iter().map(|pattern| (pattern, assertion.span));
-            self.capabilities.patterns(self.items, asked, &mut self.found);
+            self.capabilities.check_patterns(self.items, asked, &mut self.found);
         }
-        limit::defaults(self.items, &mut self.found);
-        self.lowering.settings();
+        limit::check_defaults(self.items, &mut self.found);
+        self.lowering.read_settings();
         for id in user_written_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
                 self.items.config(&id);
@@ -325,18 +329,18 @@ impl<'i, 'w> Checker<'i, 'w> {
                 self.lowering.check_provider_file(&id);
             }
         }
-        self.lowering.tiers(&mut self.found);
+        self.lowering.check_tiers(&mut self.found);
         // Skip patterns of a user's own risk table, which may target another project, and patterns of the built-in
         // table, which may name future items.
         let rated = self.settings.patterns.iter().map(|(pattern, span)| (pattern, *span));
         let own =
             rated.filter(|(pattern, span)| !risk::is_built_in_pattern(pattern) && is_in_project(self.items, *span));
-        self.capabilities.patterns(self.items, own, &mut self.found);
-        settings::unread(self.items, &mut self.found);
+        self.capabilities.check_patterns(self.items, own, &mut self.found);
+        settings::check_unread_files(self.items, &mut self.found);
     }
 
     /// Checks one directive on every route.
-    fn directive(&mut self, id: &ItemId, mut effort: Fuel, share: &mut Share) {
+    fn check_directive(&mut self, id: &ItemId, mut effort: Fuel, share: &mut UnitReport) {
         let model = |asked: Option<&ModelRequest>| {
             let found = self.lowering.catalog().resolve(asked, &ModelOverride::default());
             found.ok().map(|model| model.id)
@@ -348,24 +352,24 @@ impl<'i, 'w> Checker<'i, 'w> {
             // Checks of the file itself have the same result on every route.
             if i == 0 {
                 directive::check(self.items, composed, found);
-                self.capabilities.own(&self.lowering, composed, found);
+                self.capabilities.check_leaf(&self.lowering, composed, found);
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
                     hook::content(self.items, hook, found);
                     hook::call(self.items, hook, found);
                 }
             }
             self.capabilities.check_against_base(composed, found);
-            model::fallback(self.lowering.catalog(), composed, found);
+            model::check_fallback(self.lowering.catalog(), composed, found);
             // A world without any provider can plan nothing.
-            let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, found));
+            let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                vacuous::check(composed, audit, spawn::may_start(composed), found);
-                let settings = self.continuation.get_or_init(|| continuation::Settings::read(self.items));
+                vacuous::check(composed, audit, spawn::directive_may_spawn(composed), found);
+                let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model);
             }
-            interface::holes(composed, found);
+            interface::check_placeholders(composed, found);
             lookalike::check(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
             share.hooks.add(composed, &launch, &mut effort);
@@ -377,17 +381,17 @@ impl<'i, 'w> Checker<'i, 'w> {
             share.chain.extend(composed.chain.iter().map(|d| d.file.source));
         }
         if all.len() < routes {
-            share.hooks.alone(self.items, id);
-            share.knowledge.alone(self.items.directive(id).as_deref());
-            share.bodies.alone(self.items.directive(id).as_deref());
+            share.hooks.add_uncomposed(self.items, id);
+            share.knowledge.add_uncomposed(self.items.directive(id).as_deref());
+            share.bodies.add_uncomposed(self.items.directive(id).as_deref());
             share.chain.extend(self.items.directive(id).map(|d| d.file.source));
         }
     }
 
     /// Checks a knowledge item of the project, referenced or not.
-    fn knowledge(&self, id: &ItemId, share: &mut Share) {
+    fn check_knowledge(&self, id: &ItemId, share: &mut UnitReport) {
         if let Some(knowledge) = self.items.knowledge(id) {
-            knowledge_use::dangling(self.items, &knowledge, &mut share.found);
+            knowledge_use::check_references(self.items, &knowledge, &mut share.found);
         }
     }
 
@@ -395,34 +399,39 @@ impl<'i, 'w> Checker<'i, 'w> {
     /// cache.
     fn finish(
         self,
-        shares: &[&Share],
+        shares: &[&UnitReport],
         unnamed: &UnreferencedKnowledge,
         judged: &mut ProjectAnalyses,
-    ) -> (Diagnostics, PatternMatcher, Kept) {
+    ) -> (Diagnostics, PatternMatcher, LowerCache) {
         let (items, mut found) = (self.items, self.found);
         for share in shares {
             found.append(share.found.clone());
         }
         let of = || shares.iter();
-        HookUses::together(of().map(|s| &s.hooks)).finish(items, &self.shadowed, &mut judged.verdicts, &mut found);
+        HookUses::together(of().map(|s| &s.hooks)).report_constant_conditions(
+            items,
+            &self.shadowed,
+            &mut judged.verdicts,
+            &mut found,
+        );
         let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
-        interface::outputs(items, &inputs, &mut found);
-        interface::unused(&inputs, &mut found);
-        SuppressionUses::together(of().map(|s| &s.context)).finish(items, &mut found);
+        interface::check_hook_outputs(items, &inputs, &mut found);
+        interface::report_unused_inputs(&inputs, &mut found);
+        SuppressionUses::together(of().map(|s| &s.context)).report_unused(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
-        knowledge_use::unreached(items, &knowledge, unnamed, &mut judged.mentions, &mut found);
-        let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
-        LostKnowledge::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
+        knowledge_use::report_unreached(items, &knowledge, unnamed, &mut judged.mentions, &mut found);
+        let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(items));
+        LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(settings, &mut found);
         CachePrefixChecks::together(of().map(|s| &s.prefixes)).finish(&mut found);
         let bodies: Vec<&EmptyDirectives> = of().map(|s| &s.bodies).collect();
-        body::check(&bodies, &mut found);
+        body::report_empty(&bodies, &mut found);
         let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();
         spawn::check(items, &spawns, &mut found);
         shadow::check(items, &mut found);
         let mut read = self.lowering.diagnostics();
-        read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.knows(error)));
+        read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.contains(error)));
         found.append(read);
-        (found, self.capabilities, self.lowering.keep())
+        (found, self.capabilities, self.lowering.into_cache())
     }
 }
 

@@ -108,7 +108,7 @@ pub fn requires_bubblewrap(world: &dyn World) -> bool {
 }
 
 /// Returns the sandboxes of a palette, in its order.
-pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
+pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     plan.palette.iter().map(|tool| tool_sandbox(items, &plan.capabilities.grants, tool)).collect()
 }
 
@@ -144,7 +144,7 @@ impl std::fmt::Display for ToolSandbox {
             SandboxKind::Process => {
                 // The project's root is never writable as a whole, because new files in it could be protected paths.
                 let shown = |folder: &String| match folder.trim_end_matches('/') {
-                    "." | "" => "what is there now".to_owned(),
+                    "." | "" => "existing files".to_owned(),
                     _ => folder.clone(),
                 };
                 let folders: Vec<String> = self.write.iter().map(shown).collect();
@@ -152,7 +152,7 @@ impl std::fmt::Display for ToolSandbox {
                 let net = if self.net.is_empty() {
                     "no network".to_owned()
                 } else {
-                    format!("the WHOLE network, for the sake of {}", self.net.join(", "))
+                    format!("the WHOLE network, because {} is granted", self.net.join(", "))
                 };
                 write!(f, "a process; reads the project, writes {write} of it; {net}")
             }
@@ -161,7 +161,7 @@ impl std::fmt::Display for ToolSandbox {
                 f.write_str("requests of the engine, to any host of the public internet")
             }
             SandboxKind::Requests => write!(f, "requests of the engine, to {} alone", self.net.join(", ")),
-            SandboxKind::None => f.write_str("NO WALL: a server's program, which may do whatever you may"),
+            SandboxKind::None => f.write_str("NO SANDBOX: a server's program with all of your rights"),
         }
     }
 }
@@ -169,8 +169,8 @@ impl std::fmt::Display for ToolSandbox {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
-    use crate::compile::tests::plain;
-    use crate::compile::tests::world::stdlib;
+    use crate::compile::tests::compile_without_inputs;
+    use crate::compile::tests::world::stdlib_world;
 
     fn server(wall: &str) -> String {
         format!("description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nwall: {wall}\n")
@@ -183,13 +183,13 @@ mod tests {
             <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool write=\".\">mine</tool>\
             <tool net=\"a.test\">asks</tool><tool>mcp.*</tool></execute>\
             <acknowledge risk=\"unrestricted\">y</acknowledge></permissions></metadata></directive>\n```\n\nGo.\n";
-        let world = stdlib()
+        let world = stdlib_world()
             .project(".ai/directives/a.md", directive)
             .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n")
             .project(".ai/tools/asks.yaml", "description: d\nkind: http\nurl: https://a.test/\n")
             .project(".ai/tools/mcp/s/a.yaml", server("process\nneeds: {write: [notes/]}"))
             .project(".ai/tools/mcp/s/b.yaml", server("none"));
-        let compilation = plain(&world, "a");
+        let compilation = compile_without_inputs(&world, "a");
         let mut told: Vec<String> = compilation.walls.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
         told.sort();
         assert_eq!(
@@ -197,9 +197,9 @@ mod tests {
             [
                 "asks: requests of the engine, to a.test alone",
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
-                "mcp_s_b: NO WALL: a server's program, which may do whatever you may",
-                "mine: a process; reads the project, writes what is there now of it; no network",
-                "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, for the sake of example.test",
+                "mcp_s_b: NO SANDBOX: a server's program with all of your rights",
+                "mine: a process; reads the project, writes existing files of it; no network",
+                "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, because example.test is granted",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: files of the project, through handles",
             ]

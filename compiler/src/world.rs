@@ -135,12 +135,12 @@ pub struct UnrecognizedFile {
 pub enum WorldError {
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
-    #[error("`{id}` stands in two files: `{first}` and `{second}`")]
+    #[error("`{id}` has two files: `{first}` and `{second}`")]
     Ambiguous { id: String, first: String, second: String },
     #[error("`{path}` leaves its space")]
     Escapes { path: String },
     /// The signature is not by a trusted key, or does not match the content: the file is not parsed.
-    #[error("the signature of `{path}` does not hold: {reason}")]
+    #[error("the signature of `{path}` is invalid: {reason}")]
     Signature { path: String, reason: String },
 }
 
@@ -170,30 +170,33 @@ pub trait World {
     /// Returns all items of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
     /// Returns true if [`World::candidates`] would give this answer again. Caching worlds compare in place.
-    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
-        is_same(given, &self.candidates(kind, id))
+    fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
+        same_candidates(given, &self.candidates(kind, id))
     }
     /// Returns true if [`World::list`] would give this answer again.
-    fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
+    fn list_unchanged(&self, kind: ItemKind, given: &[Entry]) -> bool {
         self.list(kind).is_ok_and(|list| list == given)
     }
-    /// Returns the current state for [`World::touched_since`]; `None` if the world does not track changes.
+    /// Returns the current state for [`World::changed_since`]; `None` if the world does not track changes.
     fn state(&self) -> Option<WorldState> {
         None
     }
     /// Returns the answers that may differ from those in an earlier state; `None` if any answer may.
-    fn touched_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
+    fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
     /// Returns everything in the project besides items, sorted: the folders directly in `.ai/`, the files there, and
     /// the files in the folders of the kinds that are not items.
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
 }
 
 /// Compares two answers of [`World::candidates`]: the same files with the same content.
-pub fn is_same(one: &Result<Vec<LocatedFile>, WorldError>, other: &Result<Vec<LocatedFile>, WorldError>) -> bool {
+pub fn same_candidates(
+    one: &Result<Vec<LocatedFile>, WorldError>,
+    other: &Result<Vec<LocatedFile>, WorldError>,
+) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => {
             let same = |(a, b): (&LocatedFile, &LocatedFile)| {
@@ -213,20 +216,20 @@ impl<W: World + ?Sized> World for &W {
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
         (**self).list(kind)
     }
-    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
-        (**self).still_gives(kind, id, given)
+    fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
+        (**self).candidates_unchanged(kind, id, given)
     }
-    fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
-        (**self).still_lists(kind, given)
+    fn list_unchanged(&self, kind: ItemKind, given: &[Entry]) -> bool {
+        (**self).list_unchanged(kind, given)
     }
     fn state(&self) -> Option<WorldState> {
         (**self).state()
     }
-    fn touched_since(&self, before: &WorldState) -> Option<&ChangedAnswers> {
-        (**self).touched_since(before)
+    fn changed_since(&self, before: &WorldState) -> Option<&ChangedAnswers> {
+        (**self).changed_since(before)
     }
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        (**self).strays()
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        (**self).unrecognized_files()
     }
     fn scripts(&self) -> &dyn ScriptReader {
         (**self).scripts()

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use rye_compiler::semantics::classify::{Backoff, Category, ClassifyTable, Failure, built_in, read_backoff};
-use rye_compiler::semantics::limits::{Limits, Setting, resolve};
+use rye_compiler::semantics::limits::{LimitSetting, Limits, resolve};
 use rye_compiler::semantics::risk::RiskTable;
 use rye_grammar::SourceId;
 use serde_json::Value;
@@ -47,11 +47,11 @@ fn capability_risk_is_the_built_in_table() {
 #[test]
 fn resilience_holds_the_built_in_limits() {
     let file = config("resilience.yaml");
-    let settings: Vec<Setting<()>> = file["limits"]
+    let settings: Vec<LimitSetting<()>> = file["limits"]
         .as_object()
         .unwrap()
         .iter()
-        .map(|(name, value)| Setting::json(name, value.clone(), ()))
+        .map(|(name, value)| LimitSetting::json(name, value.clone(), ()))
         .collect();
     assert_eq!(settings.len(), 7);
     assert_eq!(resolve(&settings, &[], &[], &[]).unwrap().limits, Limits::default());
@@ -85,7 +85,7 @@ fn failure_classes_match_engine_md() {
         ("timeout", true),
         ("stream_error", true),
         ("truncated", true),
-        ("protocol", false),
+        ("protocol", true),
     ] {
         assert_eq!(retryable(Failure { stage: Some(stage.into()), ..Failure::default() }), want, "{stage}");
     }

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use rye_compiler::semantics::condition::{Condition, Found, Verdict};
+use rye_compiler::semantics::condition::{Condition, ReadingResult, Verdict};
 use rye_compiler::semantics::facts::{Facts, Lookup};
-use rye_compiler::semantics::template::{Rendered, RenderedPart, Tree, render_knowledge, render_parts, render_text};
+use rye_compiler::semantics::template::{
+    Rendered, RenderedPart, TemplateTree, render_knowledge, render_parts, render_text,
+};
 use rye_compiler::semantics::value::{Type, to_node};
-use rye_grammar::condition::{parse_line, parse_path};
+use rye_grammar::condition::{parse_inline, parse_path};
 use rye_grammar::template::{parse, scan_knowledge};
 use rye_grammar::{SourceId, Span};
 use serde_json::json;
@@ -18,9 +20,9 @@ fn facts() -> Facts {
     facts.set("cost.turns", json!(3));
     facts.set("list", json!([[1, 2], {"0": "zero"}]));
     facts.set("model", json!(null));
-    facts.unknown("inputs.x");
-    facts.unknown("inputs.y");
-    facts.unknown("thread_id");
+    facts.declare_unknown("inputs.x");
+    facts.declare_unknown("inputs.y");
+    facts.declare_unknown("thread_id");
     facts
 }
 
@@ -66,14 +68,14 @@ fn knowledge_fills_only_the_facts_of_its_point() {
 fn every_string_of_a_value_is_a_template_and_keys_are_not() {
     let span = Span::new(HERE, 0, 0);
     let value = json!({"${cost.turns}": ["${cost.turns}", 1, {"t": "n ${cost.turns}"}], "none": "${gone}"});
-    let tree = Tree::read(&to_node(&value, span));
+    let tree = TemplateTree::read(&to_node(&value, span));
     assert!(tree.errors.is_empty());
     let want = json!({"${cost.turns}": [3, 1, {"t": "n 3"}], "none": null});
     assert_eq!(tree.tree.render(&facts()), Rendered::Value(want));
-    let waiting = Tree::read(&to_node(&json!(["${inputs.x}", "${thread_id} ${inputs.x}"]), span)).tree;
+    let waiting = TemplateTree::read(&to_node(&json!(["${inputs.x}", "${thread_id} ${inputs.x}"]), span)).tree;
     assert_eq!(waiting.render(&facts()), Rendered::Pending(vec!["inputs.x".into(), "thread_id".into()]));
     assert_eq!(waiting.holes().len(), 3);
-    assert_eq!(<Tree>::read(&to_node(&json!(["${", {"a": "${b c}"}]), span)).errors.len(), 2);
+    assert_eq!(<TemplateTree>::read(&to_node(&json!(["${", {"a": "${b c}"}]), span)).errors.len(), 2);
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn declared_types_expose_conditions_that_never_hold() {
         _ => None,
     };
     let faults = |text: &str| {
-        let expr = parse_line(HERE, text, 0).unwrap();
+        let expr = parse_inline(HERE, text, 0).unwrap();
         Condition::compile_typed(&expr, &types).map_or_else(|faults| faults.len(), |_| 0)
     };
     for (text, want) in [
@@ -105,17 +107,18 @@ fn declared_types_expose_conditions_that_never_hold() {
 
 #[test]
 fn a_trace_names_what_was_read() {
-    let expr = parse_line(HERE, "gone == 1 || cost.turns > 2 || thread_id", 0).unwrap();
+    let expr = parse_inline(HERE, "gone == 1 || cost.turns > 2 || thread_id", 0).unwrap();
     let (verdict, readings) = Condition::compile(&expr).unwrap().evaluate_traced(&facts());
     assert_eq!(verdict, Verdict::True);
-    let read: Vec<(&str, &Found)> = readings.iter().map(|r| (r.path.as_str(), &r.found)).collect();
-    assert_eq!(read, [("gone", &Found::Absent), ("cost.turns", &Found::Value(json!(3)))]);
+    let read: Vec<(&str, &ReadingResult)> = readings.iter().map(|r| (r.path.as_str(), &r.found)).collect();
+    assert_eq!(read, [("gone", &ReadingResult::Absent), ("cost.turns", &ReadingResult::Value(json!(3)))]);
 }
 
 #[test]
 fn a_bad_pattern_is_found_in_a_dead_branch() {
     for text in ["false && model matches '['", "true || model matches '(?<'", "any == 1 && !(a matches '*')"] {
-        let read = parse_line(HERE, text, 0).map_err(|_| ()).and_then(|expr| Condition::compile(&expr).map_err(|_| ()));
+        let read =
+            parse_inline(HERE, text, 0).map_err(|_| ()).and_then(|expr| Condition::compile(&expr).map_err(|_| ()));
         assert!(read.is_err(), "{text}");
     }
 }

@@ -9,7 +9,7 @@ use rye_compiler::semantics::condition::{Condition, Verdict};
 use rye_compiler::semantics::eval::answer;
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::semantics::glob::{self, Coverage, Glob, covers};
-use rye_compiler::semantics::ledger::{Answer, Ledger, Operation, Standing};
+use rye_compiler::semantics::ledger::{AccountStatus, Ledger, LedgerReply, Operation, Refusal};
 use rye_compiler::semantics::money::Nanos;
 use rye_grammar::condition::{ArithmeticOp, CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{SourceId, Span};
@@ -256,8 +256,8 @@ proptest! {
             }
         }
         let mut half = facts.clone();
-        half.unknown(PATHS[2]);
-        half.unknown(PATHS[3]);
+        half.declare_unknown(PATHS[2]);
+        half.declare_unknown(PATHS[3]);
         let verdict = condition.evaluate(&half);
         prop_assert_eq!(&condition.evaluate_traced(&half).0, &verdict);
         if let Verdict::Unknown(paths) = &verdict {
@@ -361,7 +361,7 @@ proptest! {
                     let attempt = format!("a{n}");
                     let issue =
                         Operation::Issue { thread: name(t), attempt: attempt.clone(), worst_case: Nanos(worst) };
-                    if ledger.apply(&issue) != Answer::Done {
+                    if ledger.apply(&issue) != LedgerReply::Done {
                         prop_assert_eq!(&ledger, &before);
                         continue;
                     }
@@ -377,9 +377,9 @@ proptest! {
                 Step::Raise(t, a) => Operation::Raise { thread: name(t.max(1)), spend: Nanos(a) },
             };
             match ledger.apply(&operation) {
-                Answer::Refused { .. } => prop_assert_eq!(&ledger, &before, "{:?} changed something", operation),
-                Answer::Reserved { .. } => threads += 1,
-                Answer::Done | Answer::Remaining { .. } => {}
+                LedgerReply::Refused { .. } => prop_assert_eq!(&ledger, &before, "{:?} changed something", operation),
+                LedgerReply::Reserved { .. } => threads += 1,
+                LedgerReply::Done | LedgerReply::Remaining { .. } => {}
             }
             check_books(&ledger, settled)?;
         }
@@ -387,6 +387,43 @@ proptest! {
         let text = serde_json::to_string(&ledger).unwrap();
         prop_assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), ledger);
     }
+}
+
+#[test]
+fn account_below_an_overspent_ancestor_starts_no_attempt() {
+    let mut ledger = Ledger::new();
+    let name = |text: &str| text.to_owned();
+    let reserve = |thread: &str, parent: &str, amount| Operation::Reserve {
+        thread: name(thread),
+        parent: name(parent),
+        amount: Some(Nanos(amount)),
+        default: Nanos::ZERO,
+    };
+    let issue = |thread: &str, attempt: &str, worst| Operation::Issue {
+        thread: name(thread),
+        attempt: name(attempt),
+        worst_case: Nanos(worst),
+    };
+    let settle = |thread: &str, attempt: &str, spent| Operation::Settle {
+        thread: name(thread),
+        attempt: Some(name(attempt)),
+        spent: Nanos(spent),
+    };
+    ledger.apply(&Operation::Register { thread: name("root"), spend: Nanos(100) });
+    for (thread, parent, amount) in [("a", "root", 40), ("b", "root", 50), ("c", "b", 20)] {
+        assert_eq!(ledger.apply(&reserve(thread, parent, amount)), LedgerReply::Reserved { amount: Nanos(amount) });
+    }
+    ledger.apply(&issue("a", "1", 40));
+    ledger.apply(&settle("a", "1", 50));
+    assert_eq!(ledger.apply(&issue("b", "1", 1)), LedgerReply::Done, "the root covers what `a` overspent");
+    ledger.apply(&settle("b", "1", 1));
+    ledger.apply(&settle("a", "1", 1));
+    for thread in ["b", "c"] {
+        let refused = LedgerReply::Refused { refusal: Refusal::Overspent { thread: name("root") } };
+        assert_eq!(ledger.apply(&issue(thread, "2", 1)), refused, "{thread}");
+    }
+    ledger.apply(&Operation::Raise { thread: name("root"), spend: Nanos(101) });
+    assert_eq!(ledger.apply(&issue("c", "2", 1)), LedgerReply::Done, "a raise covers it again");
 }
 
 /// Every account holds together, and the whole tree has spent exactly what was settled, within the root's amount.
@@ -399,9 +436,9 @@ fn check_books(ledger: &Ledger, settled: i64) -> Result<(), TestCaseError> {
         for child in account.children() {
             let child = ledger.account(child).unwrap();
             prop_assert_eq!(child.parent(), Some(thread));
-            prop_assert!(child.standing() != Standing::Released);
+            prop_assert!(child.standing() != AccountStatus::Released);
         }
-        if account.standing() != Standing::Released || account.parent().is_none() {
+        if account.standing() != AccountStatus::Released || account.parent().is_none() {
             spent_by_open += account.spent().0;
         }
     }

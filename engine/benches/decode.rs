@@ -5,7 +5,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use rye_engine::provider::sse::Parser;
+use rye_engine::provider::sse::SseParser;
 use rye_engine::provider::wire::ReplyDecoder;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
@@ -34,7 +34,7 @@ fn stream(front: &[&str], piece: impl Fn(u64) -> String, back: &[&str]) -> Vec<u
 
 fn decode<D: ReplyDecoder + Default>(bencher: Bencher<'_, '_>, bytes: &[u8]) {
     bencher.counter(ItemsCount::new(DELTA_COUNT)).bench(|| {
-        let (mut parser, mut decoder) = (Parser::default(), D::default());
+        let (mut parser, mut decoder) = (SseParser::default(), D::default());
         for chunk in black_box(bytes).chunks(CHUNK_BYTES) {
             for event in parser.push(chunk).expect("events are small") {
                 black_box(decoder.push(&event));
@@ -60,7 +60,7 @@ data: {"type":"content_block_start","index":0,"content_block":{"type":"text","te
         },
         &["event: message_stop\ndata: {\"type\":\"message_stop\"}"],
     );
-    decode::<anthropic::Decoder>(bencher, &bytes);
+    decode::<anthropic::AnthropicDecoder>(bencher, &bytes);
 }
 
 #[divan::bench]
@@ -75,7 +75,7 @@ fn openai_chat_text(bencher: Bencher<'_, '_>) {
         },
         &[r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#, "data: [DONE]"],
     );
-    decode::<openai_chat::Decoder>(bencher, &bytes);
+    decode::<openai_chat::ChatDecoder>(bencher, &bytes);
 }
 
 #[divan::bench]
@@ -90,7 +90,7 @@ fn openai_responses_text(bencher: Bencher<'_, '_>) {
         },
         &[r#"data: {"type":"response.completed","response":{"usage":{"input_tokens":1,"output_tokens":1}}}"#],
     );
-    decode::<openai_responses::Decoder>(bencher, &bytes);
+    decode::<openai_responses::ResponsesDecoder>(bencher, &bytes);
 }
 
 #[divan::bench]
@@ -106,5 +106,5 @@ fn gemini_text(bencher: Bencher<'_, '_>) {
         },
         &[r#"data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}"#],
     );
-    decode::<gemini::Decoder>(bencher, &bytes);
+    decode::<gemini::GeminiDecoder>(bencher, &bytes);
 }

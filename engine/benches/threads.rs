@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rye_compiler::compile::{Compilation, Request as Ask, compile};
+use rye_compiler::compile::{Compilation, CompileRequest as Ask, compile};
 use rye_compiler::plan::PlannedModel;
-use rye_engine::engine::{Engine, EngineOptions, Launch, Providers};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions};
 use rye_engine::message::{ContentBlock, ToolCall};
 use rye_engine::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, StopReason, Usage};
 use rye_engine::thread::Status;
@@ -55,7 +55,7 @@ impl Provider for FixedModel {
                 _ => vec![ContentBlock::Text { text: "done".into() }],
             };
             let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
-            Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None })
+            Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None, uncounted: None, unread: Vec::new() })
         })
     }
 }
@@ -123,7 +123,13 @@ impl BenchProject {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stdlib");
         let mut system = Vec::new();
         standard_library(&root.join(".ai"), &root, &mut system);
-        need(EngineOptions::trusting(&need(self.folder.path().canonicalize()), None, system, Trust::Nothing))
+        need(EngineOptions::with_trust(
+            &need(self.folder.path().canonicalize()),
+            None,
+            system,
+            Trust::Nothing,
+            ApprovalPolicy::Allow,
+        ))
     }
 
     fn compile(&self, name: &str) -> Compilation {
@@ -173,9 +179,9 @@ async fn children(count: usize, pause: Duration) {
     let engine = place.engine(FixedModel { children: count, turns: 0, pause });
     let compilation = place.compile("lead");
     let (commits, began) = (engine.commits(), Instant::now());
-    let handle = need(engine.start(&compilation, Launch::default()).await);
+    let handle = need(engine.start(&compilation, StartOptions::default()).await);
     let result = handle.join().await;
-    engine.idle().await;
+    engine.wait_idle().await;
     let took = began.elapsed();
     let rows = need(engine.threads().list());
     let done = rows.iter().filter(|listed| listed.row.status == Status::Completed).count();
@@ -184,7 +190,7 @@ async fn children(count: usize, pause: Duration) {
     println!(
         "{count} children: {done} of {} threads completed ({}), {} commits, {} ms beyond the model's time, peak {:.0} MiB",
         rows.len(),
-        result.status.word(),
+        result.status.as_str(),
         engine.commits() - commits,
         beyond.as_millis(),
         peak()
@@ -195,10 +201,10 @@ async fn turns(count: u32) {
     let place = BenchProject::new();
     let engine = place.engine(FixedModel { children: 0, turns: count, pause: Duration::ZERO });
     let compilation = place.compile("long");
-    let mut handle = need(engine.start(&compilation, Launch::default()).await);
+    let mut handle = need(engine.start(&compilation, StartOptions::default()).await);
     let mut marks = Vec::new();
     while let Some(live) = handle.live.next().await {
-        if let rye_engine::driver::Live::Event { event, .. } = live
+        if let rye_engine::driver::StreamEvent::Event { event, .. } = live
             && matches!(event.body, rye_engine::event::EventBody::CognitionOut(_))
         {
             marks.push(cpu());
@@ -213,7 +219,7 @@ async fn turns(count: u32) {
     println!(
         "{} turns ({}): {} us of CPU a turn from turn 10, {} us from turn {}",
         result.cost.turns,
-        result.status.word(),
+        result.status.as_str(),
         each(10),
         each(marks.len().saturating_sub(110)),
         marks.len().saturating_sub(110)
@@ -241,7 +247,7 @@ async fn roots(count: usize) {
             handles.push(need(need(started)));
         }
         let (engine, compilation) = (engine.clone(), Arc::clone(&compilation));
-        starting.spawn(async move { engine.start(&compilation, Launch::default()).await });
+        starting.spawn(async move { engine.start(&compilation, StartOptions::default()).await });
     }
     while let Some(started) = starting.join_next().await {
         handles.push(need(need(started)));

@@ -11,6 +11,9 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> i64;
     /// Completes when that time has come.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
+    /// Completes when this many milliseconds have passed: the timeout of other work. A clock that skips sleeps lets no
+    /// timeout expire.
+    fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
 }
 
 /// The system clock. Sleeps use the monotonic clock, so that a jump of the wall clock does not lengthen them.
@@ -26,6 +29,10 @@ impl Clock for SystemClock {
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
         let wait = u64::try_from(until.saturating_sub(self.now())).unwrap_or(0);
         Box::pin(tokio::time::sleep(Duration::from_millis(wait)))
+    }
+
+    fn elapse(&self, ms: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
     }
 }
 
@@ -47,5 +54,48 @@ impl Clock for JumpingClock {
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
         self.0.fetch_max(until, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
+    }
+
+    fn elapse(&self, _: u64) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A clock that stands still until a test advances it.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct ManualClock(tokio::sync::watch::Sender<i64>);
+
+#[cfg(test)]
+impl ManualClock {
+    pub fn starting_at(now: i64) -> Self {
+        Self(tokio::sync::watch::Sender::new(now))
+    }
+
+    pub fn advance(&self, ms: i64) {
+        self.0.send_modify(|now| *now += ms);
+    }
+
+    fn wait_until(&self, until: i64) -> BoxFuture<'_, ()> {
+        let mut time = self.0.subscribe();
+        Box::pin(async move {
+            // The sender lives as long as the clock.
+            let _ = time.wait_for(|now| *now >= until).await;
+        })
+    }
+}
+
+#[cfg(test)]
+impl Clock for ManualClock {
+    fn now(&self) -> i64 {
+        *self.0.borrow()
+    }
+
+    fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
+        self.wait_until(until)
+    }
+
+    fn elapse(&self, ms: u64) -> BoxFuture<'_, ()> {
+        self.wait_until(self.now().saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
     }
 }

@@ -12,7 +12,7 @@ pub struct ThreadCount(Arc<AtomicUsize>);
 
 impl ThreadCount {
     /// Sets the number of running threads.
-    pub fn count(&self, threads: usize) {
+    pub fn set(&self, threads: usize) {
         self.0.store(threads, Ordering::Relaxed);
     }
 
@@ -20,7 +20,10 @@ impl ThreadCount {
     ///
     /// # Errors
     /// Fails if the work panicked on the pool.
-    pub async fn wait<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    pub async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
         if self.0.load(Ordering::Relaxed) <= 1 {
             return Ok(work());
         }
@@ -38,8 +41,8 @@ mod tests {
         let here = std::thread::current().id();
         let place = || std::thread::current().id();
         for (threads, stays) in [(0, true), (1, true), (2, false), (1, true)] {
-            crew.count(threads);
-            assert_eq!(crew.wait(place).await.unwrap() == here, stays, "{threads}");
+            crew.set(threads);
+            assert_eq!(crew.run_blocking(place).await.unwrap() == here, stays, "{threads}");
         }
     }
 }

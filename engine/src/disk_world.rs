@@ -22,13 +22,13 @@ use rye_compiler::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile,
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
-use crate::keys::{Standing, TrustStore};
+use crate::keys::{SignatureStatus, TrustStore};
 use crate::scripts::SyntaxTreeReader;
 use crate::user_space;
 pub use kept::CachedWorld;
 use listing::Listing;
 pub use signing::{FileSignature, SignaturePolicy};
-pub use watcher::{Changed, Watcher};
+pub use watcher::{FileChange, Watcher};
 
 /// Maximum size of a file; larger files are refused, so that a mistake or an attack cannot exhaust memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -96,19 +96,19 @@ impl DiskWorld {
             .secrets
             .get_or_init(|| user_space::identities(&user_space::secrets(self.roots.iter().map(PathBuf::as_path))));
         if secrets.contains(&(metadata.dev(), metadata.ino())) {
-            let reason = "it leads to `.ai/keys` or `.ai/trust`, which no item does".to_owned();
+            let reason = "it links to `.ai/keys` or `.ai/trust`, where items are not allowed".to_owned();
             return Err(WorldError::Unreadable { path: space.display(path), reason });
         }
         Ok(())
     }
 
     /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension.
-    fn paths(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<FoundFile>, WorldError> {
+    fn files_of_id(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<FoundFile>, WorldError> {
         let listed = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
         let mut found = Vec::new();
         if let Some(listing) = listed {
             for path in listing.paths(id) {
-                if let Some(bytes) = self.read(space, dir, path)? {
+                if let Some(bytes) = self.read_file(space, dir, path)? {
                     found.push((path.clone(), bytes));
                 }
             }
@@ -116,7 +116,7 @@ impl DiskWorld {
         }
         for extension in kind.extensions() {
             let path = format!("{}{id}.{extension}", kind.folder());
-            if let Some(bytes) = self.read(space, dir, &path)? {
+            if let Some(bytes) = self.read_file(space, dir, &path)? {
                 found.push((path.into(), bytes));
             }
         }
@@ -125,13 +125,13 @@ impl DiskWorld {
 
     /// Returns the bytes of a file; `None` if there is none. Remembers missing folders, so that each is looked up only
     /// once.
-    fn read(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+    fn read_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let known = self.folders.borrow().get(&(space, Box::from(folder))).copied();
         if known == Some(false) {
             return Ok(None);
         }
-        if let Some((bytes, metadata)) = read(space, dir, path)? {
+        if let Some((bytes, metadata)) = read_file(space, dir, path)? {
             self.refuse_secret(space, path, &metadata)?;
             return Ok(Some(bytes));
         }
@@ -158,21 +158,21 @@ impl DiskWorld {
         self.folders.get_mut().clear();
     }
 
-    fn verified(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
+    fn verify_signature(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
-        match self.trust.standing(bytes) {
+        match self.trust.verify_file(bytes) {
             // An invalid setting is reported by check and blocks every run; refusing each file would add nothing.
-            Ok(Standing::Unsigned) if self.require() == Ok(SignaturePolicy::All) => {
+            Ok(SignatureStatus::Unsigned) if self.signature_policy() == Ok(SignaturePolicy::All) => {
                 Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
             }
-            Ok(Standing::Signed { .. } | Standing::Unsigned) => Ok(()),
+            Ok(SignatureStatus::Signed { .. } | SignatureStatus::Unsigned) => Ok(()),
             Err(error) => Err(fault(error.to_string())),
         }
     }
 }
 
 /// Returns the bytes and metadata of a file; `None` if it does not exist or is a dangling link.
-fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata)>, WorldError> {
+fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata)>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
     let mut options = OpenOptions::new();
     // Non-blocking, so that a named pipe in place of a file cannot block the compiler.
@@ -180,7 +180,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata
     let mut file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(error) => return Err(refusal(space, path, &error)),
+        Err(error) => return Err(open_error(space, path, &error)),
     };
     let metadata = file.metadata().map_err(|e| unreadable(e.to_string()))?;
     if !metadata.is_file() {
@@ -213,16 +213,15 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata
 /// Distinguishes a missing file from a dangling link, which is an error.
 fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     match dir.symlink_metadata(path) {
-        Ok(metadata) if metadata.file_type().is_symlink() => Err(WorldError::Unreadable {
-            path: space.display(path),
-            reason: "it is a link that leads nowhere".to_owned(),
-        }),
+        Ok(metadata) if metadata.file_type().is_symlink() => {
+            Err(WorldError::Unreadable { path: space.display(path), reason: "it is a dangling link".to_owned() })
+        }
         _ => Ok(None),
     }
 }
 
 /// The directory handle refuses without an OS error number if the path leaves its space.
-fn refusal(space: Space, path: &str, error: &std::io::Error) -> WorldError {
+fn open_error(space: Space, path: &str, error: &std::io::Error) -> WorldError {
     let path = space.display(path);
     if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         return WorldError::Escapes { path };
@@ -234,13 +233,13 @@ impl World for DiskWorld {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
         let mut found = Vec::new();
         for (space, dir) in &self.spaces {
-            let files = self.paths(*space, dir, kind, id)?;
+            let files = self.files_of_id(*space, dir, kind, id)?;
             if let [(first, _), (second, _), ..] = files.as_slice() {
                 let (first, second) = (space.display(first), space.display(second));
                 return Err(WorldError::Ambiguous { id: id.to_string(), first, second });
             }
             for (path, bytes) in files {
-                self.verified(*space, &path, &bytes)?;
+                self.verify_signature(*space, &path, &bytes)?;
                 found.push(LocatedFile { space: *space, kind, id: id.clone(), path, bytes: bytes.into() });
             }
         }
@@ -274,11 +273,11 @@ impl World for DiskWorld {
         Ok(entries)
     }
 
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         let Some((space, dir)) = self.spaces.iter().find(|(space, _)| *space == Space::Project) else {
             return Ok(Vec::new());
         };
-        let mut strays = listing::top(*space, dir)?;
+        let mut strays = listing::list_top_level(*space, dir)?;
         for kind in ItemKind::ALL {
             strays.extend(self.listing(*space, dir, kind)?.strays());
         }

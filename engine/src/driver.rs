@@ -13,33 +13,33 @@ use rye_compiler::plan::Plan;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::event::{ControlMessage, Ended, Settled};
-use crate::machine::{self, Effect, Fact, Signal, State, StepKey};
+use crate::machine::{self, Effect, Fact, Signal, StepKey, ThreadState};
 use crate::provider::BoxFuture;
 use crate::store::StoreError;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
-use crate::tool::stop::Halt;
+use crate::tool::stop::CancellationToken;
 use crate::trust::TrustError;
-pub use control::{Control, Post, Sender};
+pub use control::{ControlReceiver, ControlSender, Incoming};
 pub use journal::Journal;
-pub use live::{EventSink, EventStream, Live};
-pub use stream::{LiveLine, Piece};
+pub use live::{EventSink, EventStream, StreamEvent};
+pub use stream::{LiveLine, LivePiece};
 
 /// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
 /// as durable operations by their keys.
 pub trait Driver: Send + Sync {
     /// Performs an effect and returns its result.
-    fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>>;
+    fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> i64;
     /// Returns a handle that receives every cancellation and kill from now on.
-    fn halt(&self) -> Halt;
+    fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
-    fn pass_on(&self, children: &[String], letter: &ControlMessage);
+    fn forward(&self, children: &[String], letter: &ControlMessage);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
-    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;
+    fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;
     /// Removes a control message from the mailbox on disk, after it was recorded durably.
-    fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
+    fn remove_message<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
 }
 
 /// The artifacts to write for a thread that has ended.
@@ -54,7 +54,7 @@ pub enum Artifact {
 
 /// An effect with its stable key, and the thread data that the store keeps.
 #[derive(Debug)]
-pub struct Step {
+pub struct EffectStep {
     pub key: StepKey,
     pub effect: Effect,
     pub cost: Cost,
@@ -63,7 +63,18 @@ pub struct Step {
     /// Settlements that are not in the ledger yet; a long step books them on the way.
     pub unsettled: Vec<Settled>,
     /// Signals a cancellation of the thread after this decision, even before the effect has started.
-    pub halt: Halt,
+    pub halt: CancellationToken,
+    /// The end of the thread's duration; `None` while the thread waits for a person.
+    pub deadline: Option<Deadline>,
+}
+
+/// The time at which the duration of a thread ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// Milliseconds from the start of the effect.
+    pub left_ms: u64,
+    /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline is not earlier.
+    pub at: i64,
 }
 
 /// The reason why a thread cannot go on in this process. The thread has not ended; it can be recovered.
@@ -71,21 +82,24 @@ pub struct Step {
 pub enum DriveError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the machine stands still at `{step}`")]
+    #[error("the machine made no progress at `{step}`")]
     Stalled { step: String },
-    #[error("a task of the thread ended without an answer: {0}")]
+    #[error("a task of the thread ended without a result: {0}")]
     Lost(String),
+    /// The store failed below a child that the thread waits for. Both are recovered together.
+    #[error("the child `{child}` stopped: {reason}")]
+    ChildStopped { child: String, reason: String },
     #[error("the plan cannot be used: {0}")]
     Plan(String),
     /// `list` holds the untrusted requirements of the project, one line each.
-    #[error("`{directive}` requires what you do not trust yet: {}", list.join("; "))]
+    #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
     /// The transcript was made from other files or on another machine; `list` holds the executables that no current
     /// file declares.
-    #[error("the record of `{directive}` would execute what no file says now: {}", list.join("; "))]
+    #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
     /// No key of the user signed the transcript, and the user did not accept it.
-    #[error("the record of `{thread}` cannot be verified: {reason}")]
+    #[error("the transcript of `{thread}` cannot be verified: {reason}")]
     Unverified { thread: String, reason: String },
     /// The plan check of the engine's options does not let the plan start.
     #[error("{reason}")]
@@ -120,7 +134,7 @@ impl DriveError {
             | Self::Changed { .. }
             | Self::Unverified { .. }
             | Self::Refused { .. } => true,
-            Self::Stalled { .. } | Self::Lost(_) | Self::Trust(_) => false,
+            Self::Stalled { .. } | Self::Lost(_) | Self::ChildStopped { .. } | Self::Trust(_) => false,
         }
     }
 }
@@ -133,16 +147,16 @@ impl From<JoinError> for DriveError {
 
 /// A thread while it is driven.
 #[derive(Debug)]
-pub struct Thread {
+pub struct DrivenThread {
     pub id: ThreadId,
     pub plan: Arc<Plan>,
-    pub state: State,
+    pub state: ThreadState,
     pub journal: Journal,
 }
 
-impl Thread {
+impl DrivenThread {
     /// Records a signal and folds its events; returns the number of events.
-    pub fn take(&mut self, signal: Signal) -> usize {
+    pub fn record_signal(&mut self, signal: Signal) -> usize {
         let at = signal.at;
         let bodies = machine::absorb(&self.plan, &self.state, signal);
         let count = bodies.len();
@@ -153,20 +167,30 @@ impl Thread {
         count
     }
 
-    fn step(&self, effect: Effect, halt: Halt) -> Step {
-        Step {
+    fn step(&self, effect: Effect, halt: CancellationToken) -> EffectStep {
+        let now = self.state.clock.now;
+        let deadline = self
+            .state
+            .remaining_ms_at(now)
+            .map(|left_ms| Deadline { left_ms, at: now.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX)) });
+        EffectStep {
             key: effect.key(self.state.events),
             effect,
             cost: self.state.cost,
             synced: self.journal.synced(),
             unsettled: self.state.unsettled.clone(),
             halt,
+            deadline,
         }
     }
 }
 
 /// Drives a thread to its end.
-pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut Control) -> Result<Ended, DriveError> {
+pub async fn drive(
+    thread: &mut DrivenThread,
+    driver: &Arc<dyn Driver>,
+    control: &mut ControlReceiver,
+) -> Result<Ended, DriveError> {
     let mut settled = Vec::new();
     let mut exported = false;
     loop {
@@ -176,7 +200,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
         match machine::next(&thread.plan, &thread.state) {
             Effect::Record => {
                 let at = thread.journal.pending_time().unwrap_or_else(|| driver.now());
-                if thread.take(Signal { at, fact: Fact::Tick }) == 0 {
+                if thread.record_signal(Signal { at, fact: Fact::Tick }) == 0 {
                     return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
                 }
             }
@@ -187,7 +211,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 let paper = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt());
                 // The commit joins a group commit; the artifacts are written meanwhile.
-                let ((), done) = tokio::join!(driver.publish(thread, &end, paper), driver.perform(step));
+                let ((), done) = tokio::join!(driver.write_final(thread, &end, paper), driver.perform(step));
                 done?;
                 discard(driver, &mut settled).await;
                 return Ok(end);
@@ -207,7 +231,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 if let Effect::RunHooks(run) = &effect
                     && let Some(ended) = run.ended.as_deref().filter(|_| !exported)
                 {
-                    driver.publish(thread, ended, Artifact::Export).await;
+                    driver.write_final(thread, ended, Artifact::Export).await;
                     exported = true;
                 }
                 perform(thread, driver, control, effect, &mut settled).await?;
@@ -229,9 +253,9 @@ enum InterruptPolicy {
 
 /// Performs an effect, and records control messages that arrive meanwhile.
 async fn perform(
-    thread: &mut Thread,
+    thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
-    control: &mut Control,
+    control: &mut ControlReceiver,
     effect: Effect,
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
@@ -264,7 +288,7 @@ async fn perform(
         tokio::select! {
             Some(done) = running.join_next() => {
                 let signal = done??;
-                thread.take(signal);
+                thread.record_signal(signal);
                 if !running.is_empty() {
                     thread.journal.flush(false).await?;
                 }
@@ -282,9 +306,9 @@ async fn perform(
 
 /// Performs an effect that is not a group; dropping the future ends it.
 async fn perform_single(
-    thread: &mut Thread,
+    thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
-    control: &mut Control,
+    control: &mut ControlReceiver,
     mut performed: BoxFuture<'_, Result<Signal, DriveError>>,
     until: InterruptPolicy,
     settled: &mut Vec<String>,
@@ -292,7 +316,7 @@ async fn perform_single(
     loop {
         tokio::select! {
             done = &mut performed => {
-                thread.take(done?);
+                thread.record_signal(done?);
                 return Ok(());
             }
             Some(post) = control.next() => {
@@ -306,13 +330,13 @@ async fn perform_single(
 
 /// Records an item that arrived during an effect; returns true if the item ends the effect.
 async fn record_and_check_interrupt(
-    thread: &mut Thread,
+    thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
-    post: Post,
+    post: Incoming,
     until: InterruptPolicy,
     settled: &mut Vec<String>,
 ) -> Result<bool, DriveError> {
-    let letter = if let Post::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
+    let letter = if let Incoming::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
     settled.extend(record_incoming(thread, driver, post));
     thread.journal.flush(true).await?;
     discard(driver, settled).await;
@@ -325,27 +349,27 @@ async fn record_and_check_interrupt(
 
 /// Records a control message and forwards it to living children; returns the id of a mailbox file that can be removed
 /// once the record is durable.
-fn record_incoming(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) -> Option<String> {
+fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: Incoming) -> Option<String> {
     let (id, letter, on_disk) = match post {
-        Post::Letter { id, letter, on_disk } => (id, letter, on_disk),
-        Post::ChildEnded { spawn, thread_id, status, cost } => {
-            let fact = Fact::ChildEnded { spawn, thread_id, status, cost, answer: None };
-            thread.take(Signal { at: driver.now(), fact });
+        Incoming::Letter { id, letter, on_disk } => (id, letter, on_disk),
+        Incoming::ChildEnded { spawn, thread_id, status, cost } => {
+            let fact = Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms: 0, answer: None };
+            thread.record_signal(Signal { at: driver.now(), fact });
             return None;
         }
     };
     if matches!(letter, ControlMessage::Cancel | ControlMessage::Kill) {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
-        driver.pass_on(&children, &letter);
+        driver.forward(&children, &letter);
     }
-    thread.take(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), letter } });
+    thread.record_signal(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), letter } });
     on_disk.then_some(id)
 }
 
 async fn discard(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     for id in mail.drain(..) {
-        driver.consumed(&id).await;
+        driver.remove_message(&id).await;
     }
 }
 

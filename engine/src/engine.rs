@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rye_compiler::compile::{Compilation, Request, compile};
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::{Checked, Diagnostics};
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::model;
-use rye_compiler::plan::{ApprovalOrigin, Grant, Plan, PlannedModel};
+use rye_compiler::plan::{Grant, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
-use rye_compiler::trust::{Executes, TrustRequirementKind, of_plan_granted, script_of, user_space_of};
+use rye_compiler::trust::{
+    TrustRequirement, TrustRequirementKind, requirements_of_granted_plan, script_of, user_space_of,
+};
 use rye_compiler::world::World;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -22,38 +24,41 @@ use tokio::sync::{Notify, watch};
 use crate::clock::{Clock, SystemClock};
 use crate::crew::ThreadCount;
 use crate::disk_world::DiskWorld;
-use crate::driver::control::Sender;
+use crate::driver::control::ControlSender;
 use crate::driver::{DriveError, EventStream};
-use crate::event::{Approval, ControlMessage};
-use crate::image::{ImageNotAccepted, Picture};
-use crate::keys::{KeyError, Keys};
+use crate::event::ControlMessage;
+use crate::image::{ImageNotAccepted, ValidatedImage};
+use crate::keys::{KeyError, KeyFolder};
 use crate::orchestrate::ThreadsTool;
-use crate::provider::catalog::settings;
+use crate::provider::catalog::connection_settings;
 use crate::provider::environment::ProviderEnvironment;
-use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
+use crate::provider::{CallError, FailedStage, Provider, connect_provider};
 use crate::seal::Signer;
-use crate::session::Place;
+use crate::session::ResumePoint;
 use crate::session::below::ParentThread;
 use crate::session::papers::CapabilitiesCache;
-use crate::session::plans::Plans;
+use crate::session::plans::SharedPlans;
 use crate::store::{
     Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
 };
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 use crate::threads::Threads;
-use crate::tool::registry::Registry as Tools;
+use crate::tool::registry::ToolRegistry as Tools;
 use crate::trust::Trust;
 
+mod approvals;
 mod living;
 
-use living::Live;
+pub use approvals::{ApprovalHandler, ApprovalPolicy};
+use living::RunningThreads;
+pub(crate) use living::TaskEnd;
 
 /// Opens the current state of all spaces. Later compilations and fetches see later versions of the files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
 
 /// Compiles the plan of a child. Pure: the same world and request give the same plan.
-pub type Compile = Arc<dyn Fn(&dyn World, &Request) -> Checked<Compilation> + Send + Sync>;
+pub type Compile = Arc<dyn Fn(&dyn World, &CompileRequest) -> Checked<Compilation> + Send + Sync>;
 
 /// Checks a plan before a thread of it starts or is recovered. Returns the reason for a refusal. Blocks.
 pub type PlanCheck = Arc<dyn Fn(&Plan) -> Result<(), String> + Send + Sync>;
@@ -73,11 +78,6 @@ pub trait Providers: Send + Sync {
     }
 }
 
-/// A handler of approval requests.
-pub trait ApprovalHandler: Send + Sync {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval>;
-}
-
 /// The dependencies and settings of an engine.
 pub struct EngineOptions {
     pub world: OpenWorld,
@@ -85,11 +85,10 @@ pub struct EngineOptions {
     pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
-    /// `None`: a call that needs approval is refused, and an escalated limit suspends the thread.
-    pub asker: Option<Arc<dyn ApprovalHandler>>,
+    pub approvals: ApprovalPolicy,
     /// The user's keys, for `rye_sign` and for the signatures of threads. Without keys, threads are signed with a
     /// temporary key that ends with the process.
-    pub keys: Option<Keys>,
+    pub keys: Option<KeyFolder>,
     /// The disk; `None` = the real disk below the project.
     pub disk: Option<Arc<dyn Disk>>,
     pub tools: Tools,
@@ -112,20 +111,20 @@ pub enum EngineError {
     Key(#[from] KeyError),
     #[error("{0}")]
     World(String),
-    #[error("the thread `{thread}` never began: it has no record")]
+    #[error("the thread `{thread}` never started: it has no transcript")]
     NeverBegan { thread: String },
-    #[error("the thread `{thread}` is over; give it a message to go on from it")]
+    #[error("the thread `{thread}` has ended; resume it with a message")]
     Over { thread: String },
-    #[error("`{thread}` is a run of the tool `{tool}`, with which nobody can speak")]
+    #[error("`{thread}` is a run of the tool `{tool}` and takes no messages")]
     OfTool { thread: String, tool: String },
     #[error("the thread `{thread}` has only {turns} turns")]
     NoSuchTurn { thread: String, turns: u64 },
-    #[error("depth_exceeded: no thread may be started below `{parent}`")]
+    #[error("depth_exceeded: `{parent}` may not start child threads")]
     TooDeep { parent: String },
-    #[error("nothing can be set aside for a child of `{parent}`: {refusal}")]
+    #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
     /// The thread had to end, but could not be recovered. It was finalized instead.
-    #[error("the thread `{thread}` is closed without being taken up: {why}")]
+    #[error("the thread `{thread}` was finalized without being recovered: {why}")]
     Closed { thread: String, why: String },
     #[error(transparent)]
     Images(#[from] ImageNotAccepted),
@@ -133,13 +132,15 @@ pub enum EngineError {
 
 /// The parameters of a thread's start.
 #[derive(Debug, Clone, Default)]
-pub struct Launch {
+pub struct StartOptions {
     /// The validated inputs. If empty, the inputs of the plan with their defaults.
     pub inputs: Map<String, Value>,
     /// The parent. The plan was compiled with the parent's bounds ([`ParentThread::bounds`]).
     pub parent: Option<ParentThread>,
     /// The images of the first message.
-    pub images: Vec<Picture>,
+    pub images: Vec<ValidatedImage>,
+    /// The thread completes although required outputs are missing.
+    pub allow_missing_outputs: bool,
 }
 
 /// A user message for a thread that has ended.
@@ -147,7 +148,7 @@ pub struct Launch {
 pub struct UserMessage {
     pub text: String,
     /// The images of the message.
-    pub images: Vec<Picture>,
+    pub images: Vec<ValidatedImage>,
 }
 
 impl<T: Into<String>> From<T> for UserMessage {
@@ -159,10 +160,10 @@ impl<T: Into<String>> From<T> for UserMessage {
 /// An engine for one project. Cloning is cheap. Dropping the last clone releases the lock of the process.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<EngineContext>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct EngineContext {
     pub project: PathBuf,
     pub disk: Arc<dyn Disk>,
     pub objects: Arc<Objects>,
@@ -173,10 +174,10 @@ pub(crate) struct Inner {
     pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
-    pub asker: Option<Arc<dyn ApprovalHandler>>,
-    pub keys: Option<Keys>,
+    pub approvals: ApprovalPolicy,
+    pub keys: Option<KeyFolder>,
     pub tools: Tools,
-    pub plans: Plans,
+    pub plans: SharedPlans,
     pub papers: CapabilitiesCache,
     pub sealer: Arc<Signer>,
     pub trust: Trust,
@@ -184,25 +185,25 @@ pub(crate) struct Inner {
     /// True if the user accepts transcripts that no key of theirs signed.
     accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,
-    live: Mutex<Live>,
+    live: Mutex<RunningThreads>,
     /// Notified when a thread of this process ends.
     gone: Notify,
 }
 
 /// A thread of this process.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
-    pub control: Sender,
-    pub done: watch::Receiver<Option<RunResult>>,
+pub(crate) struct RunningThread {
+    pub control: ControlSender,
+    pub done: watch::Receiver<Option<TaskEnd>>,
 }
 
 /// A started thread.
 #[derive(Debug)]
-pub struct Handle {
+pub struct ThreadHandle {
     pub thread_id: ThreadId,
     /// The live events of this thread and of its descendants.
     pub live: EventStream,
-    running: Running,
+    running: RunningThread,
 }
 
 impl EngineOptions {
@@ -212,23 +213,24 @@ impl EngineOptions {
     ///
     /// # Errors
     /// The user's `.env` cannot be read.
-    pub fn trusting(
+    pub fn with_trust(
         project: &Path,
         user: Option<&Path>,
         system: Vec<(String, &'static [u8])>,
         trust: Trust,
+        approvals: ApprovalPolicy,
     ) -> Result<Self, EngineError> {
         let environment = ProviderEnvironment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
-        crate::tool::secrets::learn(environment.of_file());
-        let keys = user.map(Keys::of_user_space);
+        crate::tool::secrets::add_secrets(environment.file_variables());
+        let keys = user.map(KeyFolder::of_user_space);
         // A project that is also the user space counts as one space, not two.
         let layer = user.filter(|user| *user != project).map(Path::to_path_buf);
         let (root, home, trusted) = (project.to_path_buf(), layer, keys.clone());
         let world: OpenWorld = Arc::new(move || {
-            let trust = trusted.as_ref().map(Keys::trust_store).transpose().map_err(|error| error.to_string())?;
+            let trust = trusted.as_ref().map(KeyFolder::trust_store).transpose().map_err(|error| error.to_string())?;
             let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());
             let world = world.map_err(|error| error.to_string())?;
-            world.require().map_err(|error| error.to_string())?;
+            world.signature_policy().map_err(|error| error.to_string())?;
             Ok(Box::new(world) as Box<dyn World>)
         });
         let providers = Arc::new(PlanProviders {
@@ -238,12 +240,10 @@ impl EngineOptions {
             world: Arc::clone(&world),
             present: Mutex::default(),
         });
-        let (asker, disk) = (None, None);
+        let (disk, plan_check) = (None, None);
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
-        let gathering = GroupCommit::default();
-        let compile: Compile = Arc::new(compile);
-        let plan_check = None;
-        Ok(Self { world, compile, providers, clock, asker, keys, disk, tools, trust, gathering, plan_check })
+        let (gathering, compile): (GroupCommit, Compile) = (GroupCommit::default(), Arc::new(compile));
+        Ok(Self { world, compile, providers, clock, approvals, keys, disk, tools, trust, gathering, plan_check })
     }
 }
 
@@ -255,7 +255,7 @@ impl Engine {
             compile,
             providers,
             clock,
-            asker,
+            approvals,
             keys,
             disk,
             mut tools,
@@ -267,15 +267,15 @@ impl Engine {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
         };
-        layout::prepare(&*disk)?;
-        let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
+        layout::create_folders(&*disk)?;
+        let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
         let writer = RegistryWriter::new(registry, gathering);
-        let sealer = Arc::new(Signer::of(keys.as_ref())?);
-        let inner = Arc::new_cyclic(|engine: &Weak<Inner>| {
+        let sealer = Arc::new(Signer::load(keys.as_ref())?);
+        let inner = Arc::new_cyclic(|engine: &Weak<EngineContext>| {
             let engine = Weak::clone(engine);
             tools.add("orchestrator", move |_| Arc::new(ThreadsTool { engine: Weak::clone(&engine) }));
-            Inner {
+            EngineContext {
                 project: project.to_path_buf(),
                 objects: Arc::new(Objects::new(Arc::clone(&disk))),
                 ids: ThreadIds::new(Arc::clone(&disk)),
@@ -286,10 +286,10 @@ impl Engine {
                 compile,
                 providers,
                 clock,
-                asker,
+                approvals,
                 keys,
                 tools,
-                plans: Plans::default(),
+                plans: SharedPlans::default(),
                 papers: CapabilitiesCache::default(),
                 sealer,
                 trust,
@@ -304,24 +304,28 @@ impl Engine {
     }
 
     /// Starts a plan as a root thread, a task of this process.
-    pub async fn start(&self, compilation: &Compilation, launch: Launch) -> Result<Handle, EngineError> {
+    pub async fn start(&self, compilation: &Compilation, launch: StartOptions) -> Result<ThreadHandle, EngineError> {
         Box::pin(self.inner.start_root(compilation, launch)).await
     }
 
     /// Recovers an interrupted thread from its transcript. Fails if another live process owns the thread.
-    pub async fn recover(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
+    pub async fn recover(&self, thread: &ThreadId) -> Result<ThreadHandle, EngineError> {
         self.inner.recover_root(thread, Vec::new()).await
     }
 
     /// Recovers a thread and delivers control messages before it continues: the answer that a suspended thread waits
     /// for, or `cancel` or `kill`.
-    pub async fn recover_with(&self, thread: &ThreadId, letters: Vec<ControlMessage>) -> Result<Handle, EngineError> {
+    pub async fn recover_with(
+        &self,
+        thread: &ThreadId,
+        letters: Vec<ControlMessage>,
+    ) -> Result<ThreadHandle, EngineError> {
         self.inner.recover_root(thread, letters).await
     }
 
     /// Resumes an ended thread: starts a new thread with its conversation and one more message. A thread that has not
     /// ended is recovered instead, and the message steers it.
-    pub async fn resume(&self, thread: &ThreadId, said: impl Into<UserMessage>) -> Result<Handle, EngineError> {
+    pub async fn resume(&self, thread: &ThreadId, said: impl Into<UserMessage>) -> Result<ThreadHandle, EngineError> {
         Box::pin(self.inner.resume_root(thread, said.into())).await
     }
 
@@ -331,13 +335,13 @@ impl Engine {
         thread: &ThreadId,
         turn: u64,
         said: impl Into<UserMessage>,
-    ) -> Result<Handle, EngineError> {
-        Box::pin(self.inner.continue_from(thread, Place::Turn(turn), said.into(), None)).await
+    ) -> Result<ThreadHandle, EngineError> {
+        Box::pin(self.inner.continue_from(thread, ResumePoint::Turn(turn), said.into(), None)).await
     }
 
     /// Starts a new thread that continues an ended one as if its context had been full.
-    pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
-        Box::pin(self.inner.continue_from(thread, Place::Handoff, UserMessage::default(), None)).await
+    pub async fn hand_over(&self, thread: &ThreadId) -> Result<ThreadHandle, EngineError> {
+        Box::pin(self.inner.continue_from(thread, ResumePoint::Handoff, UserMessage::default(), None)).await
     }
 
     /// Accepts transcripts that no key of this user signed, from now on. Damaged transcripts, and those that claim more
@@ -353,11 +357,11 @@ impl Engine {
     /// The transcript is damaged or cannot be verified.
     pub async fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, EngineError> {
         let (engine, id) = (Arc::clone(&self.inner), thread.clone());
-        Ok(crate::session::blocking(move || engine.inspected(&id)).await?)
+        Ok(crate::session::blocking(move || engine.read_parent(&id)).await?)
     }
 
     /// Returns the signer of this process's threads.
-    pub fn sealer(&self) -> &Signer {
+    pub fn signer(&self) -> &Signer {
         &self.inner.sealer
     }
 
@@ -372,7 +376,7 @@ impl Engine {
     }
 
     /// Waits until no thread of this process runs, including children that outlived their parents.
-    pub async fn idle(&self) {
+    pub async fn wait_idle(&self) {
         loop {
             let gone = self.inner.gone.notified();
             if self.inner.is_idle() {
@@ -383,16 +387,17 @@ impl Engine {
     }
 
     /// Sends a control message to every thread of this process.
-    pub fn tell_all(&self, letter: &ControlMessage) {
-        let controls: Vec<Sender> = self.inner.live().threads.values().map(|running| running.control.clone()).collect();
+    pub fn broadcast(&self, letter: &ControlMessage) {
+        let controls: Vec<ControlSender> =
+            self.inner.live().threads.values().map(|running| running.control.clone()).collect();
         for control in controls {
             control.send(letter.clone());
         }
     }
 
     /// Sends a control message to one thread of this process. Returns false if it does not run here.
-    pub fn tell(&self, thread: &ThreadId, letter: &ControlMessage) -> bool {
-        self.inner.post(thread, letter.clone())
+    pub fn send_to(&self, thread: &ThreadId, letter: &ControlMessage) -> bool {
+        self.inner.send_message(thread, letter.clone())
     }
 
     /// Returns a thread's account in the ledger; `None` if it has none.
@@ -406,8 +411,8 @@ impl Engine {
     }
 }
 
-impl Handle {
-    pub(crate) fn new(thread_id: ThreadId, live: EventStream, running: Running) -> Self {
+impl ThreadHandle {
+    pub(crate) fn new(thread_id: ThreadId, live: EventStream, running: RunningThread) -> Self {
         Self { thread_id, live, running }
     }
 
@@ -427,7 +432,7 @@ impl Handle {
     }
 
     /// Returns a sender that works while the handle is borrowed.
-    pub fn control(&self) -> Sender {
+    pub fn control(&self) -> ControlSender {
         self.running.control.clone()
     }
 
@@ -437,18 +442,9 @@ impl Handle {
     }
 }
 
-impl Running {
-    /// Waits for the result.
-    pub async fn result(&self) -> RunResult {
-        let mut done = self.done.clone();
-        let waited = done.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
-        waited.unwrap_or_else(|| RunResult::lost("the task of the thread is gone"))
-    }
-}
-
-impl Inner {
+impl EngineContext {
     /// Returns true if the user accepts transcripts that no key of theirs signed.
-    pub fn accepts_records(&self) -> bool {
+    pub fn accepts_unverified(&self) -> bool {
         self.accepts_records.load(Ordering::Relaxed)
     }
 
@@ -458,8 +454,8 @@ impl Inner {
 
     /// Checks that a thread of this plan may start with these grants: everything it requires of the project is trusted,
     /// and the plan check accepts the plan. Tools are checked when they are called. Blocks.
-    pub fn admit(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
-        self.check_requirements(&plan.directive, of_plan_granted(plan, grants, &[]))?;
+    pub fn check_admission(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
+        self.check_requirements(&plan.directive, requirements_of_granted_plan(plan, grants, &[]))?;
         self.check_plan(plan)
     }
 
@@ -470,7 +466,7 @@ impl Inner {
 
     /// Checks that the given requirements are trusted, except for tools and MCP servers, which are checked when they
     /// are called, and scripts that no provider reads.
-    pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<Executes>) -> Result<(), DriveError> {
+    pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<TrustRequirement>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
             TrustRequirementKind::Tool | TrustRequirementKind::Server => false,
             TrustRequirementKind::Script => self.providers.reads_scripts(directive),
@@ -483,7 +479,7 @@ impl Inner {
         if all.is_empty() {
             return Ok(());
         }
-        let trusted = self.trust.now()?;
+        let trusted = self.trust.snapshot()?;
         let missing = trusted.missing(&all)?;
         if missing.is_empty() {
             return Ok(());
@@ -498,13 +494,12 @@ impl Inner {
     /// A sentence for the model.
     pub fn admit_user_space(&self, plan: &Plan, hook: Option<&PlannedHook>) -> Result<(), String> {
         let Some(required) = user_space_of(plan, hook) else { return Ok(()) };
-        let now = self.trust.now().map_err(|error| error.to_string())?;
+        let now = self.trust.snapshot().map_err(|error| error.to_string())?;
         let missing = now.missing(std::slice::from_ref(&required)).map_err(|error| error.to_string())?;
         if missing.is_empty() {
             return Ok(());
         }
-        Err("permission denied: it is in the user's own space, and the user does not trust this project yet; \
-             `rye trust --list` shows what it reaches"
+        Err("permission denied: it is in the user's own space, and the user does not trust this project yet; see `rye trust --list`"
             .to_owned())
     }
 
@@ -532,7 +527,7 @@ struct PlanProviders {
 impl PlanProviders {
     /// Returns the provider as its files define it. A plan can come from a transcript of unknown origin, and must not
     /// choose where the key is sent.
-    fn present(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
+    fn provider_from_files(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         if !present.contains_key(&model.provider) {
             let world = (self.world)().map_err(|error| CallError::new(FailedStage::Setup, error))?;
@@ -555,12 +550,12 @@ impl PlanProviders {
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
         let fail = |text: String| CallError::new(FailedStage::Setup, text);
-        let now = self.trust.now().map_err(|error| fail(error.to_string()))?;
+        let now = self.trust.snapshot().map_err(|error| fail(error.to_string()))?;
         let missing = now.missing(std::slice::from_ref(&script)).map_err(|error| fail(error.to_string()))?;
         if missing.is_empty() {
             return Ok(());
         }
-        Err(fail(format!("the script `{}` is not trusted; `rye trust` allows it as it is now", script.name)))
+        Err(fail(format!("the script `{}` is not trusted; inspect it, then trust it with `rye trust`", script.name)))
     }
 }
 
@@ -570,12 +565,12 @@ impl Providers for PlanProviders {
     }
 
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        let model::Provider { connection, from_project, .. } = self.present(model)?;
-        if model.wire == model::SCRIPTED {
+        let model::Provider { connection, from_project, .. } = self.provider_from_files(model)?;
+        if model.wire == model::SCRIPTED_WIRE {
             self.admit_script(&connection)?;
         }
-        let mut settings = settings(&connection, &self.environment, &self.project)?;
-        let trusted = || self.trust.now().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
+        let mut settings = connection_settings(&connection, &self.environment, &self.project)?;
+        let trusted = || self.trust.snapshot().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
         if !from_project.is_empty() && settings.key.is_some() && !trusted() {
             // Otherwise the author of the project's file would receive the key.
             settings.key = None;
@@ -588,6 +583,6 @@ impl Providers for PlanProviders {
                 ),
             ));
         }
-        connect(&settings)
+        connect_provider(&settings)
     }
 }

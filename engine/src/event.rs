@@ -7,7 +7,7 @@ mod table;
 use serde::{Deserialize, Serialize};
 
 pub use body::*;
-pub use table::{Criticality, Durability, EventKind, Reader, Row, TABLE, row};
+pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 
 /// The event format of this version. Older formats are read, newer ones are rejected.
 pub const EVENT_FORMAT: u32 = 1;
@@ -43,7 +43,7 @@ pub enum EventBody {
     ChildIntended(ChildIntended),
     ChildSpawned(ChildSpawned),
     ChildEnded(ChildEnded),
-    Mail(Mail),
+    Mail(ReceivedMessage),
     Limit(LimitHit),
     ApprovalAsked(ApprovalAsked),
     ApprovalGiven(ApprovalGiven),
@@ -57,13 +57,13 @@ pub enum EventBody {
 
 /// The start of a thread, from the first events of its transcript.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Head<'e> {
+pub struct ThreadHead<'e> {
     pub opened: Option<&'e Opened>,
     pub plan_id: Option<&'e str>,
     pub continues: Option<&'e Continues>,
 }
 
-impl<'e> Head<'e> {
+impl<'e> ThreadHead<'e> {
     /// Reads the first three events; later events never contain this data.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
@@ -129,7 +129,7 @@ impl EventBody {
     }
 
     /// Returns the intent of this spawn, if the event is that intent.
-    pub fn intended(&self, spawn: u64) -> Option<&ChildIntended> {
+    pub fn child_intent(&self, spawn: u64) -> Option<&ChildIntended> {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }
 
@@ -141,6 +141,6 @@ impl EventBody {
 
     /// Returns the name for hooks and readers: `thread_started`, `thread_completed`, `tool_call_result`…
     pub fn reader_name(&self) -> &'static str {
-        if let Self::Ended(ended) = self { ended.reader_name() } else { row(self.kind()).reader_name }
+        if let Self::Ended(ended) = self { ended.reader_name() } else { event_row(self.kind()).reader_name }
     }
 }

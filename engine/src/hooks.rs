@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rye_compiler::hook::{HookAction, HookCall, HookPoint, OnFailure, PlannedHook};
-use rye_compiler::plan::{Pending, Plan, prompt};
-use rye_compiler::semantics::condition::{Condition, Found, Verdict};
+use rye_compiler::plan::{Plan, RuntimePlaceholder, prompt};
+use rye_compiler::semantics::condition::{Condition, ReadingResult, Verdict};
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::semantics::hook_point::{self, Mode};
-use rye_compiler::semantics::template::{HookTemplateTree, Rendered, Tree};
+use rye_compiler::semantics::template::{HookTemplateTree, Rendered, TemplateTree};
 use rye_compiler::semantics::value::to_node;
 use rye_grammar::condition::from_data;
 use rye_grammar::{SourceId, Span};
@@ -36,7 +36,7 @@ pub struct ReadyHook {
     /// True if the item id contains no placeholders.
     pub id_is_static: bool,
     condition: Condition,
-    action: Tree,
+    action: TemplateTree,
 }
 
 /// Error for a plan whose hooks cannot be read; the compiler never produces such a plan.
@@ -48,10 +48,10 @@ pub struct UnreadableHook {
 }
 
 /// Executes the fetch, execute and sign actions of hooks, subject to the gate.
-pub trait Act: Send + Sync {
+pub trait HookRunner: Send + Sync {
     /// Runs the action; returns its result or the reason of its failure. `started` counts the directives that earlier
     /// hooks of this run have started.
-    fn act<'a>(
+    fn run_action<'a>(
         &'a self,
         hook: &'a ReadyHook,
         action: HookAction,
@@ -76,7 +76,7 @@ impl From<ToolOutcome> for HookCallResult {
 
 /// The result of evaluating the hooks of a point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Considering {
+pub struct HookPointResult {
     pub considered: Vec<HookEvaluation>,
     /// Child threads of directives that hooks ran.
     pub children: Vec<HookChild>,
@@ -88,24 +88,28 @@ impl HookTable {
     pub fn compile(plan: &Plan, inputs: &Map<String, Value>) -> Result<Self, UnreadableHook> {
         let mut points: BTreeMap<HookPoint, Vec<ReadyHook>> = BTreeMap::new();
         for hook in plan.hooks.iter().filter(|hook| hook.is_live()) {
-            points.entry(hook.event).or_default().push(ready(hook, inputs)?);
+            points.entry(hook.event).or_default().push(compile_hook(hook, inputs)?);
         }
         let layers = [&plan.prompt.system, &plan.prompt.first_message, &plan.prompt.continued];
-        let holes = layers.into_iter().flat_map(|layers| prompt::pending(layers));
+        let holes = layers.into_iter().flat_map(|layers| prompt::placeholders(layers));
         let awaited = holes
             .filter_map(|hole| match hole {
-                Pending::Hook { id } => Some(id.clone()),
-                Pending::Fact { .. } => None,
+                RuntimePlaceholder::Hook { id } => Some(id.clone()),
+                RuntimePlaceholder::Fact { .. } => None,
             })
             .collect();
         Ok(Self { points, awaited })
     }
 
     /// Evaluates every hook of the point and runs the actions of those that fire.
-    pub async fn run(&self, run: &HookRun, act: &dyn Act) -> Considering {
-        let mode = hook_point::of(run.point).mode;
-        let mut turn =
-            Turn { facts: run.facts.clone(), answer: HookOutcome::None, considered: Vec::new(), children: Vec::new() };
+    pub async fn run(&self, run: &HookRun, act: &dyn HookRunner) -> HookPointResult {
+        let mode = hook_point::row_of(run.point).mode;
+        let mut turn = PointEvaluation {
+            facts: run.facts.clone(),
+            answer: HookOutcome::None,
+            considered: Vec::new(),
+            children: Vec::new(),
+        };
         for hook in self.points.get(&run.point).into_iter().flatten() {
             let infrastructure = hook.hook.layer >= 4.0;
             let answered = turn.answer != HookOutcome::None;
@@ -115,7 +119,7 @@ impl HookTable {
                 Mode::Collect | Mode::Chain | Mode::Observe => false,
             } || matches!(turn.answer, HookOutcome::Handled | HookOutcome::Failed { .. });
             if closed {
-                turn.note(hook, HookVerdict::Passed, Map::new(), None);
+                turn.record_evaluation(hook, HookVerdict::Passed, Map::new(), None);
                 continue;
             }
             let facts = Facts::from_map(turn.facts.clone());
@@ -123,31 +127,31 @@ impl HookTable {
             let operands = readings
                 .into_iter()
                 .filter_map(|reading| match reading.found {
-                    Found::Value(value) => Some((reading.path, recorded_operand(value))),
-                    Found::Absent | Found::Unknown => None,
+                    ReadingResult::Value(value) => Some((reading.path, recorded_operand(value))),
+                    ReadingResult::Absent | ReadingResult::Unknown => None,
                 })
                 .collect();
             if verdict != Verdict::True {
-                turn.note(hook, HookVerdict::False, operands, None);
+                turn.record_evaluation(hook, HookVerdict::False, operands, None);
                 continue;
             }
             match self.fire(hook, run, &facts, act, &mut turn.children).await {
                 Ok(fired) => {
-                    turn.note(hook, HookVerdict::Fired, operands, None);
+                    turn.record_evaluation(hook, HookVerdict::Fired, operands, None);
                     if !(mode == Mode::Control && (infrastructure || answered)) {
-                        answer::take(&mut turn, run.point, hook, fired);
+                        answer::apply_fired(&mut turn, run.point, hook, fired);
                     }
                 }
                 Err(error) => {
-                    turn.note(hook, HookVerdict::Failed, operands, Some(error.clone()));
+                    turn.record_evaluation(hook, HookVerdict::Failed, operands, Some(error.clone()));
                     if hook.hook.on_failure == OnFailure::Fail {
                         turn.answer = HookOutcome::Failed { hook: hook.hook.id.clone(), error };
                     }
                 }
             }
         }
-        let Turn { considered, children, answer, .. } = turn;
-        Considering { considered, children, answer }
+        let PointEvaluation { considered, children, answer, .. } = turn;
+        HookPointResult { considered, children, answer }
     }
 
     /// Fills the templates of a hook and runs its action.
@@ -156,31 +160,31 @@ impl HookTable {
         hook: &ReadyHook,
         run: &HookRun,
         facts: &Facts,
-        act: &dyn Act,
+        act: &dyn HookRunner,
         children: &mut Vec<HookChild>,
-    ) -> Result<Fired, String> {
+    ) -> Result<FiredHook, String> {
         let Rendered::Value(mut value) = hook.action.render(facts) else {
-            return Err("a hole of its action is not known".into());
+            return Err("a placeholder of its action has no value".into());
         };
-        answer::texts(&mut value);
+        answer::stringify_text_fields(&mut value);
         let action: HookAction =
             serde_json::from_value(value).map_err(|e| format!("its action cannot be read: {e}"))?;
-        match action.deed() {
-            Some(HookCall::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(Fired::Layer),
+        match action.call() {
+            Some(HookCall::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(FiredHook::Layer),
             Some(HookCall::Fetch { .. } | HookCall::Execute { .. } | HookCall::Sign { .. }) => {
                 let started = u64::try_from(children.len()).unwrap_or(u64::MAX);
-                let HookCallResult { outcome, child } = act.act(hook, action, run, started).await?;
+                let HookCallResult { outcome, child } = act.run_action(hook, action, run, started).await?;
                 children.extend(child);
                 if outcome.is_error {
-                    return Err(answer::plain(&outcome.content));
+                    return Err(answer::result_text(&outcome.content));
                 }
-                let fired = answer::executed(run.point, &outcome.content);
-                if let Fired::Action(action) = &fired {
-                    answer::acceptable(action)?;
+                let fired = answer::parse_result(run.point, &outcome.content);
+                if let FiredHook::Action(action) = &fired {
+                    answer::check_action(action)?;
                 }
                 Ok(fired)
             }
-            None => answer::acceptable(&action).map(|()| Fired::Action(action)),
+            None => answer::check_action(&action).map(|()| FiredHook::Action(action)),
         }
     }
 }
@@ -198,7 +202,7 @@ fn recorded_operand(value: Value) -> Value {
 
 /// The result of a hook that fired.
 #[derive(Debug)]
-enum Fired {
+enum FiredHook {
     /// The hook's text is already part of the plan.
     Layer,
     /// Text for a collecting point.
@@ -208,7 +212,7 @@ enum Fired {
 
 /// State while the hooks of a point are evaluated.
 #[derive(Debug)]
-struct Turn {
+struct PointEvaluation {
     /// Facts for the next hook; in a chain, they include the answers so far.
     facts: Map<String, Value>,
     answer: HookOutcome,
@@ -216,13 +220,19 @@ struct Turn {
     children: Vec<HookChild>,
 }
 
-impl Turn {
-    fn note(&mut self, hook: &ReadyHook, verdict: HookVerdict, operands: Map<String, Value>, because: Option<String>) {
+impl PointEvaluation {
+    fn record_evaluation(
+        &mut self,
+        hook: &ReadyHook,
+        verdict: HookVerdict,
+        operands: Map<String, Value>,
+        because: Option<String>,
+    ) {
         self.considered.push(HookEvaluation { hook: hook.hook.id.clone(), verdict, operands, because });
     }
 }
 
-fn ready(hook: &PlannedHook, inputs: &Map<String, Value>) -> Result<ReadyHook, UnreadableHook> {
+fn compile_hook(hook: &PlannedHook, inputs: &Map<String, Value>) -> Result<ReadyHook, UnreadableHook> {
     let unreadable = |reason: String| UnreadableHook { hook: hook.id.clone(), reason };
     let nowhere = Span::new(SourceId(0), 0, 0);
     let condition = match &hook.condition {

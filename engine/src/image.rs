@@ -6,12 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::message::{ContentBlock, Turn};
+use crate::message::{ContentBlock, ProviderMessage};
 use crate::provider::{CallError, FailedStage, Request};
 use crate::store::{ObjectId, Objects, StoreError};
 
 /// Maximum size of one image, in bytes: the smallest maximum of the providers.
-pub const MAX_BYTES: u64 = 5 * 1024 * 1024;
+pub const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 /// Maximum total size of a message's images, in bytes: with base64 they fit into one request on every wire.
 pub const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
 /// Maximum number of images in a message.
@@ -22,10 +22,16 @@ const MAX_SIDE_PIXELS: u32 = 8_000;
 const PIXELS_PER_TOKEN: u64 = 750;
 const MAX_IMAGE_TOKENS: u64 = 1_600;
 const MIN_IMAGE_TOKENS: u64 = 85;
+/// Tokens of an image at the high resolution of the newest models.
+const MAX_ANTHROPIC_IMAGE_TOKENS: u64 = 4_784;
+/// 2,833 tokens and 5,667 for each of the 8 tiles of the largest image, on the model that counts most for a tile.
+const MAX_OPENAI_IMAGE_TOKENS: u64 = 2_833 + 8 * 5_667;
+/// 258 tokens for each of the 11 × 11 tiles of the largest image.
+const MAX_GEMINI_IMAGE_TOKENS: u64 = 258 * 11 * 11;
 
 /// A reference to an image of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
+pub struct ImageRef {
     pub media_type: String,
     /// Id of the object with the image's bytes.
     pub sha256: String,
@@ -40,73 +46,82 @@ pub struct Image {
 
 /// An image with its bytes, validated for sending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
-    image: Image,
+pub struct ValidatedImage {
+    image: ImageRef,
     contents: Vec<u8>,
 }
 
 /// The reason why bytes cannot be sent as an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    #[error("not a PNG, JPEG, GIF or WebP image")]
     Unknown,
-    #[error("it begins like {media_type} and holds no size that can be read")]
+    #[error("it looks like {media_type}, but its size cannot be read")]
     Broken { media_type: &'static str },
-    #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
-    DrawingTooLarge,
-    #[error("it has {width} × {height} pixels; a side may have 1 to {MAX_SIDE_PIXELS}")]
+    #[error("it is larger than {} MiB", MAX_IMAGE_BYTES >> 20)]
+    TooLarge,
+    #[error("it has {width} × {height} pixels; each side must have 1 to {MAX_SIDE_PIXELS}")]
     Side { width: u32, height: u32 },
 }
 
 /// The reason why a message with these images cannot be sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageNotAccepted {
-    #[error("the model `{model}` takes no images, as its provider file says")]
+    #[error("the model `{model}` does not accept images, according to its provider file")]
     NoImages { model: String },
-    #[error("the wire `{wire}` of `{model}` takes no `{media_type}`")]
+    #[error("the wire `{wire}` of `{model}` does not accept `{media_type}`")]
     MediaType { model: String, wire: String, media_type: String },
-    #[error("a message holds at most {MAX_IMAGES_PER_MESSAGE} images, and here are {count}")]
+    #[error("a message may have at most {MAX_IMAGES_PER_MESSAGE} images, but has {count}")]
     TooMany { count: usize },
-    #[error("the images of a message may have {} MiB together", MAX_MESSAGE_IMAGE_BYTES >> 20)]
-    DrawingTooLarge,
-    #[error("the thread `{thread}` is not over, and what is said to it meanwhile is text alone")]
+    #[error("the images of a message may have at most {} MiB in total", MAX_MESSAGE_IMAGE_BYTES >> 20)]
+    TooLarge,
+    #[error("the thread `{thread}` is still running and accepts only text")]
     Unfinished { thread: String },
 }
 
-impl Picture {
+impl ValidatedImage {
     /// Reads the header of an image. The file name does not matter.
     ///
     /// # Errors
     /// The type is not one that providers accept, or the image is too large.
     pub fn read(contents: Vec<u8>) -> Result<Self, ImageError> {
         let bytes = contents.len() as u64;
-        if bytes > MAX_BYTES {
-            return Err(ImageError::DrawingTooLarge);
+        if bytes > MAX_IMAGE_BYTES {
+            return Err(ImageError::TooLarge);
         }
         let media_type = media_type(&contents).ok_or(ImageError::Unknown)?;
-        let (width, height) = size(media_type, &contents).ok_or(ImageError::Broken { media_type })?;
+        let (width, height) = pixel_size(media_type, &contents).ok_or(ImageError::Broken { media_type })?;
         if ![width, height].iter().all(|side| (1..=MAX_SIDE_PIXELS).contains(side)) {
             return Err(ImageError::Side { width, height });
         }
         let sha256 = ObjectId::of(&contents).to_string();
-        let image = Image { media_type: media_type.to_owned(), sha256, bytes, width, height, data: String::new() };
+        let image = ImageRef { media_type: media_type.to_owned(), sha256, bytes, width, height, data: String::new() };
         Ok(Self { image, contents })
     }
 
-    pub fn image(&self) -> &Image {
+    pub fn image(&self) -> &ImageRef {
         &self.image
     }
 }
 
-impl Image {
+impl ImageRef {
     /// Estimates the tokens of the image from its pixels.
-    pub fn tokens(&self) -> u64 {
+    pub fn estimate_tokens(&self) -> u64 {
         let pixels = u64::from(self.width).saturating_mul(u64::from(self.height));
         pixels.div_ceil(PIXELS_PER_TOKEN).clamp(MIN_IMAGE_TOKENS, MAX_IMAGE_TOKENS)
     }
 
+    /// Returns the largest number of tokens that the providers of a wire document for one image.
+    pub fn max_tokens(&self, wire: &str) -> u64 {
+        match wire {
+            "openai-chat" | "openai-responses" => MAX_OPENAI_IMAGE_TOKENS,
+            "gemini" => MAX_GEMINI_IMAGE_TOKENS,
+            _ => MAX_ANTHROPIC_IMAGE_TOKENS,
+        }
+    }
+
     /// Describes the image in one line, for display.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("image, {}, {} × {}, {} bytes", self.media_type, self.width, self.height, self.bytes)
     }
 }
@@ -115,7 +130,7 @@ impl Image {
 ///
 /// # Errors
 /// The model does not accept them; nothing was sent.
-pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Result<(), ImageNotAccepted> {
+pub fn check_accepted(model: &rye_compiler::plan::PlannedModel, images: &[ImageRef]) -> Result<(), ImageNotAccepted> {
     let name = || format!("{}/{}", model.provider, model.id);
     if images.is_empty() {
         return Ok(());
@@ -127,7 +142,7 @@ pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Res
         return Err(ImageNotAccepted::TooMany { count: images.len() });
     }
     if images.iter().fold(0, |sum: u64, image| sum.saturating_add(image.bytes)) > MAX_MESSAGE_IMAGE_BYTES {
-        return Err(ImageNotAccepted::DrawingTooLarge);
+        return Err(ImageNotAccepted::TooLarge);
     }
     // Gemini does not accept GIF.
     let refused = images.iter().find(|image| model.wire == "gemini" && image.media_type == "image/gif");
@@ -135,14 +150,14 @@ pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Res
         let (wire, media_type) = (model.wire.clone(), image.media_type.clone());
         return Err(ImageNotAccepted::MediaType { model: name(), wire, media_type });
     }
-    model.fallback.as_deref().map_or(Ok(()), |model| accept(model, images))
+    model.fallback.as_deref().map_or(Ok(()), |model| check_accepted(model, images))
 }
 
 /// Stores the bytes durably, so that events may refer to them.
 ///
 /// # Errors
 /// The bytes cannot be written.
-pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, StoreError> {
+pub fn store_images(pictures: &[ValidatedImage], objects: &Objects) -> Result<Vec<ImageRef>, StoreError> {
     if !pictures.is_empty() {
         let contents: Vec<&[u8]> = pictures.iter().map(|picture| picture.contents.as_slice()).collect();
         objects.put_all(&contents)?;
@@ -153,24 +168,24 @@ pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, Store
 /// Returns true if a request has image references without their bytes.
 pub fn has_unfilled_images(request: &Request) -> bool {
     let is_open = |block: &ContentBlock| matches!(block, ContentBlock::Image(image) if image.data.is_empty());
-    request.turns.iter().any(|turn| matches!(turn, Turn::User { content } if content.iter().any(is_open)))
+    request.turns.iter().any(|turn| matches!(turn, ProviderMessage::User { content } if content.iter().any(is_open)))
 }
 
 /// Fills in the bytes of a request that is about to be sent.
 ///
 /// # Errors
 /// An object is missing or changed; nothing is sent, and a retry would not help.
-pub fn fill(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
+pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
     for turn in &mut request.turns {
-        let Turn::User { content } = turn else { continue };
+        let ProviderMessage::User { content } = turn else { continue };
         for block in content {
             if let ContentBlock::Image(image) = block {
                 let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
                 let bytes = bytes.map_err(|error| fault(error.to_string()))?;
                 // A hook can reference any object, so check that this one is an image.
                 if media_type(&bytes) != Some(image.media_type.as_str()) {
-                    return Err(fault(format!("the object `{}` is no {}", image.sha256, image.media_type)));
+                    return Err(fault(format!("the object `{}` is not {}", image.sha256, image.media_type)));
                 }
                 image.data = STANDARD.encode(bytes);
             }
@@ -195,7 +210,7 @@ fn media_type(contents: &[u8]) -> Option<&'static str> {
 }
 
 /// Reads width and height in pixels from the header.
-fn size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
+fn pixel_size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
     match media_type {
         "image/png" => (contents.get(12..16)? == b"IHDR")
             .then_some(())

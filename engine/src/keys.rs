@@ -18,10 +18,10 @@ use rye_grammar::{SourceId, signature};
 use sha2::{Digest, Sha256};
 
 pub use in_place::sign_in_place;
-pub use store::{KeyError, Keys, TrustedKey};
+pub use store::{KeyError, KeyFolder, TrustedKey};
 
 /// The user's signing key. The secret half is never printed, not even in debug output.
-pub struct Identity {
+pub struct SigningIdentity {
     key: SigningKey,
     public_pem: String,
     key_id: String,
@@ -33,7 +33,7 @@ pub struct TrustStore(BTreeMap<String, VerifyingKey>);
 
 /// The signature status of a file whose signature, if any, is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum SignatureStatus {
     Unsigned,
     Signed { key_id: String, timestamp: String },
 }
@@ -41,9 +41,9 @@ pub enum Standing {
 /// The reason why a file with a signature line must not be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    #[error("the signature line is not whole")]
+    #[error("the signature line is malformed")]
     Malformed,
-    #[error("the content is not what was signed")]
+    #[error("the content does not match the signature")]
     Altered,
     #[error("it was signed with the key `{key_id}`, which is not trusted")]
     UnknownKey { key_id: String },
@@ -53,13 +53,13 @@ pub enum SignatureError {
 
 /// The comment syntax of a file's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comment {
+pub enum CommentSyntax {
     Markup,
     Hash,
     Slashes,
 }
 
-impl Comment {
+impl CommentSyntax {
     /// Returns the comment syntax for a file extension.
     pub fn of_extension(extension: &str) -> Option<Self> {
         match extension {
@@ -79,7 +79,7 @@ impl Comment {
     }
 }
 
-impl Identity {
+impl SigningIdentity {
     fn new(key: SigningKey) -> Result<Self, KeyError> {
         let public_pem = pem(&key.verifying_key())?;
         let key_id = key_id(&public_pem);
@@ -116,8 +116,8 @@ impl Identity {
     }
 
     /// Returns a file with a new signature line in front, replacing an old one. `timestamp` is RFC 3339.
-    pub fn sign_file(&self, bytes: &[u8], comment: Comment, timestamp: &str) -> Vec<u8> {
-        let content = unsigned(bytes);
+    pub fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
+        let content = without_signature_line(bytes);
         let head = format!("rye:signed:{timestamp}:{}", hex(&Sha256::digest(content)));
         let line = format!("{head}:{}:{}", self.sign(head.as_bytes()), self.key_id);
         let mut out = comment.wrap(&line).into_bytes();
@@ -126,7 +126,7 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for SigningIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("key_id", &self.key_id).finish_non_exhaustive()
     }
@@ -143,7 +143,7 @@ impl TrustStore {
         Ok(id)
     }
 
-    /// Adds a public key in the format of [`Identity::public_text`] and returns its id; `None` if the text is not a
+    /// Adds a public key in the format of [`SigningIdentity::public_text`] and returns its id; `None` if the text is not a
     /// key.
     pub fn add_text(&mut self, public: &str) -> Option<String> {
         let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(public).ok()?.try_into().ok()?;
@@ -169,9 +169,11 @@ impl TrustStore {
     }
 
     /// Verifies a file's signature line, if it has one. If verification fails, the file must not be read further.
-    pub fn standing(&self, bytes: &[u8]) -> Result<Standing, SignatureError> {
-        let Some(first) = first_line(bytes) else { return Ok(Standing::Unsigned) };
-        let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else { return Ok(Standing::Unsigned) };
+    pub fn verify_file(&self, bytes: &[u8]) -> Result<SignatureStatus, SignatureError> {
+        let Some(first) = first_line(bytes) else { return Ok(SignatureStatus::Unsigned) };
+        let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else {
+            return Ok(SignatureStatus::Unsigned);
+        };
         let whole = ![&line.timestamp, &line.sha256, &line.signature, &line.key_id].iter().any(|p| p.is_empty());
         if !whole {
             return Err(SignatureError::Malformed);
@@ -182,12 +184,12 @@ impl TrustStore {
         }
         let head = format!("rye:signed:{}:{}", line.timestamp, line.sha256);
         self.verify(&line.key_id, head.as_bytes(), &line.signature)?;
-        Ok(Standing::Signed { key_id: line.key_id, timestamp: line.timestamp })
+        Ok(SignatureStatus::Signed { key_id: line.key_id, timestamp: line.timestamp })
     }
 }
 
 /// Returns a file without its signature line.
-pub fn unsigned(bytes: &[u8]) -> &[u8] {
+pub fn without_signature_line(bytes: &[u8]) -> &[u8] {
     let signed = first_line(bytes).filter(|line| signature::parse(SourceId(0), line).is_some());
     signed.and_then(|line| bytes.get(line.len()..)).unwrap_or(bytes)
 }

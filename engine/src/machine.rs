@@ -20,30 +20,30 @@ pub(crate) mod trailing;
 mod walk;
 
 pub use apply::apply;
-pub(crate) use apply::slot;
+pub(crate) use apply::limit_mut;
 pub use effect::{Effect, HookBounds, HookRun, Reservation, SpawnChild, StepKey};
-pub use gate::{Allowed, Call, Dispatch};
-pub use signal::{Fact, HookChild, Signal, Spawned};
-pub use state::State;
+pub use gate::{Allowed, Dispatch, GatedCall};
+pub use signal::{Fact, HookChild, Signal, SpawnResult};
+pub use state::ThreadState;
 
 use rye_compiler::plan::Plan;
 
 use crate::event::EventBody;
 
 /// Returns the next effect. Equal states give equal effects.
-pub fn next(plan: &Plan, state: &State) -> Effect {
+pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
     walk::next(plan, state)
 }
 
 /// Returns the events that record a signal, in order. A late or repeated signal gives no events.
-pub fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
 }
 
 /// Returns the events that open the conversation, rendered from the plan. The transcript of a thread with this plan
 /// contains exactly these events.
-pub fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
-    prompt::opening(plan, state)
+pub fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
+    prompt::opening_events(plan, state)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::image::Image;
+use crate::image::ImageRef;
+use crate::provider::wire::parse_lenient;
 
 /// A message as the thread stores it. Providers receive only the result of [`Message::convert`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,7 +51,7 @@ pub enum ContentBlock {
         text: String,
     },
     /// An image by reference: its bytes stay in the object store until a request is sent.
-    Image(Image),
+    Image(ImageRef),
     /// Model reasoning, sent back unchanged; `signature` is the provider's.
     Thinking {
         text: String,
@@ -74,7 +75,7 @@ pub struct ToolCall {
 
 /// Input key of a tool call whose arguments are not a JSON object: `{"__malformed": <original text>}`. Such a call
 /// never runs; its result is an error that shows the model its own text.
-pub const MALFORMED: &str = "__malformed";
+pub const MALFORMED_KEY: &str = "__malformed";
 
 impl ToolCall {
     /// Returns the item named by a primary's arguments, as written.
@@ -82,15 +83,16 @@ impl ToolCall {
         self.input.get("item_id").and_then(Value::as_str)
     }
 
-    /// Builds a call from received arguments: the text of a JSON object, where empty text means `{}`. Other text is
-    /// stored under [`MALFORMED`].
+    /// Builds a call from received arguments: the text of a JSON object, where empty text and `null` mean `{}`. Other
+    /// text is stored under [`MALFORMED_KEY`].
     pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = if arguments.trim().is_empty() {
             Value::Object(Map::new())
         } else {
-            match serde_json::from_str(arguments) {
+            match parse_lenient(arguments) {
                 Ok(Value::Object(map)) => Value::Object(map),
-                Ok(_) | Err(_) => Value::Object(Map::from_iter([(MALFORMED.to_owned(), arguments.into())])),
+                Ok(Value::Null) => Value::Object(Map::new()),
+                Ok(_) | Err(_) => Value::Object(Map::from_iter([(MALFORMED_KEY.to_owned(), arguments.into())])),
             }
         };
         Self { id: id.into(), name: name.into(), input }
@@ -98,14 +100,14 @@ impl ToolCall {
 
     /// Returns the text of arguments that are not a JSON object.
     pub fn malformed(&self) -> Option<&str> {
-        self.input.get(MALFORMED).and_then(Value::as_str)
+        self.input.get(MALFORMED_KEY).and_then(Value::as_str)
     }
 }
 
 /// A converted message, in one of the three roles that providers accept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub enum Turn {
+pub enum ProviderMessage {
     User { content: Vec<ContentBlock> },
     Assistant { content: Vec<ContentBlock> },
     ToolResult { call_id: String, name: String, content: String, is_error: bool },
@@ -117,7 +119,7 @@ impl Message {
     }
 
     /// Creates a user message with images before its text: models read an image better when its question follows.
-    pub fn showing(images: &[Image], text: impl Into<String>) -> Self {
+    pub fn user_with_images(images: &[ImageRef], text: impl Into<String>) -> Self {
         let shown = images.iter().cloned().map(ContentBlock::Image);
         Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }
     }
@@ -136,12 +138,12 @@ impl Message {
     }
 
     /// Converts the message to what the model sees; `None` for an excluded command.
-    pub fn convert(&self) -> Option<Turn> {
-        let user = |text: String| Some(Turn::User { content: vec![ContentBlock::Text { text }] });
+    pub fn convert(&self) -> Option<ProviderMessage> {
+        let user = |text: String| Some(ProviderMessage::User { content: vec![ContentBlock::Text { text }] });
         match self {
-            Self::User { content } => Some(Turn::User { content: content.clone() }),
-            Self::Assistant { content } => Some(Turn::Assistant { content: content.clone() }),
-            Self::ToolResult { call_id, name, content, is_error } => Some(Turn::ToolResult {
+            Self::User { content } => Some(ProviderMessage::User { content: content.clone() }),
+            Self::Assistant { content } => Some(ProviderMessage::Assistant { content: content.clone() }),
+            Self::ToolResult { call_id, name, content, is_error } => Some(ProviderMessage::ToolResult {
                 call_id: call_id.clone(),
                 name: name.clone(),
                 content: content.clone(),
@@ -175,6 +177,29 @@ pub fn text_of(content: &[ContentBlock]) -> String {
     texts.join("\n")
 }
 
+/// Returns the text of a reply. Adjacent text blocks form one text: providers split a sentence where a citation ends.
+/// Other blocks separate texts by a newline.
+pub fn reply_text(content: &[ContentBlock]) -> String {
+    let mut text = String::new();
+    let mut separated = false;
+    for block in content {
+        match block {
+            ContentBlock::Text { text: more } => {
+                if separated && !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text.push_str(more);
+                separated = false;
+            }
+            ContentBlock::Image(_)
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::ToolCall(_)
+            | ContentBlock::Other { .. } => separated = true,
+        }
+    }
+    text
+}
+
 /// Returns a fence longer than every run of backticks in `text`.
 fn fence_for(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -191,11 +216,13 @@ mod tests {
 
     fn seen(message: &Message) -> Option<String> {
         match message.convert()? {
-            Turn::User { content } => match content.as_slice() {
+            ProviderMessage::User { content } => match content.as_slice() {
                 [ContentBlock::Text { text }] => Some(text.clone()),
                 other => panic!("one text, not {other:?}"),
             },
-            other @ (Turn::Assistant { .. } | Turn::ToolResult { .. }) => panic!("user text, not {other:?}"),
+            other @ (ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. }) => {
+                panic!("user text, not {other:?}")
+            }
         }
     }
 
@@ -261,11 +288,20 @@ mod tests {
     }
 
     #[test]
+    fn adjacent_text_blocks_of_a_reply_are_one_text() {
+        let text = |text: &str| ContentBlock::Text { text: text.to_owned() };
+        let searched = ContentBlock::Other { wire: "anthropic".to_owned(), value: json!({"type": "server_tool_use"}) };
+        let content = [text("Rye is "), text("a grain"), text("."), searched, text("Done.")];
+        assert_eq!(reply_text(&content), "Rye is a grain.\nDone.");
+    }
+
+    #[test]
     fn arguments_that_are_no_object_are_kept_as_text() {
         let call = |arguments: &str| ToolCall::parse("i", "n", arguments);
         assert_eq!(call(" \n").input, json!({}));
+        assert_eq!(call(" null").input, json!({}));
         assert_eq!(call("{\"a\": 1}").malformed(), None);
-        for text in ["{", "[1]", "3", "null", "{} {}", "\"a\""] {
+        for text in ["{", "[1]", "3", "{} {}", "\"a\""] {
             assert_eq!(call(text).malformed(), Some(text));
         }
     }

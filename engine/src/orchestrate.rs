@@ -9,10 +9,10 @@ use regex::Regex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::engine::Inner;
+use crate::engine::EngineContext;
 use crate::event::ControlMessage;
 use crate::provider::BoxFuture;
-use crate::session::{Place, blocking};
+use crate::session::{ResumePoint, blocking};
 use crate::store::mailbox;
 use crate::store::registry::Liveness;
 use crate::thread::{PrintedCost, Status};
@@ -26,7 +26,7 @@ use asked::ThreadsToolRequest;
 
 /// The tool, bound to one engine.
 pub(crate) struct ThreadsTool {
-    pub engine: Weak<Inner>,
+    pub engine: Weak<EngineContext>,
 }
 
 /// The reason for a refusal, as shown to the model.
@@ -38,18 +38,18 @@ const MAX_MATCHES: usize = 200;
 impl Tool for ThreadsTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
-            let Some(engine) = self.engine.upgrade() else { return ToolOutcome::error("the engine is closing") };
+            let Some(engine) = self.engine.upgrade() else { return ToolOutcome::error("the engine is shutting down") };
             let mut halt = invocation.halt.clone();
             let answered = Box::pin(async {
-                let asked = ThreadsToolRequest::read(&invocation.parameters)?;
+                let asked = ThreadsToolRequest::parse(&invocation.parameters)?;
                 let caller = ThreadId::parse(&invocation.thread_id).map_err(|invalid| invalid.reason)?;
                 let threads = Arc::new(engine.threads());
-                ThreadsToolCall { engine, threads, id: caller, most: invocation.timeout }.answer(asked).await
+                ThreadsToolCall { engine, threads, id: caller, most: invocation.timeout }.run_operation(asked).await
             });
             let answered = tokio::select! {
                 answered = answered => answered,
                 // A cancelled thread stops waiting at once.
-                () = halt.told() => Err("stopped: the thread was cancelled".to_owned()),
+                () = halt.cancelled() => Err("stopped: the thread was cancelled".to_owned()),
             };
             match answered {
                 Ok(content) => ToolOutcome::ok(content),
@@ -61,7 +61,7 @@ impl Tool for ThreadsTool {
 
 /// The thread that made the call.
 struct ThreadsToolCall {
-    engine: Arc<Inner>,
+    engine: Arc<EngineContext>,
     threads: Arc<Threads>,
     id: ThreadId,
     /// The longest wait: the timeout of the call.
@@ -69,28 +69,30 @@ struct ThreadsToolCall {
 }
 
 impl ThreadsToolCall {
-    async fn answer(&self, asked: ThreadsToolRequest) -> Result<Value, RefusalText> {
+    async fn run_operation(&self, asked: ThreadsToolRequest) -> Result<Value, RefusalText> {
         match asked {
             ThreadsToolRequest::Wait { threads, timeout } => self.wait(threads, timeout).await,
             ThreadsToolRequest::Cancel(thread) => self.stop(thread, ControlMessage::Cancel).await,
             ThreadsToolRequest::Kill(thread) => self.stop(thread, ControlMessage::Kill).await,
-            ThreadsToolRequest::Status(thread) => self.look(move |threads| status(threads, &thread)).await,
-            ThreadsToolRequest::Active => self.look(active).await,
-            ThreadsToolRequest::Aggregate(list) => self.look(move |threads| aggregate(threads, &list)).await,
-            ThreadsToolRequest::Chain(thread) => self.look(move |threads| chain(threads, &thread)).await,
+            ThreadsToolRequest::Status(thread) => self.read_store(move |threads| status(threads, &thread)).await,
+            ThreadsToolRequest::Active => self.read_store(active).await,
+            ThreadsToolRequest::Aggregate(list) => self.read_store(move |threads| aggregate(threads, &list)).await,
+            ThreadsToolRequest::Chain(thread) => self.read_store(move |threads| chain(threads, &thread)).await,
             ThreadsToolRequest::Search { thread, pattern } => {
-                self.look(move |threads| search(threads, &thread, &pattern)).await
+                self.read_store(move |threads| search(threads, &thread, &pattern)).await
             }
             ThreadsToolRequest::Read { thread, tail } => {
-                self.look(move |threads| transcript(threads, &thread, tail)).await
+                self.read_store(move |threads| read_events(threads, &thread, tail)).await
             }
-            ThreadsToolRequest::Resume { thread, message } => Box::pin(self.go_on(thread, Place::End, message)).await,
+            ThreadsToolRequest::Resume { thread, message } => {
+                Box::pin(self.continue_from(thread, ResumePoint::End, message)).await
+            }
             ThreadsToolRequest::Handoff(thread) => Box::pin(self.hand_over(thread)).await,
         }
     }
 
     /// Runs a read of the store on the blocking pool.
-    async fn look(
+    async fn read_store(
         &self,
         look: impl FnOnce(&Threads) -> Result<Value, RefusalText> + Send + 'static,
     ) -> Result<Value, RefusalText> {
@@ -99,9 +101,9 @@ impl ThreadsToolCall {
     }
 
     async fn wait(&self, threads: Vec<ThreadId>, timeout: Option<Duration>) -> Result<Value, RefusalText> {
-        let above = self.above(&self.id).await?;
+        let above = self.ancestors(&self.id).await?;
         if let Some(thread) = threads.iter().find(|thread| above.contains(thread)) {
-            return Err(format!("a thread cannot wait for itself or for one above it (`{thread}`)"));
+            return Err(format!("a thread cannot wait for itself or for one of its ancestors (`{thread}`)"));
         }
         let timeout = match timeout {
             Some(timeout) => timeout,
@@ -114,7 +116,7 @@ impl ThreadsToolCall {
             // The deadline is shared: the threads are awaited one after another.
             let waited = self.threads.wait(&thread, until).await.map_err(|error| error.to_string())?;
             complete &= matches!(waited, WaitOutcome::Over(_));
-            list.push(told(&thread, waited, "timed_out"));
+            list.push(render_outcome(&thread, waited, "timed_out"));
         }
         Ok(json!({"all_over": complete, "threads": list}))
     }
@@ -131,49 +133,49 @@ impl ThreadsToolCall {
 
     async fn stop(&self, thread: ThreadId, letter: ControlMessage) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
-        let last = self.last_of(&thread).await?;
+        let last = self.last_in_chain(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
         if listed.liveness != Liveness::Over {
-            self.send(&last, letter).await?;
+            self.send_message(&last, letter).await?;
         }
-        self.look(move |threads| status(threads, &last)).await
+        self.read_store(move |threads| status(threads, &last)).await
     }
 
     async fn hand_over(&self, thread: ThreadId) -> Result<Value, RefusalText> {
         if thread != self.id {
             self.require_descendant(&thread).await?;
         }
-        let last = self.last_of(&thread).await?;
+        let last = self.last_in_chain(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
         if listed.liveness == Liveness::Over {
-            return self.go_on(last, Place::Handoff, String::new()).await;
+            return self.continue_from(last, ResumePoint::Handoff, String::new()).await;
         }
         if let Some(tool) = &listed.row.tool {
-            return Err(format!("`{last}` is a run of the tool `{tool}`, which nothing can go on from"));
+            return Err(format!("`{last}` is a run of the tool `{tool}`, which cannot be continued"));
         }
-        self.send(&last, ControlMessage::Handoff).await?;
+        self.send_message(&last, ControlMessage::Handoff).await?;
         Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
     }
 
     /// Starts a new thread below the caller that continues `thread`.
-    async fn go_on(&self, thread: ThreadId, place: Place, message: String) -> Result<Value, RefusalText> {
+    async fn continue_from(&self, thread: ThreadId, place: ResumePoint, message: String) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
-        let last = self.last_of(&thread).await?;
+        let last = self.last_in_chain(&thread).await?;
         let listed = self.listed(&last).await?.ok_or_else(|| unknown(&thread))?;
         if listed.liveness != Liveness::Over || listed.row.status == Status::Suspended {
-            return Err(format!("`{last}` is not over: {}", listed.row.status.word()));
+            return Err(format!("`{last}` has not ended: {}", listed.row.status.as_str()));
         }
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
         let parent = blocking(move || threads.parent(&id)).await.map_err(|error| error.to_string())?;
-        let parent = parent.ok_or_else(|| "the caller has no record".to_owned())?;
+        let parent = parent.ok_or_else(|| "the caller has no transcript".to_owned())?;
         let started = self.engine.continue_from(&last, place, message.into(), Some(parent)).await;
         let handle = started.map_err(|error| error.to_string())?;
         Ok(json!({"thread_id": handle.thread_id, "continues": last, "status": "running", "pid": std::process::id()}))
     }
 
     /// Sends a control message: directly to a thread of this process, through the mailbox to any other thread.
-    async fn send(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), RefusalText> {
-        if self.engine.post(thread, letter.clone()) {
+    async fn send_message(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), RefusalText> {
+        if self.engine.send_message(thread, letter.clone()) {
             return Ok(());
         }
         let (disk, thread, now) = (Arc::clone(&self.engine.disk), thread.clone(), self.engine.clock.now());
@@ -186,18 +188,18 @@ impl ThreadsToolCall {
 
     /// Checks that a thread runs below the caller, or continues such a thread.
     async fn require_descendant(&self, thread: &ThreadId) -> Result<(), RefusalText> {
-        let above = self.above(thread).await?;
+        let above = self.ancestors(thread).await?;
         if above.is_empty() {
             return Err(unknown(thread));
         }
         if *thread != self.id && above.contains(&self.id) {
             return Ok(());
         }
-        Err(format!("`{thread}` does not run below this thread, which may only look at it"))
+        Err(format!("`{thread}` is not a descendant of this thread, which may only read it"))
     }
 
     /// Collects a thread, its spawn ancestors and the threads that it continues. Empty if the thread is unknown.
-    async fn above(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, RefusalText> {
+    async fn ancestors(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, RefusalText> {
         let (engine, thread) = (Arc::clone(&self.engine), thread.clone());
         let climb = move || {
             let (mut seen, mut next) = (Vec::new(), vec![thread]);
@@ -214,9 +216,9 @@ impl ThreadsToolCall {
         blocking(climb).await.map_err(|error| error.to_string())
     }
 
-    async fn last_of(&self, thread: &ThreadId) -> Result<ThreadId, RefusalText> {
+    async fn last_in_chain(&self, thread: &ThreadId) -> Result<ThreadId, RefusalText> {
         let (threads, id) = (Arc::clone(&self.threads), thread.clone());
-        blocking(move || Ok(threads.last_of(&id)?)).await.map_err(|error| error.to_string())
+        blocking(move || Ok(threads.last_in_chain(&id)?)).await.map_err(|error| error.to_string())
     }
 
     async fn listed(&self, thread: &ThreadId) -> Result<Option<ListedThread>, RefusalText> {
@@ -226,21 +228,21 @@ impl ThreadsToolCall {
 }
 
 fn unknown(thread: &ThreadId) -> RefusalText {
-    format!("there is no thread `{thread}`")
+    format!("no such thread: `{thread}`")
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "used in `map_err`")]
 fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
 /// Renders the outcome of a wait. `asked` is the id in the request; `not_over` is the state to report for a running
 /// thread.
-fn told(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
+fn render_outcome(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut told, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
-        WaitOutcome::Orphaned(listed) => (row(&listed), Some("orphaned")),
-        WaitOutcome::TimedOut(listed) => (row(&listed), Some(not_over)),
+        WaitOutcome::Orphaned(listed) => (render_row(&listed), Some("orphaned")),
+        WaitOutcome::TimedOut(listed) => (render_row(&listed), Some(not_over)),
         WaitOutcome::Unknown => (json!({"thread_id": asked}), Some("unknown")),
     };
     if let Value::Object(map) = &mut told {
@@ -250,7 +252,7 @@ fn told(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     told
 }
 
-fn row(listed: &ListedThread) -> Value {
+fn render_row(listed: &ListedThread) -> Value {
     let row = &listed.row;
     let mut told = json!({
         "thread_id": row.id, "directive": row.directive, "status": row.status,
@@ -264,20 +266,22 @@ fn row(listed: &ListedThread) -> Value {
 }
 
 fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
-    let last = threads.last_of(thread).map_err(to_refusal)?;
+    let last = threads.last_in_chain(thread).map_err(to_refusal)?;
     let listed = threads.show(&last).map_err(to_refusal)?.ok_or_else(|| unknown(thread))?;
-    Ok(row(&listed))
+    Ok(render_row(&listed))
 }
 
 fn active(threads: &Threads) -> Result<Value, RefusalText> {
     let mut list = threads.list().map_err(to_refusal)?;
     list.retain(|listed| listed.liveness != Liveness::Over);
-    Ok(json!({"threads": list.iter().map(row).collect::<Vec<_>>()}))
+    Ok(json!({"threads": list.iter().map(render_row).collect::<Vec<_>>()}))
 }
 
 fn aggregate(threads: &Threads, list: &[ThreadId]) -> Result<Value, RefusalText> {
-    let looks: Result<Vec<Value>, RefusalText> =
-        list.iter().map(|thread| Ok(told(thread, threads.look(thread).map_err(to_refusal)?, "running"))).collect();
+    let looks: Result<Vec<Value>, RefusalText> = list
+        .iter()
+        .map(|thread| Ok(render_outcome(thread, threads.poll(thread).map_err(to_refusal)?, "running")))
+        .collect();
     Ok(json!({"threads": looks?}))
 }
 
@@ -285,7 +289,7 @@ fn chain(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
     let chain = threads.chain(thread).map_err(to_refusal)?;
     let rows: Result<Vec<Option<ListedThread>>, RefusalText> =
         chain.iter().map(|id| threads.show(id).map_err(to_refusal)).collect();
-    let rows: Vec<Value> = rows?.iter().flatten().map(row).collect();
+    let rows: Vec<Value> = rows?.iter().flatten().map(render_row).collect();
     if rows.is_empty() { Err(unknown(thread)) } else { Ok(json!({"chain": rows})) }
 }
 
@@ -294,7 +298,7 @@ fn search(threads: &Threads, thread: &ThreadId, pattern: &Regex) -> Result<Value
     Ok(json!({"matches": found, "more": found.len() >= MAX_MATCHES}))
 }
 
-fn transcript(threads: &Threads, thread: &ThreadId, tail: Option<usize>) -> Result<Value, RefusalText> {
+fn read_events(threads: &Threads, thread: &ThreadId, tail: Option<usize>) -> Result<Value, RefusalText> {
     let events = threads.transcript(thread).map_err(to_refusal)?;
     let skip = tail.map_or(0, |tail| events.len().saturating_sub(tail));
     let line = |event: &crate::event::Event| json!({"seq": event.seq, "ts": event.ts, "event": event.body});

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process, setsid};
 
 /// The way in which a process is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum EndSignal {
     /// SIGTERM: the process may finish its work.
     Ask,
     /// SIGKILL: the process ends at once.
@@ -21,13 +21,13 @@ pub fn start_session() -> io::Result<()> {
 
 /// Ends another process; a process that is already gone is no error. The caller must verify through the owner's lock
 /// that the pid still belongs to the intended process.
-pub fn end(pid: u32, how: End) -> io::Result<()> {
+pub fn end_process(pid: u32, how: EndSignal) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{pid}` is no process to end")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid pid `{pid}`")));
     };
     let signal = match how {
-        End::Ask => Signal::TERM,
-        End::Force => Signal::KILL,
+        EndSignal::Ask => Signal::TERM,
+        EndSignal::Force => Signal::KILL,
     };
     match kill_process(pid, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),

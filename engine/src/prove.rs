@@ -4,7 +4,7 @@
 use rye_compiler::plan::Plan;
 
 use crate::event::{Event, EventBody};
-use crate::machine::{State, apply, opening};
+use crate::machine::{ThreadState, apply, opening_events};
 use crate::message::{ContentBlock, Message, text_of};
 
 /// The result of comparing a recorded opening with the plan's.
@@ -19,14 +19,14 @@ pub enum OpeningCheck {
 }
 
 /// Compares the opening in a transcript with that of a plan.
-pub fn beginning(plan: &Plan, events: &[Event]) -> OpeningCheck {
-    let mut state = State::new();
+pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
+    let mut state = ThreadState::new();
     let opens = |event: &Event| matches!(event.body, EventBody::SystemPrompt(_));
     let Some(at) = events.iter().position(opens) else { return OpeningCheck::NotYet };
     for event in events.iter().take(at) {
         apply(&mut state, event);
     }
-    let planned = opening(plan, &state);
+    let planned = opening_events(plan, &state);
     let recorded: Vec<&EventBody> = events.iter().skip(at).take(planned.len()).map(|event| &event.body).collect();
     if recorded.len() < planned.len() {
         return OpeningCheck::NotYet;

@@ -16,6 +16,7 @@ pub mod scripted;
 pub mod settings;
 pub mod sse;
 pub mod text_tools;
+mod tool_schema;
 pub mod wire;
 
 use std::future::Future;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{ContentBlock, Turn};
+use crate::message::{ContentBlock, ProviderMessage};
 
 pub use rye_compiler::plan::Sampling;
 pub use settings::{ApiKey, ProviderSettings, Wire};
@@ -39,7 +40,7 @@ pub struct Request {
     pub model: String,
     /// System prompt; empty if there is none. Sent in the provider's own field.
     pub system: Arc<str>,
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ProviderMessage>,
     pub tools: Vec<ToolDefinition>,
     /// Maximum number of output tokens.
     pub max_output: u64,
@@ -92,6 +93,12 @@ pub struct Reply {
     pub stop: StopReason,
     /// The model that the provider reports.
     pub model: Option<String>,
+    /// Set if the provider reported no usable final usage: the bytes of the exchange.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<CutStream>,
+    /// Kinds of events and content that the wire does not know and that are not in `content`, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
 }
 
 /// Token counts as reported by the provider. `input` excludes `cache_read` and `cache_write`.
@@ -109,6 +116,11 @@ impl Usage {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
+    /// Returns false if a reply with this content cannot have used these tokens: a prompt has a token, and so has content.
+    pub fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
+        self.whole_input() > 0 && (self.output > 0 || content.is_empty())
+    }
+
     /// The larger count of each side; `other` counts no cache.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
@@ -122,10 +134,36 @@ impl Usage {
 pub enum StopReason {
     EndTurn,
     ToolUse,
-    /// Output limit reached; a tool call in the reply is incomplete.
+    /// Output limit reached; a text or tool call at the end of the reply is incomplete.
     Length,
+    /// Context window full; the end of the reply is incomplete, too.
+    ContextWindow,
+    /// The model or a content filter refused.
     Refusal,
+    /// A reason that the wire does not define.
     Other(String),
+}
+
+impl StopReason {
+    /// Returns the name used in results; for an unknown reason, the name that the provider sent.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::EndTurn => "end_turn",
+            Self::ToolUse => "tool_use",
+            Self::Length => "length",
+            Self::ContextWindow => "context_window",
+            Self::Refusal => "refusal",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Returns true if the end of the reply is missing.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Self::Length | Self::ContextWindow => true,
+            Self::EndTurn | Self::ToolUse | Self::Refusal | Self::Other(_) => false,
+        }
+    }
 }
 
 /// A piece of a streaming reply; displayed and dropped, never written to the transcript.
@@ -135,6 +173,18 @@ pub enum Delta {
     Thinking(String),
     ToolCallStarted { id: String, name: String },
     ToolCallInput { id: String, fragment: String },
+}
+
+impl Delta {
+    /// Returns the bytes of text in the piece.
+    pub fn bytes(&self) -> u64 {
+        let text = match self {
+            Self::Text(text) | Self::Thinking(text) => text,
+            Self::ToolCallStarted { name, .. } => name,
+            Self::ToolCallInput { fragment, .. } => fragment,
+        };
+        u64::try_from(text.len()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A failed attempt, as facts. The classification table classifies it, not the wire.
@@ -157,7 +207,7 @@ pub struct CallError {
     pub cut: Option<CutStream>,
 }
 
-/// Bytes that went over the wire of a stream that broke off.
+/// Bytes that went over the wire of a call whose final usage is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutStream {
     /// Bytes of the request's body.
@@ -183,7 +233,20 @@ pub enum FailedStage {
     Protocol,
 }
 
+/// The code of a call that was cut at the deadline of its thread.
+pub const DEADLINE_CODE: &str = "thread_deadline";
+
 impl CallError {
+    /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The
+    /// provider may charge for it, so its cost is unknown.
+    pub fn cut_at_deadline(received: u64) -> Self {
+        Self {
+            code: Some(DEADLINE_CODE.to_owned()),
+            cut: Some(CutStream { sent: 0, received }),
+            ..Self::new(FailedStage::Timeout, "the call was cut at the deadline of the thread")
+        }
+    }
+
     /// Creates an error with only a stage and a message.
     pub fn new(stage: FailedStage, message: impl Into<String>) -> Self {
         Self {
@@ -203,7 +266,7 @@ impl CallError {
 ///
 /// # Errors
 /// [`FailedStage::Setup`]: missing key, or a base URL or script that cannot be used.
-pub fn connect(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
+pub fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
     match settings.wire {
         Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),
         Wire::OpenaiChat => Ok(Arc::new(openai_chat::OpenaiChat::connect(settings)?)),

@@ -4,31 +4,31 @@
 use rye_compiler::plan::Plan;
 
 use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
-use crate::machine::{Effect, State, apply, next};
-use crate::message::{ContentBlock, MALFORMED, ToolCall, text_of};
+use crate::machine::{Effect, ThreadState, apply, next};
+use crate::message::{ContentBlock, MALFORMED_KEY, ToolCall, reply_text};
 use crate::provider::scripted::{
-    Arguments, Expect, Fault, Recorded, ScriptedCall, ScriptedErrorBody, ScriptedFailure, ScriptedReply, ScriptedUsage,
-    Step,
+    Expectation, RecordedRequest, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody, ScriptedFailure,
+    ScriptedFault, ScriptedReply, ScriptedUsage,
 };
 use crate::provider::{FailedStage, StopReason, Usage};
 
 /// Returns the attempts of a thread in order. With `exact`, every step expects the recorded request.
-pub fn steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<Step> {
-    let mut state = State::new();
+pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptStep> {
+    let mut state = ThreadState::new();
     let mut steps = Vec::new();
     // The request of the current attempt, and the request of the last reply.
-    let (mut asked, mut answered): (Option<Recorded>, Option<Recorded>) = (None, None);
+    let (mut asked, mut answered): (Option<RecordedRequest>, Option<RecordedRequest>) = (None, None);
     for event in events {
         let expect = || {
             let recorded = asked.clone().filter(|_| exact).unwrap_or_default();
-            Expect { recorded: recorded.since(answered.as_ref()), ..Expect::default() }
+            Expectation { recorded: recorded.without_unchanged(answered.as_ref()), ..Expectation::default() }
         };
         match &event.body {
             EventBody::CognitionOut(out) => {
-                steps.push(Step::Reply(reply(out, expect())));
+                steps.push(ScriptStep::Reply(reply(out, expect())));
                 answered = asked.take();
             }
-            EventBody::AttemptFailed(failed) => steps.push(Step::Fault(fault(failed, expect()))),
+            EventBody::AttemptFailed(failed) => steps.push(ScriptStep::Fault(fault(failed, expect()))),
             EventBody::Opened(_)
             | EventBody::PlanBound(_)
             | EventBody::Continues(_)
@@ -59,13 +59,13 @@ pub fn steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<Step> {
         if matches!(event.body, EventBody::Reserved(_))
             && let Effect::CallModel { request, .. } = next(plan, &state)
         {
-            asked = Some(Recorded::of(&request));
+            asked = Some(RecordedRequest::from_request(&request));
         }
     }
     steps
 }
 
-fn reply(out: &CognitionOut, expect: Expect) -> ScriptedReply {
+fn reply(out: &CognitionOut, expect: Expectation) -> ScriptedReply {
     let thinking: Vec<&str> = out
         .content
         .iter()
@@ -93,7 +93,7 @@ fn reply(out: &CognitionOut, expect: Expect) -> ScriptedReply {
     ScriptedReply {
         expect,
         thinking: (!thinking.is_empty()).then(|| thinking.join("\n\n")),
-        text: text_of(&out.content),
+        text: reply_text(&out.content),
         tool_calls,
         usage: usage(&out.usage),
         stop: (out.stop != natural).then(|| out.stop.clone()),
@@ -103,10 +103,10 @@ fn reply(out: &CognitionOut, expect: Expect) -> ScriptedReply {
 
 fn scripted(call: &ToolCall) -> ScriptedCall {
     let arguments = match call.malformed() {
-        Some(text) if call.input.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(MALFORMED)) => {
-            Arguments::Raw(text.to_owned())
+        Some(text) if call.input.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(MALFORMED_KEY)) => {
+            ScriptedArguments::Raw(text.to_owned())
         }
-        Some(_) | None => Arguments::Input(call.input.clone()),
+        Some(_) | None => ScriptedArguments::Input(call.input.clone()),
     };
     ScriptedCall { id: Some(call.id.clone()), name: call.name.clone(), arguments }
 }
@@ -122,10 +122,10 @@ fn usage(usage: &Usage) -> ScriptedUsage {
     }
 }
 
-fn fault(failed: &AttemptFailed, expect: Expect) -> Fault {
+fn fault(failed: &AttemptFailed, expect: Expectation) -> ScriptedFault {
     let error = &failed.error;
     let streams = matches!(error.stage, FailedStage::Truncated | FailedStage::StreamError);
-    Fault {
+    ScriptedFault {
         expect,
         times: 1,
         fault: ScriptedFailure {
@@ -141,7 +141,7 @@ fn fault(failed: &AttemptFailed, expect: Expect) -> Fault {
             usage: error.usage.as_ref().map(usage),
             usage_is_final: error.cut.is_none() && streams,
         },
-        ..Fault::default()
+        ..ScriptedFault::default()
     }
 }
 
@@ -152,15 +152,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::machine::fixture::{Play, call, calls, plan, status, text};
+    use crate::machine::fixture::{SimulatedThread, call, calls, plan, status, text};
     use crate::provider::scripted::{Script, Scripted};
     use crate::provider::{Provider, Reply};
 
     /// Returns a thread with a call, a failure and an answer.
-    fn played() -> Play {
+    fn played() -> SimulatedThread {
         let replies =
             vec![calls(&[call("a_read", json!({"path": "x"}))]), status(529, &[("retry-after", "1")]), text("done")];
-        let mut play = Play::new(plan(), replies);
+        let mut play = SimulatedThread::new(plan(), replies);
         play.run();
         play
     }
@@ -168,8 +168,10 @@ mod tests {
     #[test]
     fn every_attempt_becomes_a_step() {
         let play = played();
-        let steps = steps(&play.plan, &play.events, true);
-        let [Step::Reply(first), Step::Fault(failed), Step::Reply(last)] = &steps[..] else { panic!("{steps:?}") };
+        let steps = script_steps(&play.plan, &play.events, true);
+        let [ScriptStep::Reply(first), ScriptStep::Fault(failed), ScriptStep::Reply(last)] = &steps[..] else {
+            panic!("{steps:?}")
+        };
         assert_eq!(first.tool_calls[0].name, "a_read");
         assert_eq!(first.expect.recorded.system.as_deref(), Some("You are you."));
         assert_eq!((failed.fault.status, failed.fault.headers["retry-after"].as_str()), (Some(529), "1"));
@@ -182,16 +184,16 @@ mod tests {
     #[tokio::test]
     async fn the_script_plays_the_same_thread_again() {
         let first = played();
-        let script = Script { steps: steps(&first.plan, &first.events, true), ..Script::default() };
+        let script = Script { steps: script_steps(&first.plan, &first.events, true), ..Script::default() };
         let text = serde_json::to_string_pretty(&script).unwrap();
         let script = Script::parse(&text).unwrap();
-        assert_eq!(script.steps, steps(&first.plan, &first.events, true));
+        assert_eq!(script.steps, script_steps(&first.plan, &first.events, true));
         let provider = Scripted::new(script);
         let mut replies: Vec<Result<Reply, _>> = Vec::new();
         for request in &first.requests {
             replies.push(provider.call(request, &|_| {}).await);
         }
-        let mut again = Play::new(first.plan.clone(), replies);
+        let mut again = SimulatedThread::new(first.plan.clone(), replies);
         again.run();
         assert_eq!(again.names(), first.names());
         assert_eq!(again.ended().cost.spend, first.ended().cost.spend);
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn inexact_script_has_no_expectations() {
         let play = played();
-        let loose = serde_json::to_string(&steps(&play.plan, &play.events, false)).unwrap();
+        let loose = serde_json::to_string(&script_steps(&play.plan, &play.events, false)).unwrap();
         assert!(!loose.contains("expect"), "{loose}");
     }
 }

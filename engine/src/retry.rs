@@ -6,23 +6,26 @@ use std::borrow::Cow;
 use rye_compiler::plan::Plan;
 use rye_compiler::semantics::classify::{Backoff, ClassifyTable, Failure, read_backoff};
 
-use crate::event::Classification;
+use crate::event::FailureClassification;
 use crate::provider::{CallError, FailedStage};
 
-/// Classifies a failure and returns the delay in milliseconds if another attempt follows.
+/// The classification of a prompt that exceeds the context window or the size limit of the provider.
+pub const PROMPT_TOO_LONG: &str = "prompt_too_long";
+
+/// Classifies a failure and returns the delay in milliseconds if another attempt may follow.
 ///
-/// `failures` counts this turn's failed attempts before this one; `left_ms` is the thread's remaining duration.
-pub fn judge(
+/// `failures` counts this turn's failed attempts before this one. The caller checks that the delay ends before the
+/// thread's deadline.
+pub fn classify_failure(
     plan: &Plan,
     error: &CallError,
     failures: u32,
     draw: SeededJitter,
     now: i64,
-    left_ms: u64,
-) -> (Classification, Option<u64>) {
+) -> (FailureClassification, Option<u64>) {
     let failure = failure(error, failures.saturating_add(1));
     let class = table(plan).classify(&failure);
-    let named = Classification {
+    let named = FailureClassification {
         name: class.name.clone(),
         category: class.category.as_str().to_owned(),
         retryable: class.retryable,
@@ -31,21 +34,18 @@ pub fn judge(
         return (named, None);
     }
     let asked_for = failure.header("retry-after-ms").is_some() || failure.header("retry-after").is_some();
-    let delay = class.delay_ms(&failure, Some(now)).map(|delay| {
-        let delay = if asked_for { delay } else { draw.up_to(delay) };
-        delay.min(left_ms)
-    });
+    let delay = class.delay_ms(&failure, Some(now)).map(|delay| if asked_for { delay } else { draw.up_to(delay) });
     (named, delay)
 }
 
 /// Returns the maximum retries for this class of failure. `failures` counts this turn's failed attempts.
-pub fn most_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
+pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
     table(plan).classify(&failure(error, failures)).backoff.max_retries
 }
 
 /// Returns whether the model is unavailable, as opposed to the request being wrong: retries exhausted, the model
 /// removed, or access denied.
-pub fn is_unavailable(error: &CallError, class: &Classification) -> bool {
+pub fn is_unavailable(error: &CallError, class: &FailureClassification) -> bool {
     class.retryable
         || error.stage == FailedStage::Setup
         || matches!(error.status, Some(404 | 410))

@@ -11,7 +11,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, SyntaxKind};
 use serde_json::Number;
 
 /// Maximum size of a script, in bytes; larger tools keep code in modules beside their file.
-pub const MAX_SCRIPT: usize = 256 * 1024;
+pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 /// Maximum depth of a literal, as in YAML.
 const MAX_LITERAL_DEPTH: usize = 64;
 /// Maximum number of values in a literal.
@@ -32,11 +32,11 @@ impl ScriptReader for SyntaxTreeReader {
         let refuse = |message: String| {
             let error = SyntaxKind::Script
                 .error(Span::new(source, 0, 0), message, "not read")
-                .with_help("keep the tool's own file small and put the rest into modules beside it");
+                .with_help("move code from the tool's own file into modules beside it");
             Parsed { tree: Script::default(), errors: vec![error] }
         };
-        if text.len() > MAX_SCRIPT {
-            return refuse(format!("a script of {} bytes is larger than {MAX_SCRIPT}", text.len()));
+        if text.len() > MAX_SCRIPT_BYTES {
+            return refuse(format!("a script of {} bytes is larger than {MAX_SCRIPT_BYTES}", text.len()));
         }
         let is_javascript = matches!(language, ToolLanguage::JavaScript | ToolLanguage::TypeScript);
         if is_javascript && javascript::is_too_deep(text) {
@@ -46,7 +46,7 @@ impl ScriptReader for SyntaxTreeReader {
             ToolLanguage::Python => python::read(source, text),
             ToolLanguage::JavaScript => javascript::read(source, text, javascript::JavaScriptDialect::Plain),
             ToolLanguage::TypeScript => javascript::read(source, text, javascript::JavaScriptDialect::Typed),
-            ToolLanguage::Yaml | ToolLanguage::Shell => Parsed::clean(Script::default()),
+            ToolLanguage::Yaml | ToolLanguage::Shell => Parsed::ok(Script::default()),
         };
         let stack = if text.len() <= SMALL_SCRIPT_BYTES { SMALL_SCRIPT_STACK_BYTES } else { PARSER_STACK_BYTES };
         std::thread::scope(|scope| {
@@ -54,7 +54,7 @@ impl ScriptReader for SyntaxTreeReader {
             let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
             match thread.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(read)) => read,
-                Ok(Err(_)) => refuse("the script cannot be read: its parser broke down".to_owned()),
+                Ok(Err(_)) => refuse("the script cannot be read: its parser panicked".to_owned()),
                 Err(error) => refuse(format!("the script cannot be read: {error}")),
             }
         })
@@ -62,14 +62,14 @@ impl ScriptReader for SyntaxTreeReader {
 }
 
 /// Returns a syntax error of a script, worded like our own.
-fn complaint(source: SourceId, message: &str, span: Span, language: &str) -> SyntaxError {
+fn syntax_error(source: SourceId, message: &str, span: Span, language: &str) -> SyntaxError {
     let first = message.lines().next().unwrap_or_default().trim_end_matches('.');
     let mut chars = first.chars();
     let lower: String = chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default();
     // A parser may quote control characters verbatim.
     let shown = |c: char| if c.is_control() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() };
     let lower: String = lower.chars().map(shown).collect();
-    SyntaxKind::Script.error(Span { source, ..span }, format!("this is no {language}: {lower}"), "cannot be read")
+    SyntaxKind::Script.error(Span { source, ..span }, format!("invalid {language}: {lower}"), "cannot be read")
 }
 
 /// A builder of values with spans, with maximum depth and number.
@@ -94,7 +94,7 @@ impl LiteralReader {
     }
 }
 
-fn entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
+fn push_entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
     // The meaning of a repeated key is decided at run time.
     if into.iter().any(|e| e.key.node == key) {
         return Err(key_span);
@@ -104,7 +104,7 @@ fn entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Res
 }
 
 /// Returns a number with its sign; `None` if JSON cannot represent it.
-fn number(text: &str, negative: bool) -> Option<Kind> {
+fn parse_number(text: &str, negative: bool) -> Option<Kind> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let digits = if negative { format!("-{plain}") } else { plain };
     let whole = digits.parse::<i64>().map(Number::from).or_else(|_| digits.parse::<u64>().map(Number::from));

@@ -1,17 +1,17 @@
 //! Signatures of a process: checkpoints, snapshots, capability lists and exports of its threads (`engine.md` 4), made
 //! with the user's key or with a temporary one. `threads::verify` checks them.
 
-use crate::keys::{Comment, Identity, KeyError, Keys};
-use crate::store::transcript::Hash;
+use crate::keys::{CommentSyntax, KeyError, KeyFolder, SigningIdentity};
+use crate::store::transcript::ChainHash;
 use crate::thread_id::ThreadId;
 
 /// Name prefix of a temporary key; the public key follows.
-pub const EPHEMERAL: &str = "ephemeral-";
+pub const TEMPORARY_KEY_PREFIX: &str = "ephemeral-";
 
 /// The key that a process signs its threads with.
 #[derive(Debug)]
 pub struct Signer {
-    identity: Identity,
+    identity: SigningIdentity,
     name: String,
     /// The reason why the user's own key is not used, if it is not.
     instead: Option<String>,
@@ -21,14 +21,14 @@ pub struct Signer {
 
 /// The position in a transcript that a checkpoint signs.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'t> {
+pub struct CheckpointPosition<'t> {
     pub thread: &'t ThreadId,
     /// Turns at the checkpoint.
     pub turn: u64,
     /// The number of the checkpoint's own event.
     pub seq: u64,
     /// The hash of the line before the checkpoint, which covers all earlier lines too.
-    pub before: Hash,
+    pub before: ChainHash,
 }
 
 impl Signer {
@@ -36,21 +36,21 @@ impl Signer {
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
-    pub fn of(keys: Option<&Keys>) -> Result<Self, KeyError> {
-        let (instead, keyless) = match keys.map(Keys::load) {
+    pub fn load(keys: Option<&KeyFolder>) -> Result<Self, KeyError> {
+        let (instead, keyless) = match keys.map(KeyFolder::load) {
             Some(Ok(Some(identity))) => {
                 return Ok(Self { name: identity.key_id().to_owned(), identity, instead: None, keyless: false });
             }
-            Some(Ok(None)) | None => ("you have no key".to_owned(), true),
+            Some(Ok(None)) | None => ("no signing key found".to_owned(), true),
             Some(Err(error)) => (error.to_string(), false),
         };
-        let identity = Identity::ephemeral()?;
-        let name = format!("{EPHEMERAL}{}", identity.public_text());
+        let identity = SigningIdentity::ephemeral()?;
+        let name = format!("{TEMPORARY_KEY_PREFIX}{}", identity.public_text());
         Ok(Self { identity, name, instead: Some(instead), keyless })
     }
 
     /// Returns the reason why the user's own key is not used; `None` if the user's key is used.
-    pub fn instead(&self) -> Option<&str> {
+    pub fn fallback_reason(&self) -> Option<&str> {
         self.instead.as_deref()
     }
 
@@ -59,40 +59,40 @@ impl Signer {
         self.keyless
     }
 
-    /// Returns the key's name in signatures: a key id, or [`EPHEMERAL`] and the public key.
-    pub fn name(&self) -> &str {
+    /// Returns the key's name in signatures: a key id, or [`TEMPORARY_KEY_PREFIX`] and the public key.
+    pub fn key_name(&self) -> &str {
         &self.name
     }
 
     /// Returns the signature of a checkpoint.
-    pub fn checkpoint(&self, place: &Place<'_>) -> String {
-        self.identity.sign(place.message().as_bytes())
+    pub fn sign_checkpoint(&self, place: &CheckpointPosition<'_>) -> String {
+        self.identity.sign(place.signing_input().as_bytes())
     }
 
     /// Returns the seal of a transcript's line.
-    pub fn line(&self, thread: &ThreadId, seq: u64, link: Hash) -> String {
-        self.mark(line_signing_input(thread, seq, link).as_bytes())
+    pub fn seal_line(&self, thread: &ThreadId, seq: u64, link: ChainHash) -> String {
+        self.sign(line_signing_input(thread, seq, link).as_bytes())
     }
 
     /// Signs bytes; returns the key's name, `:`, and the signature.
-    pub fn mark(&self, bytes: &[u8]) -> String {
+    pub fn sign(&self, bytes: &[u8]) -> String {
         format!("{}:{}", self.name, self.identity.sign(bytes))
     }
 
     /// Returns a Markdown file with its signature line. `timestamp` is RFC 3339.
     pub fn file(&self, text: &str, timestamp: &str) -> Vec<u8> {
-        self.identity.sign_file(text.as_bytes(), Comment::Markup, timestamp)
+        self.identity.sign_file(text.as_bytes(), CommentSyntax::Markup, timestamp)
     }
 }
 
 /// Returns the signed text of a line's seal. The text is valid for no other thread, line, checkpoint or file.
-pub fn line_signing_input(thread: &ThreadId, seq: u64, link: Hash) -> String {
+pub fn line_signing_input(thread: &ThreadId, seq: u64, link: ChainHash) -> String {
     format!("rye:line:1:{thread}:{seq}:{link}")
 }
 
-impl Place<'_> {
+impl CheckpointPosition<'_> {
     /// Returns the signed text of a checkpoint. The text is valid for no other thread, turn, line or file.
-    pub fn message(&self) -> String {
+    pub fn signing_input(&self) -> String {
         let Self { thread, turn, seq, before } = self;
         format!("rye:checkpoint:1:{thread}:{turn}:{seq}:{before}")
     }

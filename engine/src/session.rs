@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
-use rye_compiler::trust::of_plan;
+use rye_compiler::trust::requirements_of_plan;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::driver::embedded::EmbeddedDriver;
-use crate::driver::{Control, DriveError, Driver, EventSink, Journal, Thread, control, drive, live};
-use crate::engine::{EngineError, Handle, Inner, Launch, Running};
-use crate::event::{Continues, Opened, Origin, ParentLink};
-use crate::image::{self, Image, Picture};
-use crate::machine::{Fact, Signal, State};
+use crate::driver::{ControlReceiver, DriveError, DrivenThread, Driver, EventSink, Journal, control, drive, live};
+use crate::engine::{EngineContext, EngineError, RunningThread, StartOptions, TaskEnd, ThreadHandle};
+use crate::event::{Continues, Opened, ParentLink, ThreadOrigin};
+use crate::image::{self, ImageRef, ValidatedImage};
+use crate::machine::{Fact, Signal, ThreadState};
 use crate::message::{Message, ToolCall};
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
 use crate::thread::{PrintedCost, RunResult, Status};
@@ -26,7 +26,7 @@ mod claim;
 mod go_on;
 pub(crate) mod papers;
 pub(crate) mod plans;
-pub(crate) use go_on::Place;
+pub(crate) use go_on::ResumePoint;
 mod recover;
 pub(crate) mod verified;
 mod vouch;
@@ -39,7 +39,7 @@ pub(crate) struct ThreadInit {
     pub plan: Arc<Plan>,
     pub plan_id: String,
     pub inputs: Map<String, Value>,
-    pub origin: Origin,
+    pub origin: ThreadOrigin,
     pub limits: PlanLimits,
     /// The capability sets that must all allow an action, the thread's own first.
     pub grants: Vec<Vec<Grant>>,
@@ -47,17 +47,21 @@ pub(crate) struct ThreadInit {
     pub continues: Option<Continues>,
     pub history: Vec<Message>,
     /// The images of the first message, stored as objects when the thread starts.
-    pub shown: Vec<Picture>,
+    pub shown: Vec<ValidatedImage>,
     pub outlet: Arc<EventSink>,
     /// A limit on parallel siblings, if there is one.
     pub queue: Option<Arc<Semaphore>>,
     /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
+    /// Milliseconds of an incomplete second that the continued thread has used.
+    pub carried_ms: u64,
+    /// The thread completes although required outputs are missing.
+    pub allow_missing_outputs: bool,
 }
 
 impl ThreadInit {
     /// Returns references to the images of the first message.
-    pub(crate) fn images(&self) -> Vec<Image> {
+    pub(crate) fn images(&self) -> Vec<ImageRef> {
         self.shown.iter().map(|picture| picture.image().clone()).collect()
     }
 }
@@ -81,22 +85,22 @@ pub(crate) struct ParentContext {
     pub limits: PlanLimits,
 }
 
-impl Inner {
+impl EngineContext {
     pub(crate) async fn start_root(
         self: &Arc<Self>,
         compilation: &Compilation,
-        launch: Launch,
-    ) -> Result<Handle, EngineError> {
+        launch: StartOptions,
+    ) -> Result<ThreadHandle, EngineError> {
         if let Some(parent) = launch.parent {
-            return self.start_child_of(compilation, parent, launch.images).await;
+            return self.start_child_of(compilation, parent, launch.images, launch.allow_missing_outputs).await;
         }
-        let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
+        let plan = self.plans.get_or_insert(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
-        let (outlet, events) = live::channel();
+        let (outlet, events) = live::event_channel();
         let beginning = ThreadInit {
             inputs,
             plan_id: compilation.plan_id.clone(),
-            origin: Origin::Run,
+            origin: ThreadOrigin::Run,
             limits: plan.limits,
             grants: vec![plan.capabilities.grants.clone()],
             parent: None,
@@ -106,58 +110,60 @@ impl Inner {
             outlet: Arc::new(outlet),
             queue: None,
             call: None,
+            carried_ms: 0,
+            allow_missing_outputs: launch.allow_missing_outputs,
             plan,
         };
-        image::accept(&beginning.plan.model, &beginning.images())?;
+        image::check_accepted(&beginning.plan.model, &beginning.images())?;
         self.admit_compiled(compilation).await?;
         let id = self.allocate(&beginning.plan).await?;
-        let running = self.begin(id.clone(), beginning, RowsToWrite::Root).await?;
-        Ok(Handle::new(id, events, running))
+        let running = self.start_thread(id.clone(), beginning, RowsToWrite::Root).await?;
+        Ok(ThreadHandle::new(id, events, running))
     }
 
     /// Checks all trust requirements of a compilation.
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
         let executes = compilation.executes.clone();
-        self.crew.wait(move || engine.check_requirements(&directive, executes)).await?
+        self.crew.run_blocking(move || engine.check_requirements(&directive, executes)).await?
     }
 
     /// Allocates an id for a new thread of this plan, after checking its trust requirements.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
-        let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), of_plan(plan, &[]));
+        let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), requirements_of_plan(plan, &[]));
         let name = move || {
             engine.check_requirements(&directive, executes)?;
             Ok(engine.ids.allocate(&directive, engine.clock.now())?)
         };
-        self.crew.wait(name).await?
+        self.crew.run_blocking(name).await?
     }
 
     /// Reads the registry.
-    pub(crate) async fn read<T: Send + 'static>(
+    pub(crate) async fn read_registry<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, DriveError> {
         let registry = Arc::clone(self.writer.registry());
-        Ok(self.crew.wait(move || look(&registry)).await??)
+        Ok(self.crew.run_blocking(move || look(&registry)).await??)
     }
 
     /// Writes the first events of a thread and starts it. On failure a root is finalized; a child's lease is released,
     /// so that it can be recovered.
-    pub(crate) async fn begin(
+    pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,
         beginning: ThreadInit,
         rows: RowsToWrite,
-    ) -> Result<Running, DriveError> {
+    ) -> Result<RunningThread, DriveError> {
         let begun = Box::pin(self.write_init(id.clone(), beginning, rows)).await;
         if let Err(error) = &begun {
             match rows {
                 RowsToWrite::Root | RowsToWrite::Linked => {
-                    if let Err(second) = self.bury(&id, Status::Error).await {
+                    if let Err(second) = self.finalize_row(&id, Status::Error).await {
                         tracing::debug!(thread = %id, %error, %second, "its row stays");
                     }
                 }
-                RowsToWrite::There => self.give_up(&id, None).await,
+                RowsToWrite::There => self.release(&id, None).await,
             }
         }
         begun
@@ -168,27 +174,27 @@ impl Inner {
         id: ThreadId,
         beginning: ThreadInit,
         rows: RowsToWrite,
-    ) -> Result<Running, DriveError> {
+    ) -> Result<RunningThread, DriveError> {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
         let (images, shown) = (beginning.images(), beginning.shown);
         // The thread's own set, including the grants of the hook that starts it.
         let granted = beginning.grants.first().cloned().unwrap_or_default();
         let prepare = move || -> Result<Transcript, DriveError> {
-            engine.admit(&plan, &granted)?;
-            image::keep(&shown, &engine.objects)?;
+            engine.check_admission(&plan, &granted)?;
+            image::store_images(&shown, &engine.objects)?;
             if engine.plans.store(&plan_id, &plan, &engine.objects)? {
                 engine.store_sources(&plan)?;
             }
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
-        let transcript = self.crew.wait(prepare).await??;
-        let mut state = State::new();
+        let transcript = self.crew.run_blocking(prepare).await??;
+        let mut state = ThreadState::new();
         state.talk.messages = beginning.history;
         let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
         let journal =
             Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet), self.crew.clone());
-        let mut thread = Thread { id: id.clone(), plan: beginning.plan, state, journal };
+        let mut thread = DrivenThread { id: id.clone(), plan: beginning.plan, state, journal };
 
         let now = self.clock.now();
         let mut seed = [0_u8; 8];
@@ -208,9 +214,11 @@ impl Inner {
             // JSON readers keep 53 bits.
             seed: u64::from_le_bytes(seed) >> 11,
             project_path: self.project.display().to_string(),
-            attended: self.asker.is_some(),
+            attended: self.approvals.is_attended(),
             images,
             call: beginning.call,
+            carried_ms: beginning.carried_ms,
+            allow_missing_outputs: beginning.allow_missing_outputs,
         };
         let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
         row.tool = launch.tool().map(str::to_owned);
@@ -224,13 +232,13 @@ impl Inner {
         row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let fact =
             Fact::Opened { launch: Box::new(launch), plan_id: beginning.plan_id, continues: beginning.continues };
-        thread.take(Signal { at: now, fact });
+        thread.record_signal(Signal { at: now, fact });
         // The row is written first: a thread with any event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, beginning.limits.spend));
         let changes = match rows {
             RowsToWrite::Root => vec![Change::Put(Box::new(row)), register()],
             RowsToWrite::Linked => {
-                let link = row.continues.clone().map(|before| self.link(&before, &id));
+                let link = row.continues.clone().map(|before| self.link_continuation(&before, &id));
                 [Change::Put(Box::new(row)), register()].into_iter().chain(link).collect()
             }
             RowsToWrite::There => Vec::new(),
@@ -245,10 +253,10 @@ impl Inner {
     /// Runs a thread as a task of this process, once its siblings' limit permits it.
     pub(crate) fn spawn_task(
         self: &Arc<Self>,
-        thread: Thread,
+        thread: DrivenThread,
         outlet: Arc<EventSink>,
         queue: Option<Arc<Semaphore>>,
-    ) -> Result<Running, DriveError> {
+    ) -> Result<RunningThread, DriveError> {
         let Some(launch) = thread.state.launch.clone() else {
             return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
         };
@@ -256,16 +264,16 @@ impl Inner {
         let plan = (thread.state.plan_id.as_str(), plan);
         let driver = EmbeddedDriver::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
         let driver: Arc<dyn Driver> = Arc::new(driver);
-        let (sender, mut control) = control::channel(self.owner.id().as_str());
+        let (sender, mut control) = control::control_channel(self.owner.id().as_str());
         let (tell, done) = watch::channel(None);
-        let running = Running { control: sender, done };
+        let running = RunningThread { control: sender, done };
         let id = thread.id.clone();
-        self.enlist(&id, running.clone());
+        self.register(&id, running.clone());
         let engine = Arc::clone(self);
-        let lost = failed(&thread, &DriveError::Lost("the thread's own".into()));
+        let lost = failure_result(&thread, &DriveError::Lost("the thread's own".into()));
         let working = Arc::clone(self);
         let work = tokio::spawn(async move {
-            let _turn = turn(queue, &mut control).await;
+            let _turn = acquire_slot(queue, &mut control).await;
             working.run_to_end(thread, driver, control, outlet).await
         });
         tokio::spawn(async move {
@@ -273,10 +281,10 @@ impl Inner {
             let result = if let Ok(result) = work.await {
                 result
             } else {
-                engine.give_up(&id, None).await;
-                lost
+                engine.release(&id, None).await;
+                lost.into()
             };
-            engine.dismiss(&id);
+            engine.unregister(&id);
             // There may be no receiver.
             let _ = tell.send(Some(result));
         });
@@ -286,35 +294,38 @@ impl Inner {
     /// Runs a thread and its continuations to the result.
     async fn run_to_end(
         self: &Arc<Self>,
-        mut thread: Thread,
+        mut thread: DrivenThread,
         driver: Arc<dyn Driver>,
-        mut control: Control,
+        mut control: ControlReceiver,
         outlet: Arc<EventSink>,
-    ) -> RunResult {
-        self.announce(&thread).await;
+    ) -> TaskEnd {
+        self.write_initial(&thread).await;
         let ended = drive(&mut thread, &driver, &mut control).await;
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 // The thread has not ended, and this process does not continue it.
-                self.give_up(&thread.id, None).await;
-                return failed(&thread, &error);
+                self.release(&thread.id, None).await;
+                return task_failure(&thread, &error);
             }
         };
         if ended.status == Status::Continued {
             return match self.continue_after_handoff(&thread.id, outlet).await {
-                Ok(running) => Box::pin(async move { running.result().await }).await,
-                Err(error) => failed(&thread, &error),
+                Ok(running) => Box::pin(async move { running.end().await }).await,
+                Err(error) => task_failure(&thread, &error),
             };
+        }
+        if thread.state.launch.as_ref().is_some_and(|launch| launch.parent.is_some()) {
+            self.store_asked_ms(&thread.id, u64::try_from(thread.state.clock.asked_ms).unwrap_or(0));
         }
         let tool = thread.state.launch.as_ref().and_then(|launch| launch.tool());
         let result = RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended);
-        RunResult { tool: tool.map(str::to_owned), ..result }
+        RunResult { tool: tool.map(str::to_owned), ..result }.into()
     }
 }
 
 /// Waits for a free slot among the siblings; returns at once if the thread is cancelled or killed.
-async fn turn(queue: Option<Arc<Semaphore>>, control: &mut Control) -> Option<OwnedSemaphorePermit> {
+async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiver) -> Option<OwnedSemaphorePermit> {
     let queue = queue?;
     tokio::select! {
         biased;
@@ -323,14 +334,21 @@ async fn turn(queue: Option<Arc<Semaphore>>, control: &mut Control) -> Option<Ow
     }
 }
 
-fn failed(thread: &Thread, error: &DriveError) -> RunResult {
+/// Returns the end of a task that cannot drive its thread further.
+fn task_failure(thread: &DrivenThread, error: &DriveError) -> TaskEnd {
+    let of_store =
+        matches!(error, DriveError::Store(_) | DriveError::ChildStopped { .. }) && !error.is_transcript_fault();
+    TaskEnd { result: failure_result(thread, error), store_failure: of_store.then(|| error.to_string()) }
+}
+
+fn failure_result(thread: &DrivenThread, error: &DriveError) -> RunResult {
     RunResult {
         thread_id: thread.id.to_string(),
         directive: thread.plan.directive.to_string(),
         tool: thread.state.launch.as_ref().and_then(|launch| launch.tool()).map(str::to_owned),
         plan_id: thread.state.plan_id.clone(),
         cost: PrintedCost::from(thread.state.cost),
-        ..RunResult::lost(&error.to_string())
+        ..RunResult::engine_failure(&error.to_string())
     }
 }
 
@@ -342,7 +360,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// Reads a stored plan.
-pub(crate) fn stored_plan(engine: &Inner, plan_id: &str) -> Result<Plan, DriveError> {
+pub(crate) fn stored_plan(engine: &EngineContext, plan_id: &str) -> Result<Plan, DriveError> {
     let bytes = engine.objects.get(&ObjectId::parse(plan_id)?)?;
     serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))
 }

@@ -23,5 +23,5 @@ pub use disk::{Disk, RealDisk};
 pub use error::StoreError;
 pub use objects::{ObjectId, Objects};
 pub use owner::{OwnerId, OwnerLock};
-pub use registry::{Answered, Change, GroupCommit, LedgerStep, Registry, RegistryWriter, RowUpdate, ThreadRow};
-pub use transcript::{Live, Reading, Record, Transcript};
+pub use registry::{Change, ChangeResult, GroupCommit, LedgerStep, Registry, RegistryWriter, RowUpdate, ThreadRow};
+pub use transcript::{LiveWriter, Transcript, TranscriptContents, TranscriptRecord};

@@ -19,14 +19,14 @@ pub enum Status {
 
 impl Status {
     /// Returns whether the thread does nothing more on its own.
-    pub fn is_over(self) -> bool {
+    pub fn has_ended(self) -> bool {
         match self {
             Self::Created | Self::Running => false,
             Self::Completed | Self::Error | Self::Cancelled | Self::Killed | Self::Continued | Self::Suspended => true,
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Running => "running",
@@ -84,6 +84,12 @@ pub struct RunResult {
     /// The model's last text, or a tool's result.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
+    /// Required outputs that the model did not return.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// The stop reason of the last reply; the provider's own name if the wire does not define it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
     pub error: Option<RunError>,
     pub cost: PrintedCost,
     pub plan_id: String,

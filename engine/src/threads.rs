@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rye_compiler::plan::PlanLimits;
 
 use crate::driver::{DriveError, journal};
-use crate::event::{Event, EventBody, Head, Opened};
+use crate::event::{Event, EventBody, Opened, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
-use crate::machine::{State, apply, slot};
+use crate::machine::{ThreadState, apply, limit_mut};
 use crate::session::below::ParentThread;
 use crate::store::registry::{Liveness, RepairReport, repair};
 use crate::store::transcript;
@@ -20,7 +20,7 @@ mod chain;
 pub mod verify;
 mod wait;
 
-pub use chain::Found;
+pub use chain::SearchMatch;
 pub use wait::WaitOutcome;
 
 /// The threads of a project.
@@ -47,7 +47,7 @@ impl Threads {
     }
 
     /// Variant of `open` that ignores a damaged or missing registry; only transcripts are available then.
-    pub fn reading(project: &Path) -> Result<Self, StoreError> {
+    pub fn open_lenient(project: &Path) -> Result<Self, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         let registry = Registry::open_read_only(Arc::clone(&disk)).ok().flatten().map(Arc::new);
         Ok(Self { disk, registry })
@@ -82,13 +82,15 @@ impl Threads {
     pub fn transcript(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = transcript::read(&*self.disk, thread, 0)?;
-        reading.records.iter().map(|record| journal::whole(record, thread, &objects)).collect()
+        reading.records.iter().map(|record| journal::restore_event(record, thread, &objects)).collect()
     }
 
     /// Reads a thread as the parent of another; `None` if it recorded no start or no plan.
     pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let events = self.transcript(thread)?;
-        let Head { opened: Some(launch), plan_id: Some(plan_id), .. } = Head::of(&events) else { return Ok(None) };
+        let ThreadHead { opened: Some(launch), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {
+            return Ok(None);
+        };
         let bytes = Objects::new(Arc::clone(&self.disk)).get(&ObjectId::parse(plan_id)?)?;
         let plan = serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))?;
         Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
@@ -117,7 +119,7 @@ fn listed(registry: &Registry, row: ThreadRow) -> Result<ListedThread, StoreErro
 
 /// Returns the approval request that a transcript leaves unanswered.
 pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
-    let mut state = State::new();
+    let mut state = ThreadState::new();
     for event in events {
         apply(&mut state, event);
     }
@@ -127,19 +129,19 @@ pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
 /// Returns the current value of a limit and the parent's ceiling, if there is a parent; `None` if the limit cannot be
 /// raised.
 pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
-    let mut state = State::new();
+    let mut state = ThreadState::new();
     for event in events {
         apply(&mut state, event);
     }
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
-    let of = |mut limits: PlanLimits| slot(&mut limits, limit).map(|value| *value);
+    let of = |mut limits: PlanLimits| limit_mut(&mut limits, limit).map(|value| *value);
     Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
 /// Returns the result recorded in a transcript; `None` if the last event is not `ended`.
 pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult> {
     let EventBody::Ended(ended) = &events.last()?.body else { return None };
-    let head = Head::of(events);
+    let head = ThreadHead::of(events);
     let directive = head.opened.map_or("", |opened| &opened.directive);
     let tool = head.opened.and_then(Opened::tool).map(str::to_owned);
     Some(RunResult { tool, ..RunResult::of(thread, directive, head.plan_id.unwrap_or_default(), ended) })
@@ -156,6 +158,8 @@ impl RunResult {
             tool: None,
             result: ended.result.clone(),
             outputs: ended.outputs.clone(),
+            missing: ended.missing.clone(),
+            stop_reason: ended.stop_reason.as_ref().map(|stop| stop.as_str().to_owned()),
             error: ended.error.clone(),
             cost: ended.cost.into(),
             plan_id: plan_id.to_owned(),
@@ -163,7 +167,7 @@ impl RunResult {
     }
 
     /// A result for a thread that the engine could not continue. The thread itself has not ended.
-    pub(crate) fn lost(message: &str) -> Self {
+    pub(crate) fn engine_failure(message: &str) -> Self {
         Self {
             success: false,
             thread_id: String::new(),
@@ -172,6 +176,8 @@ impl RunResult {
             tool: None,
             result: None,
             outputs: None,
+            missing: Vec::new(),
+            stop_reason: None,
             error: Some(RunError { code: "engine_failed".into(), message: message.to_owned() }),
             cost: crate::thread::Cost::default().into(),
             plan_id: String::new(),

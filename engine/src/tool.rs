@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::crew::ThreadCount;
 use crate::provider::BoxFuture;
-use stop::Halt;
+use stop::CancellationToken;
 
 /// A call that the gate has authorized. Its parameters are valid against the tool's schema.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct Invocation {
     /// (`language.md` 9). Empty = no item may be written.
     pub may_write_item: Vec<Vec<String>>,
     /// Set when the thread is cancelled.
-    pub halt: Halt,
+    pub halt: CancellationToken,
     /// Runs short blocking I/O of a tool.
     pub crew: ThreadCount,
 }
@@ -58,15 +58,23 @@ pub struct ToolOutcome {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
+    /// Set if the call did not run: its parameters do not fit, or the tool may not be used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_refused: bool,
 }
 
 impl ToolOutcome {
     pub fn ok(content: impl Into<Value>) -> Self {
-        Self { content: content.into(), is_error: false, details: Value::Null }
+        Self { content: content.into(), is_error: false, details: Value::Null, was_refused: false }
     }
 
     pub fn error(message: impl Into<String>) -> Self {
-        Self { content: Value::String(message.into()), is_error: true, details: Value::Null }
+        Self { content: Value::String(message.into()), is_error: true, details: Value::Null, was_refused: false }
+    }
+
+    /// Creates the answer to a call that did not run.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self { was_refused: true, ..Self::error(reason) }
     }
 }
 

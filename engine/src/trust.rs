@@ -1,22 +1,19 @@
 //! The user's trust in the requirements of projects (`language.md` 7 and 9): one file per project in the user space,
 //! with the hashes of what the user allowed. Files of a project never count as trust.
 
+mod files;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::{Executes, Subject, TrustRequirementKind};
+use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::ItemKind;
 use sha2::{Digest, Sha256};
 
-pub use record::{Entry, Record};
-
-/// Maximum bytes of a program file that can be trusted.
-const MAX_PROGRAM_BYTES: u64 = 256 << 20;
+pub use record::{TrustEntry, TrustRecord};
 
 /// The source of trust decisions.
 #[derive(Debug, Clone, Default)]
@@ -40,9 +37,9 @@ pub struct TrustFile {
 
 /// The trust decisions at one moment.
 #[derive(Debug, Clone)]
-pub struct Trusted<'t> {
+pub struct TrustSnapshot<'t> {
     trust: &'t Trust,
-    record: Record,
+    record: TrustRecord,
 }
 
 /// An error while reading or recording trust.
@@ -52,16 +49,18 @@ pub enum TrustError {
     Io { path: PathBuf, source: io::Error },
     #[error("`{}` can be written by others; run `chmod go-w` on it", path.display())]
     Exposed { path: PathBuf },
-    #[error("`{}` is no record of trust: {reason}", path.display())]
+    #[error("`{}` is not a trust file: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: String },
-    #[error("there is no user space to remember trust in: set `RYE_USER_SPACE` or `HOME`")]
+    #[error("`{}` cannot be trusted as a whole: {reason}; name the files that run", path.display())]
+    TooLarge { path: PathBuf, reason: String },
+    #[error("no user space to store trust in: set `RYE_USER_SPACE` or `HOME`")]
     NoUserSpace,
 }
 
 impl Trust {
     /// Creates the trust of a user in a project. Both paths are roots, the folders that contain `.ai`. `shipped` are
     /// files compiled into this program, which the user trusts by running it.
-    pub fn of(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
+    pub fn recorded(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
         let name = hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
         let name = name.get(..32).unwrap_or(&name);
         let path = user.join(".ai").join("trust").join(format!("{name}.json"));
@@ -69,43 +68,55 @@ impl Trust {
     }
 
     /// Reads the current trust. A revocation applies to all threads that start later.
-    pub fn now(&self) -> Result<Trusted<'_>, TrustError> {
+    pub fn snapshot(&self) -> Result<TrustSnapshot<'_>, TrustError> {
         let record = match self {
-            Self::Nothing | Self::Everything => Record::default(),
+            Self::Nothing | Self::Everything => TrustRecord::default(),
             Self::Recorded(file) => record::read(&file.path, &file.project)?,
         };
-        Ok(Trusted { trust: self, record })
+        Ok(TrustSnapshot { trust: self, record })
     }
 
-    /// Records trust in these requirements, in addition to existing trust.
-    pub fn allow(&self, all: &[Executes]) -> Result<(), TrustError> {
+    /// Records trust in these requirements, in addition to existing trust. If a file is new or changed, forgets the
+    /// capabilities that were approved for the project.
+    pub fn record_trust(&self, all: &[TrustRequirement]) -> Result<(), TrustError> {
         let file = self.file()?;
         let mut record = record::read(&file.path, &file.project)?;
+        let (mut too_large, mut is_changed) = (None, false);
         for one in all {
-            let programs = file.programs(one)?;
+            let programs = match file.programs(one) {
+                Ok(programs) => programs,
+                Err(error @ TrustError::TooLarge { .. }) => {
+                    too_large = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             for subject in &one.subjects {
                 // Earlier versions of a directive stay trusted, so that threads of them can be resumed after an edit.
-                let replaces = |entry: &Entry| {
+                let replaces = |entry: &TrustEntry| {
                     entry.is_of(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
                 };
-                let known = record.trusted.iter().position(replaces);
-                let mut entry = Entry::new(subject);
-                if let Some(at) = known {
-                    let before = record.trusted.swap_remove(at);
-                    if before.sha256 == entry.sha256 {
-                        entry.programs = before.programs;
-                    }
+                let known = record.trusted.iter().position(replaces).map(|at| record.trusted.swap_remove(at));
+                let mut entry = TrustEntry::new(subject);
+                if let Some(before) = known.as_ref().filter(|before| before.sha256 == entry.sha256) {
+                    entry.programs.clone_from(&before.programs);
                 }
                 entry.programs.extend(programs.clone());
+                is_changed |= known.as_ref() != Some(&entry);
                 record.trusted.push(entry);
             }
         }
+        // An approval for the project was given to the files as they were.
+        if is_changed {
+            record.capabilities.clear();
+        }
         record.trusted.sort();
-        record::write(&file.path, &record)
+        record::write(&file.path, &record)?;
+        too_large.map_or(Ok(()), Err)
     }
 
     /// Records that the threads of this project may use a capability without approval. Patterns are not accepted.
-    pub fn remember(&self, capability: &str) -> Result<(), TrustError> {
+    pub fn record_capability(&self, capability: &str) -> Result<(), TrustError> {
         let file = self.file()?;
         let mut record = record::read(&file.path, &file.project)?;
         if !record.capabilities.iter().any(|known| known == capability) {
@@ -116,7 +127,7 @@ impl Trust {
     }
 
     /// Deletes the trust record. Returns true if there was one.
-    pub fn forget(&self) -> Result<bool, TrustError> {
+    pub fn delete_record(&self) -> Result<bool, TrustError> {
         let file = self.file()?;
         match fs::remove_file(&file.path) {
             Ok(()) => Ok(true),
@@ -138,9 +149,9 @@ impl Trust {
     }
 }
 
-impl Trusted<'_> {
+impl TrustSnapshot<'_> {
     /// Returns the untrusted requirements, in the given order.
-    pub fn missing<'e>(&self, all: &'e [Executes]) -> Result<Vec<&'e Executes>, TrustError> {
+    pub fn missing<'e>(&self, all: &'e [TrustRequirement]) -> Result<Vec<&'e TrustRequirement>, TrustError> {
         let mut missing = Vec::new();
         for one in all {
             if !self.covers(one)? {
@@ -167,20 +178,24 @@ impl Trusted<'_> {
         matches!(self.trust, Trust::Everything) || self.record.trusted.iter().any(|entry| entry.id == name)
     }
 
-    fn covers(&self, one: &Executes) -> Result<bool, TrustError> {
+    fn covers(&self, one: &TrustRequirement) -> Result<bool, TrustError> {
         let file = match self.trust {
             Trust::Everything => return Ok(true),
             Trust::Nothing => return Ok(false),
             Trust::Recorded(file) => file,
         };
-        let programs = file.programs(one)?;
+        let programs = match file.programs(one) {
+            Ok(programs) => programs,
+            Err(TrustError::TooLarge { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
         if one.kind == TrustRequirementKind::Script && programs.is_empty() && !file.is_there(&one.name) {
             // A missing script simulates nothing.
             return Ok(true);
         }
         let shipped = programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)));
         let holds = |subject: &Subject| {
-            let same = |entry: &Entry| {
+            let same = |entry: &TrustEntry| {
                 entry.is_of(subject)
                     && entry.sha256 == subject.sha256
                     && programs.iter().all(|(path, sha256)| entry.programs.get(path) == Some(sha256))
@@ -202,23 +217,16 @@ impl TrustFile {
     }
 
     /// Returns the project files that a command names, with their hashes. A script counts wherever it lies.
-    fn programs(&self, one: &Executes) -> Result<BTreeMap<String, String>, TrustError> {
-        let mut found = BTreeMap::new();
-        for part in &one.programs {
-            let path = self.project.join(part);
-            let Ok(real) = path.canonicalize() else { continue };
-            let counts = real.starts_with(&self.project) || one.kind == TrustRequirementKind::Script;
-            if !counts || !real.is_file() {
-                continue;
+    fn programs(&self, one: &TrustRequirement) -> Result<BTreeMap<String, String>, TrustError> {
+        let mut files = files::NamedFiles::new(&self.project);
+        for word in &one.programs {
+            if one.kind == TrustRequirementKind::Script {
+                files.add_script(word)?;
+            } else {
+                files.add_word(word)?;
             }
-            let fail = |source| TrustError::Io { path: path.clone(), source };
-            let mut bytes = Vec::new();
-            fs::File::open(&real)
-                .and_then(|file| file.take(MAX_PROGRAM_BYTES).read_to_end(&mut bytes))
-                .map_err(fail)?;
-            found.insert(part.clone(), hex(&Sha256::digest(&bytes)));
         }
-        Ok(found)
+        Ok(files.hashes)
     }
 }
 

@@ -3,6 +3,8 @@
 
 #[path = "supervise/attacks.rs"]
 mod attacks;
+#[path = "supervise/folders.rs"]
+mod folders;
 #[cfg(feature = "mcp")]
 #[path = "supervise/tools.rs"]
 mod tools;
@@ -14,13 +16,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rye_engine::tool::process::{Exit, Finished, Program, StderrMode, run, supervise_if_requested};
+use rye_engine::tool::process::{Program, ProgramExit, ProgramResult, StderrMode, run, supervise_if_requested};
 
 /// Makes this binary run one command as an owner and exit: `__own COMMAND`.
-const OWN: &str = "__own";
+const OWNER_MODE: &str = "__own";
 
 /// Makes this binary start one command without the supervisor, as the engine starts git: `__direct COMMAND`.
-const DIRECT: &str = "__direct";
+const UNSUPERVISED_MODE: &str = "__direct";
 
 fn main() -> ExitCode {
     if let Some(code) = supervise_if_requested() {
@@ -28,26 +30,26 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, own, command] = arguments.as_slice()
-        && own == OWN
+        && own == OWNER_MODE
     {
         done(command, Duration::from_mins(1));
         return ExitCode::SUCCESS;
     }
     if let [_, direct, command] = arguments.as_slice()
-        && direct == DIRECT
+        && direct == UNSUPERVISED_MODE
     {
         Command::new("bash").args(["-c", command]).status().unwrap();
         return ExitCode::SUCCESS;
     }
     if let [_, first, project, write, net, command] = arguments.as_slice()
-        && first == walls::WALLED
+        && first == walls::SANDBOXED_MODE
     {
-        walls::walled(project, write, net, command);
+        walls::run_sandboxed(project, write, net, command);
         return ExitCode::SUCCESS;
     }
     #[cfg(feature = "mcp")]
     if let [_, first, project, write, net, file, parameters] = arguments.as_slice()
-        && first == tools::TOOL
+        && first == tools::TOOL_MODE
     {
         tools::call(project, write, net, file, parameters);
         return ExitCode::SUCCESS;
@@ -55,15 +57,15 @@ fn main() -> ExitCode {
     let trials = [
         ("ends as the program ends", ends_as_the_program_ends as fn()),
         ("passes both streams and no input", passes_both_streams_and_no_input),
-        ("hands the input on, however long", hands_the_input_on),
-        ("names a program that is not there", names_a_program_that_is_not_there),
+        ("passes long input to the program", hands_the_input_on),
+        ("missing program is named in the output", names_a_program_that_is_not_there),
         ("lets a polite program clean up", lets_a_polite_program_clean_up),
-        ("ends what escaped into a session of its own", ends_what_escaped),
+        ("ends processes in their own session", ends_what_escaped),
         ("ends everything when its owner is killed", ends_everything_when_its_owner_is_killed),
-        ("survives a helper that was stopped", survives_a_stopped_helper),
-        ("ends all when nobody waits any more", dropping_the_run_ends_all_processes),
+        ("survives a stopped supervisor", survives_a_stopped_helper),
+        ("dropping the run ends all processes", dropping_the_run_ends_all_processes),
     ];
-    let trials = trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS);
+    let trials = trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS).chain(folders::TESTS);
     #[cfg(feature = "mcp")]
     let trials = trials.chain(tools::TESTS);
     let trials = trials.map(|(name, test)| {
@@ -75,14 +77,14 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-fn done(command: &str, timeout: Duration) -> Finished {
+fn done(command: &str, timeout: Duration) -> ProgramResult {
     let program = Program {
         program: "bash".into(),
         arguments: vec!["-c".into(), command.into()],
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout,
-        halt: rye_engine::tool::stop::Halt::never(),
+        halt: rye_engine::tool::stop::CancellationToken::never(),
         wall: None,
         input: Vec::new(),
         environment: Vec::new(),
@@ -97,7 +99,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Returns a runtime for programs that read and write in tasks of their own.
 #[cfg(feature = "mcp")]
-fn many() -> tokio::runtime::Runtime {
+fn multi_thread_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
@@ -119,11 +121,11 @@ fn ends(pid: &str) -> bool {
 
 fn ends_as_the_program_ends() {
     let minute = Duration::from_mins(1);
-    assert_eq!(done("exit 0", minute).exit, Exit::Code(0));
-    assert_eq!(done("exit 42", minute).exit, Exit::Code(42));
-    assert_eq!(done("kill -9 $$", minute).exit, Exit::Signal(9));
-    assert_eq!(done("kill -6 $$", minute).exit, Exit::Signal(6));
-    assert_eq!(done("sleep 60", Duration::from_millis(200)).exit, Exit::TimedOut);
+    assert_eq!(done("exit 0", minute).exit, ProgramExit::Code(0));
+    assert_eq!(done("exit 42", minute).exit, ProgramExit::Code(42));
+    assert_eq!(done("kill -9 $$", minute).exit, ProgramExit::Signal(9));
+    assert_eq!(done("kill -6 $$", minute).exit, ProgramExit::Signal(6));
+    assert_eq!(done("sleep 60", Duration::from_millis(200)).exit, ProgramExit::TimedOut);
 }
 
 fn passes_both_streams_and_no_input() {
@@ -138,7 +140,7 @@ fn hands_the_input_on() {
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout: Duration::from_secs(20),
-        halt: rye_engine::tool::stop::Halt::never(),
+        halt: rye_engine::tool::stop::CancellationToken::never(),
         wall: None,
         input: vec![b'x'; 300_000],
         environment: Vec::new(),
@@ -148,7 +150,7 @@ fn hands_the_input_on() {
     assert_eq!((finished.output.text.trim(), finished.errors.text.trim()), ("300000", "log"));
     // A program that never reads its input does not block the run.
     program.arguments = vec!["-c".into(), "exit 4".into()];
-    assert_eq!(runtime().block_on(run(&program)).unwrap().exit, Exit::Code(4));
+    assert_eq!(runtime().block_on(run(&program)).unwrap().exit, ProgramExit::Code(4));
 }
 
 fn names_a_program_that_is_not_there() {
@@ -158,20 +160,20 @@ fn names_a_program_that_is_not_there() {
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout: Duration::from_mins(1),
-        halt: rye_engine::tool::stop::Halt::never(),
+        halt: rye_engine::tool::stop::CancellationToken::never(),
         wall: None,
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
     };
     let f = runtime().block_on(run(&program)).unwrap();
-    assert_eq!(f.exit, Exit::Code(127));
+    assert_eq!(f.exit, ProgramExit::Code(127));
     assert!(f.output.text.starts_with("`no-such-program-here` cannot be started: "), "{}", f.output.text);
 }
 
 fn lets_a_polite_program_clean_up() {
     let f = done("trap 'sleep 0.6; echo bye; exit 0' TERM; while :; do sleep 0.05; done", Duration::from_millis(300));
-    assert_eq!(f.exit, Exit::TimedOut);
+    assert_eq!(f.exit, ProgramExit::TimedOut);
     assert!(f.output.text.ends_with("bye\n"), "{}", f.output.text);
 }
 
@@ -181,7 +183,7 @@ fn ends_what_escaped() {
     let pid = f.output.text.trim().to_owned();
     assert!(ends(&pid), "{pid} lives");
     let f = done("setsid bash -c 'echo $$; sleep 300' & sleep 0.2", Duration::from_mins(1));
-    assert_eq!(f.exit, Exit::Code(0));
+    assert_eq!(f.exit, ProgramExit::Code(0));
     assert!(ends(f.output.text.trim()), "{} lives", f.output.text);
     assert!(start.elapsed() < Duration::from_secs(20));
 }
@@ -193,8 +195,11 @@ fn ends_everything_when_its_owner_is_killed() {
         "(setsid sleep 300 & echo $! >> {0}); sleep 300 & echo $! >> {0}; echo $$ >> {0}; wait",
         file.display()
     );
-    let mut owner =
-        Command::new(std::env::current_exe().unwrap()).args([OWN, &command]).stdout(Stdio::null()).spawn().unwrap();
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args([OWNER_MODE, &command])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let start = Instant::now();
     let pids = loop {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -215,7 +220,7 @@ fn ends_everything_when_its_owner_is_killed() {
 fn survives_a_stopped_helper() {
     let start = Instant::now();
     let f = done("kill -STOP $PPID; echo $$; sleep 300", Duration::from_millis(300));
-    assert_eq!(f.exit, Exit::TimedOut);
+    assert_eq!(f.exit, ProgramExit::TimedOut);
     assert!(ends(f.output.text.trim()), "{} lives", f.output.text);
     assert!(start.elapsed() < Duration::from_secs(15));
 }
@@ -231,7 +236,7 @@ fn dropping_the_run_ends_all_processes() {
             folder: std::env::temp_dir(),
             thread_id: "t-1".into(),
             timeout: Duration::from_mins(1),
-            halt: rye_engine::tool::stop::Halt::never(),
+            halt: rye_engine::tool::stop::CancellationToken::never(),
             wall: None,
             input: Vec::new(),
             environment: Vec::new(),

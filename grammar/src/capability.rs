@@ -18,7 +18,7 @@ pub struct Pattern(pub String);
 /// Returns [`crate::SyntaxKind::Capability`] for an empty pattern or an invalid character.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check_characters(source, text, base)?;
-    Ok(normalise(text.trim()))
+    Ok(normalize(text.trim()))
 }
 
 /// Parses the item part of a pattern, the text of `<tool>…</tool>`: `/` becomes `.`, nothing else changes.
@@ -31,7 +31,7 @@ pub fn parse_item(source: SourceId, text: &str, base: usize) -> Result<Pattern, 
 }
 
 /// Normalizes a pattern without checking it.
-pub fn normalise(text: &str) -> Pattern {
+pub fn normalize(text: &str) -> Pattern {
     let mut dotted = text.replace('/', ".");
     for alias in ["rye.search", "rye.load"] {
         if let Some(rest) = dotted.strip_prefix(alias)
@@ -44,7 +44,7 @@ pub fn normalise(text: &str) -> Pattern {
 }
 
 /// Returns true if a pattern has no wildcard, so that it names one capability.
-pub fn is_plain(text: &str) -> bool {
+pub fn is_literal(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
@@ -53,21 +53,21 @@ fn check_characters(source: SourceId, text: &str, base: usize) -> Result<(), Syn
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return Err(SyntaxKind::Capability
-            .error(Span::new(source, base, base + text.len()), "a capability cannot be empty", "nothing is named here")
+            .error(Span::new(source, base, base + text.len()), "a capability cannot be empty", "empty pattern")
             .with_help("name an item such as `rye.file-system.read`, or `*` for every one"));
     }
     let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !is_pattern_char(*c)) else { return Ok(()) };
     let start = base + lead + at;
     let help = if c.is_whitespace() || c == ',' {
-        "one element holds one pattern: write a second element for a second pattern"
+        "an element has one pattern: write a second element for a second pattern"
     } else {
-        "a pattern holds letters, digits, `_`, `-`, `.` or `/`, and the wildcards `*`, `?`, `[seq]`"
+        "a pattern has letters, digits, `_`, `-`, `.` or `/`, and the wildcards `*`, `?`, `[seq]`"
     };
     Err(SyntaxKind::Capability
         .error(
             Span::new(source, start, start + c.len_utf8()),
-            format!("`{}` is no capability pattern", crate::text::shorten(trimmed)),
-            format!("{} cannot stand here", crate::text::name_char(c)),
+            format!("`{}` is not a capability pattern", crate::text::shorten(trimmed)),
+            format!("{} is not allowed here", crate::text::describe_char(c)),
         )
         .with_help(help))
 }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn is_literal_detects_wildcards() {
-        assert!(is_plain("rye.execute.tool.rye.bash.bash"));
-        assert!(!is_plain("rye.*") && !is_plain("a?") && !is_plain("[a]"));
+        assert!(is_literal("rye.execute.tool.rye.bash.bash"));
+        assert!(!is_literal("rye.*") && !is_literal("a?") && !is_literal("[a]"));
     }
 }

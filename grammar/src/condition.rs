@@ -8,10 +8,10 @@ mod path;
 
 use serde_json::Value;
 
-pub use mapping::{OPS, from_data};
-pub use one_line::parse_line;
+pub use mapping::{OPERATORS, from_data};
+pub use one_line::parse_inline;
 pub use path::parse_path;
-pub(crate) use path::segments;
+pub(crate) use path::parse_segments;
 
 use crate::span::Span;
 
@@ -26,19 +26,19 @@ pub struct Expr {
 
 impl Expr {
     /// Sets the span of the whole tree: for texts whose offsets do not match their source.
-    fn move_to(&mut self, to: Span) {
+    fn set_span(&mut self, to: Span) {
         self.span = to;
         match &mut self.kind {
             ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
-            ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => inner.move_to(to),
+            ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => inner.set_span(to),
             ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
                 for item in items {
-                    item.move_to(to);
+                    item.set_span(to);
                 }
             }
             ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
-                left.move_to(to);
-                right.move_to(to);
+                left.set_span(to);
+                right.set_span(to);
             }
         }
     }

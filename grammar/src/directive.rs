@@ -8,7 +8,7 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::markdown::{Fence, fences, lines};
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
-use crate::text::{control_character, name_char};
+use crate::text::{control_character, describe_char};
 use crate::xml::{self, Element};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +76,7 @@ fn choose_metadata_fence<'f>(
         for extra in directives {
             errors.push(
                 SyntaxKind::Fence
-                    .error(span(source, &extra.opening), "a second fence holds a `<directive>`", "the second one")
+                    .error(span(source, &extra.opening), "a second fence contains a `<directive>`", "the second one")
                     .with_help("keep one; to show an example, put it into a longer fence such as ````markdown")
                     .with_secondary(span(source, &first.opening)),
             );
@@ -96,7 +96,7 @@ fn choose_metadata_fence<'f>(
 }
 
 fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxError {
-    let message = "a directive needs one ```xml fence that holds `<directive>`".to_owned();
+    let message = "a directive needs one ```xml fence with `<directive>`".to_owned();
     let (at, label, help) = if let Some(open) = all.iter().find(|fence| !fence.closed) {
         (
             open.opening.clone(),
@@ -104,7 +104,7 @@ fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxErr
             "close it before the metadata",
         )
     } else if let Some(other) = all.iter().find(|f| root_name(slice(text, &f.content)) == Some("directive")) {
-        (other.opening.clone(), "this fence is not marked `xml`", "begin it with ```xml")
+        (other.opening.clone(), "this fence is not marked `xml`", "start it with ```xml")
     } else {
         let end = text.find('\n').unwrap_or(text.len());
         (0..end, "no such fence in this file", "write the metadata between ```xml and ``` lines")
@@ -119,7 +119,7 @@ fn check_root(source: SourceId, fence: &Fence, root: Option<&Element>, errors: &
             SyntaxKind::Fence
                 .error(
                     root.name.span,
-                    format!("the metadata fence holds `<{}>`, not `<directive>`", root.name.node),
+                    format!("the metadata fence contains `<{}>`, not `<directive>`", root.name.node),
                     "this is the root",
                 )
                 .with_help("the root element of a directive is `<directive name=\"…\">`"),
@@ -128,7 +128,7 @@ fn check_root(source: SourceId, fence: &Fence, root: Option<&Element>, errors: &
         errors.push(SyntaxKind::Fence.error(
             span(source, &fence.opening),
             "the metadata fence is empty",
-            "holds no `<directive>`",
+            "contains no `<directive>`",
         ));
     }
 }
@@ -168,7 +168,7 @@ fn check_control_characters(source: SourceId, text: &str, range: &Range<usize>, 
             SyntaxKind::Fence
                 .error(
                     Span::new(source, range.start + at.start, range.start + at.end),
-                    format!("{} stands in the text", name_char(c)),
+                    format!("{} is not allowed in the text", describe_char(c)),
                     "not a character of a text file",
                 )
                 .with_help("remove it"),

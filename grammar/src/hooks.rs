@@ -25,12 +25,17 @@ pub fn from_xml(hooks: &Element) -> Parsed<Node> {
             items.push(reader.hook(child));
         } else {
             let help = "write `<hook id=\"…\" event=\"…\">`";
-            reader.complain(child.name.span, format!("`<{}>` is no hook", name(child)), "expected `<hook>`", help);
+            reader.syntax_error(
+                child.name.span,
+                format!("`<{}>` is not a hook", name(child)),
+                "expected `<hook>`",
+                help,
+            );
         }
     }
     for attribute in &hooks.attributes {
         let message = format!("`<hooks>` has no attribute `{}`", shorten(&attribute.name.node));
-        reader.complain(attribute.name.span, message, "unknown attribute", "put it on a `<hook>`");
+        reader.syntax_error(attribute.name.span, message, "unknown attribute", "put it on a `<hook>`");
     }
     Parsed { tree: Node::new(Kind::List(items), hooks.span), errors: reader.errors }
 }
@@ -77,12 +82,12 @@ struct XmlHookReader {
 }
 
 impl XmlHookReader {
-    fn complain(&mut self, span: Span, message: String, label: &str, help: &str) {
+    fn syntax_error(&mut self, span: Span, message: String, label: &str, help: &str) {
         self.errors.push(SyntaxKind::Xml.error(span, message, label).with_help(help));
     }
 
     /// Parses a text as a type; a text that does not fit stays a string, and the compiler reports it.
-    fn typed(&mut self, text: &Spanned<String>, r#type: AttributeType) -> Node {
+    fn parse_typed(&mut self, text: &Spanned<String>, r#type: AttributeType) -> Node {
         let word = text.node.trim();
         let kind = match r#type {
             AttributeType::Text => None,
@@ -98,9 +103,9 @@ impl XmlHookReader {
             }
             AttributeType::Json => serde_json::from_str::<Value>(word).ok().map(|value| {
                 if is_inexact_integer(&value, word) {
-                    let message = format!("`{}` is no number that can be held", shorten(word));
+                    let message = format!("the number `{}` is out of range", shorten(word));
                     let help = "whole numbers go from -9223372036854775808 to 18446744073709551615";
-                    self.complain(text.span, message, "out of range", help);
+                    self.syntax_error(text.span, message, "out of range", help);
                 }
                 from_json(value, text.span)
             }),
@@ -110,7 +115,7 @@ impl XmlHookReader {
 
     /// Converts the attributes of an element to entries, each by the type of its name.
     fn attributes(&mut self, element: &Element) -> Vec<Entry> {
-        element.attributes.iter().map(|a| entry(a, self.typed(&a.value, attribute_type(&a.name.node)))).collect()
+        element.attributes.iter().map(|a| entry(a, self.parse_typed(&a.value, attribute_type(&a.name.node)))).collect()
     }
 
     /// Reports text where only elements are allowed.
@@ -120,8 +125,8 @@ impl XmlHookReader {
                 && !text.node.trim().is_empty()
             {
                 let span = element.text().span;
-                let message = format!("text stands in `<{}>`", name(element));
-                self.complain(
+                let message = format!("text is not allowed in `<{}>`", name(element));
+                self.syntax_error(
                     span,
                     message,
                     "not inside an element of its own",
@@ -144,32 +149,32 @@ impl XmlHookReader {
                 "action" => {
                     action_span = Some(action_span.map_or(child.span, |s| s.join(child.span)));
                     let fields = self.action(child);
-                    self.merge(&mut actions, fields);
+                    self.append_unique(&mut actions, fields);
                     continue;
                 }
                 _ => {
                     action_span = Some(action_span.map_or(child.span, |s| s.join(child.span)));
                     let fields = self.named_action(child);
-                    self.merge(&mut actions, fields);
+                    self.append_unique(&mut actions, fields);
                     continue;
                 }
             };
             let new = Entry { key: Spanned::new(key.to_owned(), child.name.span), value };
-            self.merge(&mut entries, vec![new]);
+            self.append_unique(&mut entries, vec![new]);
         }
         if let Some(span) = action_span {
             let key = Spanned::new("action".to_owned(), span);
-            self.merge(&mut entries, vec![Entry { key, value: Node::new(Kind::Map(actions), span) }]);
+            self.append_unique(&mut entries, vec![Entry { key, value: Node::new(Kind::Map(actions), span) }]);
         }
         Node::new(Kind::Map(entries), hook.span)
     }
 
     /// Appends entries with unique keys, because XML elements may repeat.
-    fn merge(&mut self, into: &mut Vec<Entry>, new: Vec<Entry>) {
+    fn append_unique(&mut self, into: &mut Vec<Entry>, new: Vec<Entry>) {
         for entry in new {
             if into.iter().any(|e| e.key.node == entry.key.node) {
                 let message = format!("`{}` is given twice", shorten(&entry.key.node));
-                self.complain(entry.key.span, message, "second time", "keep one of the two");
+                self.syntax_error(entry.key.span, message, "second time", "keep one of the two");
             } else {
                 into.push(entry);
             }
@@ -179,9 +184,9 @@ impl XmlHookReader {
     /// Reads `<condition path="" op="" value=""/>`, or text in the one-line form.
     fn condition(&mut self, element: &Element) -> Node {
         for child in element.elements() {
-            let message = format!("`<{}>` stands in a condition", name(child));
+            let message = format!("`<{}>` is not allowed in a condition", name(child));
             let help = "write the condition on one line: `a == 1 && !(b contains \"x\")`";
-            self.complain(child.name.span, message, "a condition holds text or attributes", help);
+            self.syntax_error(child.name.span, message, "a condition has text or attributes", help);
         }
         if element.attributes.is_empty() {
             return text(element);
@@ -189,7 +194,8 @@ impl XmlHookReader {
         self.reject_text(element);
         let pattern = matches!(element.attribute("op").map(|op| op.node.as_str()), Some("regex" | "matches"));
         let json = |a: &Attribute| a.name.node == "value" && !pattern;
-        let field = |a| entry(a, self.typed(&a.value, if json(a) { AttributeType::Json } else { AttributeType::Text }));
+        let field =
+            |a| entry(a, self.parse_typed(&a.value, if json(a) { AttributeType::Json } else { AttributeType::Text }));
         Node::new(Kind::Map(element.attributes.iter().map(field).collect()), element.span)
     }
 
@@ -201,38 +207,38 @@ impl XmlHookReader {
         let mut params_at: Option<(Span, Span)> = None;
         for child in element.elements() {
             if child.name.node != "param" {
-                let value = self.plain(child);
-                self.merge(&mut fields, vec![Entry { key: child.name.clone(), value }]);
+                let value = self.element_fields(child);
+                self.append_unique(&mut fields, vec![Entry { key: child.name.clone(), value }]);
                 continue;
             }
             let (_, whole) = params_at.unwrap_or((child.name.span, child.span));
             params_at = Some((child.name.span, whole.join(child.span)));
             if let Some(param) = self.param(child) {
-                self.merge(&mut params, vec![param]);
+                self.append_unique(&mut params, vec![param]);
             }
         }
         if let Some((key, whole)) = params_at {
             let value = Node::new(Kind::Map(params), whole);
-            self.merge(&mut fields, vec![Entry { key: Spanned::new("params".to_owned(), key), value }]);
+            self.append_unique(&mut fields, vec![Entry { key: Spanned::new("params".to_owned(), key), value }]);
         }
         fields
     }
 
     fn param(&mut self, element: &Element) -> Option<Entry> {
         for child in element.elements() {
-            let message = format!("`<{}>` stands in a parameter", name(child));
-            self.complain(child.name.span, message, "a parameter holds text", "write lists and objects as JSON");
+            let message = format!("`<{}>` is not allowed in a parameter", name(child));
+            self.syntax_error(child.name.span, message, "a parameter contains text", "write lists and objects as JSON");
         }
         for other in element.attributes.iter().filter(|a| a.name.node != "name") {
             let message = format!("a parameter has no attribute `{}`", shorten(&other.name.node));
-            self.complain(other.name.span, message, "unknown attribute", "write `<param name=\"…\">value</param>`");
+            self.syntax_error(other.name.span, message, "unknown attribute", "write `<param name=\"…\">value</param>`");
         }
         let Some(key) = element.attribute("name") else {
             let help = "write `<param name=\"…\">value</param>`";
-            self.complain(element.name.span, "a parameter needs a `name`".into(), "which one is not said", help);
+            self.syntax_error(element.name.span, "a parameter needs a `name`".into(), "the name is missing", help);
             return None;
         };
-        Some(Entry { key: key.clone(), value: self.typed(&element.text(), AttributeType::Json) })
+        Some(Entry { key: key.clone(), value: self.parse_typed(&element.text(), AttributeType::Json) })
     }
 
     /// Reads `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.
@@ -243,27 +249,27 @@ impl XmlHookReader {
                 let primary = Node::new(Kind::String(key.node.clone()), key.span);
                 let mut fields = vec![Entry { key: Spanned::new("primary".to_owned(), key.span), value: primary }];
                 let rest = self.action(element);
-                self.merge(&mut fields, rest);
+                self.append_unique(&mut fields, rest);
                 fields
             }
             "set_extends" if element.attributes.is_empty() => vec![Entry { key, value: text(element) }],
             _ => {
-                let value = self.plain(element);
+                let value = self.element_fields(element);
                 vec![Entry { key, value }]
             }
         }
     }
 
     /// Converts an element's attributes, child elements and text to the fields of a mapping.
-    fn plain(&mut self, element: &Element) -> Node {
+    fn element_fields(&mut self, element: &Element) -> Node {
         let mut fields = self.attributes(element);
         for child in element.elements() {
             let value = if child.attributes.is_empty() && child.elements().next().is_none() {
-                self.typed(&child.text(), attribute_type(&child.name.node))
+                self.parse_typed(&child.text(), attribute_type(&child.name.node))
             } else {
-                self.plain(child)
+                self.element_fields(child)
             };
-            self.merge(&mut fields, vec![Entry { key: child.name.clone(), value }]);
+            self.append_unique(&mut fields, vec![Entry { key: child.name.clone(), value }]);
         }
         let inner = element.text();
         if !inner.node.is_empty() {
@@ -275,8 +281,8 @@ impl XmlHookReader {
                 return Node::new(Kind::Map(fields), element.span);
             };
             let key = Spanned::new(field.to_owned(), inner.span);
-            let value = self.typed(&inner, attribute_type(field));
-            self.merge(&mut fields, vec![Entry { key, value }]);
+            let value = self.parse_typed(&inner, attribute_type(field));
+            self.append_unique(&mut fields, vec![Entry { key, value }]);
         }
         Node::new(Kind::Map(fields), element.span)
     }

@@ -6,7 +6,7 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::markdown::{fences, lines};
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
-use crate::text::{control_character, name_char};
+use crate::text::{control_character, describe_char};
 use crate::yaml;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<Kn
     {
         errors.push(fence_error(
             Span::new(source, start + at.start, start + at.end),
-            format!("{} stands in the text", name_char(c)),
+            format!("{} is not allowed in the text", describe_char(c)),
             "not a character of a text file",
             "remove it",
         ));

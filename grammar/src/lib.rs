@@ -33,7 +33,7 @@ pub struct Parsed<T> {
 }
 
 impl<T> Parsed<T> {
-    pub fn clean(tree: T) -> Self {
+    pub fn ok(tree: T) -> Self {
         Self { tree, errors: Vec::new() }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn fences(text: &str, from: usize) -> Vec<Fence> {
                 if let Some(marker) = FenceMarker::opening(content) {
                     let start = line.start + marker.offset;
                     let fence = Fence {
-                        language: marker.language(content),
+                        language: marker.info_language(content),
                         opening: start..line.content_end,
                         content: line.end..line.end,
                         whole: start..line.end,
@@ -101,7 +101,7 @@ impl FenceMarker {
         Some(Self { character, length, offset })
     }
 
-    fn language(&self, line: &str) -> String {
+    fn info_language(&self, line: &str) -> String {
         let info = line.get(self.offset + self.length..).unwrap_or_default();
         info.split_whitespace().next().unwrap_or_default().to_lowercase()
     }

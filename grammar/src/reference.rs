@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::{name_char, shorten};
+use crate::text::{describe_char, shorten};
 
 /// A well-formed item id. INVARIANT: non-empty segments of `[A-Za-z0-9_-]`, no leading or trailing `/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,9 +37,9 @@ impl ItemId {
             {
                 let reason = match segment {
                     "." | ".." => {
-                        format!("`{}` leaves its space: `{segment}` is no segment of an item id", shorten(text))
+                        format!("`{}` leaves its space: `{segment}` is not a segment of an item id", shorten(text))
                     }
-                    _ => format!("{} cannot stand in an item id", name_char(c)),
+                    _ => format!("{} is not allowed in an item id", describe_char(c)),
                 };
                 return Err(InvalidId { reason, offset: offset + at });
             }

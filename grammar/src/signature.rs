@@ -44,7 +44,7 @@ const MISPLACED_SCAN_LINES: usize = 8;
 
 /// Returns the span of a complete signature line near the start of a text but not on its first line; `None` if there is
 /// none, or if the first line is one.
-pub fn late(source: SourceId, text: &str) -> Option<Span> {
+pub fn find_misplaced(source: SourceId, text: &str) -> Option<Span> {
     if parse(source, text).is_some() {
         return None;
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn misplaced_signature_is_found_but_incomplete_example_is_not() {
         let line = format!("# rye:signed:2026-02-14T00:27:54Z:{}:sig:0123456789abcdef", "0".repeat(64));
-        let found = |text: &str| late(SourceId(0), text).map(Span::range);
+        let found = |text: &str| find_misplaced(SourceId(0), text).map(Span::range);
         assert_eq!(found(&format!("{line}\nbody\n")), None);
         assert_eq!(found(&format!("\n{line}\nbody\n")), Some(1..1 + line.len()));
         assert_eq!(found(&format!("#!/bin/sh\r\n{line}\r\n")), Some(11..11 + line.len()));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Describes a character for a message: in backticks, or by its code point if it is invisible.
-pub(crate) fn name_char(c: char) -> String {
+pub(crate) fn describe_char(c: char) -> String {
     match c {
         ' ' => "a space".into(),
         '\n' | '\r' => "a line break".into(),

@@ -10,7 +10,7 @@ use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::yaml;
 
-pub use script::{Constant, NoScriptReader, Script, ScriptReader, declaring};
+pub use script::{Constant, NoScriptReader, Script, ScriptReader, declaring_names};
 
 /// The metadata of a tool as one mapping, with the keys of YAML tools, in all languages.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct ScriptDeclarations {
     /// Names that another file can call: top-level names in Python, exported names in JavaScript; none in a shell
     /// script.
     pub names: Vec<String>,
-    /// Constants that look like a declaration, such as `__so__` or `CONFIG_SO`, but are not in [`declaring`].
+    /// Constants that look like a declaration, such as `__so__` or `CONFIG_SO`, but are not in [`declaring_names`].
     pub others: Vec<Spanned<String>>,
 }
 
@@ -86,12 +86,12 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
         ToolLanguage::Yaml => yaml::parse_at(source, text.get(start..).unwrap_or_default(), start),
         ToolLanguage::Shell => match shell_header(text, start) {
             Some(header) => yaml::parse_at(source, &header.yaml, header.start),
-            None => Parsed::clean(empty(start)),
+            None => Parsed::ok(empty(start)),
         },
         ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
             let read = scripts.read(source, text, language);
             names = read.tree.names;
-            others = script::others(&read.tree.constants);
+            others = script::unknown_constants(&read.tree.constants);
             let (node, mut errors) = script::metadata(read.tree.constants, &empty(start));
             errors.splice(0..0, read.errors);
             Parsed { tree: node, errors }
@@ -115,7 +115,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
                             format!("the metadata of a tool is a mapping, not {}", node.describe()),
                             "not a mapping",
                         )
-                        .with_help("write `description: …` and what else the tool declares"),
+                        .with_help("write `description: …` and the tool's other keys"),
                 );
             }
             empty(node.span.range().start)

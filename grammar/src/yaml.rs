@@ -36,7 +36,7 @@ pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
         Ok(raw) => spans.node(raw),
         Err(error) => Parsed {
             tree: Node::new(Kind::Null, Span::new(source, base, base + text.len())),
-            errors: vec![complaint::describe(&spans, &error)],
+            errors: vec![complaint::to_syntax_error(&spans, &error)],
         },
     }
 }

@@ -7,7 +7,7 @@ use rye_grammar::{SourceId, SyntaxError, yaml};
 const SOURCE: SourceId = SourceId(3);
 
 fn read(text: &str) -> Result<Expr, SyntaxError> {
-    condition::parse_line(SOURCE, text, 0)
+    condition::parse_inline(SOURCE, text, 0)
 }
 
 /// Renders a tree with every operator in parentheses, to show precedence.
@@ -81,7 +81,7 @@ fn precedence() {
 
 #[test]
 fn spans_are_offsets_into_the_source() {
-    let expr = condition::parse_line(SOURCE, " a == 'é' ", 100).unwrap();
+    let expr = condition::parse_inline(SOURCE, " a == 'é' ", 100).unwrap();
     assert_eq!((expr.span.start, expr.span.end), (101, 110));
     let ExprKind::Compare { right, .. } = expr.kind else { panic!("a comparison") };
     assert_eq!((right.span.source, right.span.start, right.span.end), (SOURCE, 106, 110));
@@ -111,20 +111,20 @@ fn one_line_mistakes_are_reported_at_their_place() {
         ("a == 'open", 5..10, "never closed", "'"),
         ("(a == 1", 0..1, "never closed", ")"),
         ("[1, 2", 0..1, "never closed", "]"),
-        ("a)", 1..2, "closes nothing", ""),
+        ("a)", 1..2, "unmatched", ""),
         ("a &&", 3..4, "ends", ""),
         ("a.", 1..2, "empty segment", "segment"),
         ("a..b", 1..2, "empty segment", "segment"),
         ("a.01", 1..2, "empty segment", ""),
         ("exists(", 6..7, "ends", ""),
         ("length()", 7..8, "missing", ""),
-        ("exists(1)", 7..8, "asks for a path", ""),
+        ("exists(1)", 7..8, "needs a path", ""),
         ("${a} == 1", 0..1, "missing", "without"),
         ("a == \"\\q\"", 5..9, "JSON", "escapes"),
         ("a == 18446744073709551616", 5..25, "number", "18446744073709551615"),
         ("a == -9223372036854775809", 5..25, "number", "-9223372036854775808"),
         ("a == 1e999", 5..10, "number", ""),
-        ("a == 01", 5..7, "no number", ""),
+        ("a == 01", 5..7, "not a number", ""),
         ("a matches b", 10..11, "written out", "quotes"),
         ("a matches 5", 10..11, "written out", "quotes"),
         ("a == \u{0}", 5..6, "control", "escape"),
@@ -177,25 +177,25 @@ fn malformed_mappings() {
         ("5", "a mapping or a string", ""),
         ("{any: x}", "list of conditions", ""),
         ("{all: {path: a}}", "list of conditions", ""),
-        ("{any: [], all: []}", "beside", "nest"),
-        ("{any: [], path: a}", "beside", "all:"),
+        ("{any: [], all: []}", "cannot be combined", "nest"),
+        ("{any: [], path: a}", "cannot be combined", "all:"),
         ("{not: []}", "a mapping or a string", ""),
         ("{not: null}", "a mapping or a string", ""),
         ("{path: a, op: eq}", "needs a `value`", "exists"),
-        ("{path: a, op: contain, value: 1}", "no operator", "did you mean `contains`"),
-        ("{path: a, op: EQ, value: 1}", "no operator", "did you mean `eq`"),
+        ("{path: a, op: contain, value: 1}", "unknown operator", "did you mean `contains`"),
+        ("{path: a, op: EQ, value: 1}", "unknown operator", "did you mean `eq`"),
         ("{path: a, op: 1, value: 1}", "a word", ""),
         ("{path: a, op: exists, value: 1}", "`true` or `false`", ""),
         ("{path: a, op: regex, value: 1}", "a pattern is a string", ""),
-        ("{path: a, vaule: 1}", "no key", "did you mean `value`"),
+        ("{path: a, vaule: 1}", "unknown key", "did you mean `value`"),
         ("{op: eq, value: 1}", "needs a `path`", ""),
         ("{path: [a], value: 1}", "a path is a string", ""),
-        ("{path: '', value: 1}", "no path", ""),
-        ("{path: a..b, value: 1}", "no path", ""),
-        ("{path: a.01, value: 1}", "no path", ""),
-        ("{path: a.-1, value: 1}", "no path", ""),
-        ("{path: a b, value: 1}", "no path", ""),
-        ("{path: 99999999999999999999.a, value: 1}", "no path", ""),
+        ("{path: '', value: 1}", "not a path", ""),
+        ("{path: a..b, value: 1}", "not a path", ""),
+        ("{path: a.01, value: 1}", "not a path", ""),
+        ("{path: a.-1, value: 1}", "not a path", ""),
+        ("{path: a b, value: 1}", "not a path", ""),
+        ("{path: 99999999999999999999.a, value: 1}", "not a path", ""),
     ] {
         let (tree, errors) = from_yaml(mapping);
         assert_eq!(tree, None, "{mapping}");

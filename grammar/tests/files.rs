@@ -100,8 +100,8 @@ fn malformed_fences_are_reported() {
         ("```\n<directive/>\n```\n", "needs one ```xml fence", "```"),
         ("```sh\nls\n\n```xml\n<directive/>\n", "needs one ```xml fence", "```sh"),
         ("```xml\n<directive>\n</directive>\nbody", "never closed", "```xml"),
-        ("```xml\n<note/>\n```\n", "holds `<note>`", "note"),
-        ("```xml\n<Directive/>\n```\n", "holds `<Directive>`", "Directive"),
+        ("```xml\n<note/>\n```\n", "contains `<note>`", "note"),
+        ("```xml\n<Directive/>\n```\n", "contains `<Directive>`", "Directive"),
         ("a\0b\n```xml\n<directive/>\n```\n", "U+0000", "\0"),
         ("```xml\n<directive/>\n```\nx\u{1b}[31m", "U+001B", "\u{1b}"),
     ] {
@@ -211,7 +211,7 @@ struct FixedScriptReader(Vec<Constant>);
 
 impl ScriptReader for FixedScriptReader {
     fn read(&self, _: SourceId, _: &str, _: ToolLanguage) -> Parsed<Script> {
-        Parsed::clean(Script { constants: self.0.clone(), names: vec!["execute".into()] })
+        Parsed::ok(Script { constants: self.0.clone(), names: vec!["execute".into()] })
     }
 }
 
@@ -303,16 +303,16 @@ fn hooks_in_both_spellings() {
 #[test]
 fn malformed_hooks_are_reported() {
     for (xml, message) in [
-        ("<hooks>stray<hook/></hooks>", "text stands in `<hooks>`"),
-        ("<hooks><hok/></hooks>", "`<hok>` is no hook"),
+        ("<hooks>stray<hook/></hooks>", "text is not allowed in `<hooks>`"),
+        ("<hooks><hok/></hooks>", "`<hok>` is not a hook"),
         ("<hooks x='1'/>", "no attribute `x`"),
         ("<hooks><hook><when>a</when><condition>b</condition></hook></hooks>", "`condition` is given twice"),
         ("<hooks><hook><block/><block/></hook></hooks>", "`block` is given twice"),
-        ("<hooks><hook><condition path='a'>b</condition></hook></hooks>", "text stands in `<condition>`"),
-        ("<hooks><hook><when><b/></when></hook></hooks>", "`<b>` stands in a condition"),
+        ("<hooks><hook><condition path='a'>b</condition></hook></hooks>", "text is not allowed in `<condition>`"),
+        ("<hooks><hook><when><b/></when></hook></hooks>", "`<b>` is not allowed in a condition"),
         ("<hooks><hook><action><param>x</param></action></hook></hooks>", "needs a `name`"),
-        ("<hooks><hook><action><param name='n'>[99999999999999999999]</param></action></hook></hooks>", "no number"),
-        ("<hooks><hook><action>x</action></hook></hooks>", "text stands in `<action>`"),
+        ("<hooks><hook><action><param name='n'>[99999999999999999999]</param></action></hook></hooks>", "out of range"),
+        ("<hooks><hook><action>x</action></hook></hooks>", "text is not allowed in `<action>`"),
         (
             "<hooks><hook id='a' description='b'><description>c</description></hook></hooks>",
             "`description` is given twice",

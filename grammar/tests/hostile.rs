@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use rye_grammar::condition::{from_data, parse_line, parse_path};
+use rye_grammar::condition::{from_data, parse_inline, parse_path};
 use rye_grammar::knowledge::KnowledgeFormat;
 use rye_grammar::source::decode;
 use rye_grammar::tool_header::ToolLanguage;
@@ -22,7 +22,7 @@ const LANGUAGES: [ToolLanguage; 2] = [ToolLanguage::Yaml, ToolLanguage::Shell];
 /// Runs every parser on a text and returns all errors.
 fn everything(text: &str) -> Vec<SyntaxError> {
     let mut errors = Vec::new();
-    errors.extend(parse_line(SOURCE, text, 0).err());
+    errors.extend(parse_inline(SOURCE, text, 0).err());
     errors.extend(parse_path(SOURCE, text, 0).err());
     errors.extend(template::parse(SOURCE, text, 0).err());
     errors.extend(template::parse_inputs(SOURCE, text, 0).err());
@@ -32,7 +32,7 @@ fn everything(text: &str) -> Vec<SyntaxError> {
     }
     let scanned = template::scan_knowledge(SOURCE, text, 0);
     assert!(scanned.parts.len() <= text.len() + 1);
-    let _ = (capability::is_plain(text), signature::parse(SOURCE, text));
+    let _ = (capability::is_literal(text), signature::parse(SOURCE, text));
     let data = yaml::parse(SOURCE, text);
     errors.extend(data.errors);
     errors.extend(from_data(&data.tree).errors);
@@ -78,7 +78,7 @@ fn control_characters_are_reported() {
         let fence = format!("```xml\n<directive name=\"x{c}\"/>\n```\n");
         assert_eq!(directive::parse(SOURCE, &fence).errors.len(), 1, "{c:?}");
         assert!(yaml::parse(SOURCE, &format!("a: {c}")).errors.len() == 1, "{c:?}");
-        assert!(parse_line(SOURCE, &format!("a == '{c}'"), 0).is_err(), "{c:?}");
+        assert!(parse_inline(SOURCE, &format!("a == '{c}'"), 0).is_err(), "{c:?}");
         assert!(capability::parse(SOURCE, &format!("rye.{c}"), 0).is_err(), "{c:?}");
         assert!(ItemId::parse(&format!("a/{c}")).is_err(), "{c:?}");
     }
@@ -163,16 +163,16 @@ fn deep_nesting_is_rejected_without_overflow() {
 #[test]
 fn conditions_are_bounded_in_depth_and_length() {
     let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
-    assert!(parse_line(SOURCE, &nested(64), 0).is_ok());
-    assert!(parse_line(SOURCE, &nested(65), 0).is_err());
-    assert!(parse_line(SOURCE, &format!("{}a", "!".repeat(63)), 0).is_ok());
-    assert!(parse_line(SOURCE, &format!("{}a", "!".repeat(64)), 0).is_err());
-    assert!(parse_line(SOURCE, &format!("{}1", "- ".repeat(64)), 0).is_ok());
-    assert!(parse_line(SOURCE, &format!("a{} == 1", " + 1".repeat(70)), 0).is_err());
-    assert!(parse_line(SOURCE, &format!("a{}", " || a".repeat(10_000)), 0).is_ok());
-    assert!(parse_line(SOURCE, &format!("a{}", " && a".repeat(20_000)), 0).is_err());
+    assert!(parse_inline(SOURCE, &nested(64), 0).is_ok());
+    assert!(parse_inline(SOURCE, &nested(65), 0).is_err());
+    assert!(parse_inline(SOURCE, &format!("{}a", "!".repeat(63)), 0).is_ok());
+    assert!(parse_inline(SOURCE, &format!("{}a", "!".repeat(64)), 0).is_err());
+    assert!(parse_inline(SOURCE, &format!("{}1", "- ".repeat(64)), 0).is_ok());
+    assert!(parse_inline(SOURCE, &format!("a{} == 1", " + 1".repeat(70)), 0).is_err());
+    assert!(parse_inline(SOURCE, &format!("a{}", " || a".repeat(10_000)), 0).is_ok());
+    assert!(parse_inline(SOURCE, &format!("a{}", " && a".repeat(20_000)), 0).is_err());
     let strings = format!("a in [{}'']", "'((((', \"[[[\\\"[[\", ".repeat(500));
-    assert!(parse_line(SOURCE, &strings, 0).is_ok());
+    assert!(parse_inline(SOURCE, &strings, 0).is_ok());
     let mapping = |depth: usize| format!("{}{{path: a, value: 1}}{}", "{not: ".repeat(depth), "}".repeat(depth));
     assert_eq!(from_data(&yaml::parse(SOURCE, &mapping(60)).tree).errors, []);
     assert!(!yaml::parse(SOURCE, &mapping(70)).errors.is_empty());
@@ -233,7 +233,7 @@ fn large_files_parse_in_linear_time() {
         let text = format!("a: \"{}\"", fill("text "));
         assert_eq!(yaml::parse(SOURCE, &text).errors, []);
     });
-    timed("a condition", || assert!(parse_line(SOURCE, &fill("a && "), 0).is_err()));
+    timed("a condition", || assert!(parse_inline(SOURCE, &fill("a && "), 0).is_err()));
     timed("broken XML", || {
         let text = tenth("<a b=<");
         assert!(xml::parse(SOURCE, &text, 0..text.len()).errors.len() <= 20);

@@ -43,8 +43,8 @@ fn placeholder_has_its_span() {
 #[test]
 fn malformed_placeholders_are_reported() {
     for (text, at, message) in [
-        ("a ${}", 4, "names nothing"),
-        ("${  }", 4, "names nothing"),
+        ("a ${}", 4, "empty placeholder"),
+        ("${  }", 4, "empty placeholder"),
         ("x ${a", 2, "never closed"),
         ("${a\n}", 0, "never closed"),
         ("${a || b}", 7, "double quotes"),
@@ -52,15 +52,15 @@ fn malformed_placeholders_are_reported() {
         ("${a ||}", 6, "double quotes"),
         (r#"${a || "b}"#, 7, "double quotes"),
         (r#"${a || "b" c}"#, 11, "double quotes"),
-        (r#"${a || "\q"}"#, 2, "is no hole"),
-        ("${inputs.}", 9, "is no hole"),
-        ("${a b}", 4, "is no hole"),
-        ("${list.-1}", 7, "is no hole"),
-        ("${a.01}", 4, "is no hole"),
-        ("${.a}", 2, "is no hole"),
-        ("${99999999999999999999999}", 2, "is no hole"),
-        ("${é}", 2, "is no hole"),
-        ("${a + 1}", 4, "is no hole"),
+        (r#"${a || "\q"}"#, 2, "is not a valid placeholder"),
+        ("${inputs.}", 9, "is not a valid placeholder"),
+        ("${a b}", 4, "is not a valid placeholder"),
+        ("${list.-1}", 7, "is not a valid placeholder"),
+        ("${a.01}", 4, "is not a valid placeholder"),
+        ("${.a}", 2, "is not a valid placeholder"),
+        ("${99999999999999999999999}", 2, "is not a valid placeholder"),
+        ("${é}", 2, "is not a valid placeholder"),
+        ("${a + 1}", 4, "is not a valid placeholder"),
     ] {
         let error = template::parse(SOURCE, text, 100).expect_err(text);
         assert_eq!((error.span.start, error.code()), (100 + at, "syntax::template"), "{text}: {error}");

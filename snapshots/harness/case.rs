@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rye_compiler::compile::{Request, compile};
+use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::plan::absent::weigh;
+use rye_compiler::plan::absent::estimate_tokens;
 use rye_compiler::plan::render::{text, view};
 use rye_compiler::validate::{self, Selection};
 use rye_compiler::world::World;
@@ -17,7 +17,7 @@ use rye_grammar::{ItemId, SourceId, Sources, yaml};
 use serde_json::{Map, Value};
 
 use super::render::render_diagnostics;
-use super::run::{Play, run};
+use super::run::{CaseRun, run_case};
 
 /// A folder `<topic>/<case>` with `.ai/`, an optional `user/.ai/`, an optional `case.yaml`, and `expected.snap`.
 #[derive(Debug, Clone)]
@@ -25,12 +25,12 @@ pub struct Case {
     /// `<topic>/<case>`.
     pub name: String,
     pub folder: PathBuf,
-    pub settings: Settings,
+    pub settings: CaseSettings,
 }
 
 /// The settings of a case, from `case.yaml`. Unknown keys are an error.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct CaseSettings {
     /// The project's folder, relative to the case; for the examples, which lie elsewhere.
     pub project: Option<String>,
     /// The directive to plan.
@@ -56,7 +56,7 @@ pub fn discover(root: &Path) -> Result<Vec<Case>, String> {
     for topic in folders(root)? {
         for folder in folders(&topic)? {
             let name = format!("{}/{}", file_name(&topic), file_name(&folder));
-            let settings = Settings::read(&folder).map_err(|error| format!("{name}/case.yaml: {error}"))?;
+            let settings = CaseSettings::read(&folder).map_err(|error| format!("{name}/case.yaml: {error}"))?;
             cases.push(Case { name, folder, settings });
         }
     }
@@ -74,7 +74,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-impl Settings {
+impl CaseSettings {
     fn read(folder: &Path) -> Result<Self, String> {
         let Ok(text) = fs::read_to_string(folder.join("case.yaml")) else { return Ok(Self::default()) };
         let parsed = yaml::parse(SourceId(0), &text);
@@ -94,7 +94,7 @@ impl Settings {
                     (Kind::Map(_), Value::Object(inputs)) => settings.inputs = inputs,
                     _ => return Err("`inputs` is a mapping".into()),
                 },
-                other => return Err(format!("`{other}` means nothing here")),
+                other => return Err(format!("unknown key `{other}`")),
             }
         }
         Ok(settings)
@@ -107,7 +107,7 @@ fn text_of(node: &Node) -> Result<String, String> {
 
 fn id_of(node: &Node) -> Result<ItemId, String> {
     let text = text_of(node)?;
-    ItemId::parse(&text).map_err(|_| format!("`{text}` is no item id"))
+    ItemId::parse(&text).map_err(|_| format!("`{text}` is not an item id"))
 }
 
 impl Case {
@@ -152,7 +152,7 @@ impl Case {
     }
 
     fn run(&self, directive: &ItemId) -> Result<String, String> {
-        run(&Play {
+        run_case(&CaseRun {
             project: &self.project(),
             user: &self.folder.join("user"),
             directive,
@@ -165,16 +165,16 @@ impl Case {
     /// Renders the plan as `rye plan` prints it, or the errors that prevent it. Other diagnostics are part of the check
     /// section.
     fn plan(&self, world: &dyn World, directive: &ItemId) -> String {
-        let request = Request::new(directive.clone()).with_inputs(self.settings.inputs.clone());
+        let request = CompileRequest::new(directive.clone()).with_inputs(self.settings.inputs.clone());
         let compiled = compile(world, &request);
         match compiled.value {
             // The plan id hashes every byte read, so it would change with each edit of the standard library.
             Some(mut compilation) => {
-                weigh(world, &mut compilation);
+                estimate_tokens(world, &mut compilation);
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
                 let mut out = self.shown(&text::render(&compilation).replace(short, "<id>"));
                 if self.settings.prompt {
-                    let (system, first, _) = view::prompt(&compilation.plan, &compilation.origins);
+                    let (system, first, _) = view::view_prompt(&compilation.plan, &compilation.origins);
                     let _ = write!(out, "\n── system\n\n{}\n\n── first message\n\n{}\n", system.text, first.text);
                 }
                 out

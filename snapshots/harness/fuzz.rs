@@ -12,45 +12,45 @@ use std::path::{Path, PathBuf};
 
 /// A parser under test.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Name of the target's corpus and of its file in `fuzz/fuzz_targets`.
     pub name: &'static str,
     pub run: fn(&[u8]),
 }
 
 /// All targets, sorted by name.
-pub const TARGETS: [Target; 27] = [
-    Target { name: "capability", run: small::capability },
-    Target { name: "condition_line", run: small::condition_line },
-    Target { name: "condition_mapping", run: small::condition_mapping },
-    Target { name: "config", run: documents::config },
-    Target { name: "directive", run: documents::directive },
-    Target { name: "eval", run: small::eval },
-    Target { name: "format", run: documents::format },
-    Target { name: "glob", run: small::glob },
-    Target { name: "hooks_xml", run: documents::hooks_xml },
-    Target { name: "hooks_yaml", run: documents::hooks_yaml },
-    Target { name: "html", run: documents::html },
-    Target { name: "inputs", run: small::inputs },
-    Target { name: "item_id", run: small::item_id },
-    Target { name: "javascript", run: documents::javascript },
-    Target { name: "knowledge", run: documents::knowledge },
-    Target { name: "page", run: documents::page },
-    Target { name: "path", run: small::path },
-    Target { name: "project", run: documents::project },
-    Target { name: "python", run: documents::python },
-    Target { name: "query", run: small::query },
-    Target { name: "script", run: streams::script },
-    Target { name: "signature", run: small::signature },
-    Target { name: "stream", run: streams::stream },
-    Target { name: "template", run: small::template },
-    Target { name: "tool", run: documents::tool },
-    Target { name: "transcript", run: streams::transcript },
-    Target { name: "xml", run: documents::xml },
+pub const TARGETS: [FuzzTarget; 27] = [
+    FuzzTarget { name: "capability", run: small::capability },
+    FuzzTarget { name: "condition_line", run: small::condition_line },
+    FuzzTarget { name: "condition_mapping", run: small::condition_mapping },
+    FuzzTarget { name: "config", run: documents::config },
+    FuzzTarget { name: "directive", run: documents::directive },
+    FuzzTarget { name: "eval", run: small::eval },
+    FuzzTarget { name: "format", run: documents::format },
+    FuzzTarget { name: "glob", run: small::glob },
+    FuzzTarget { name: "hooks_xml", run: documents::hooks_xml },
+    FuzzTarget { name: "hooks_yaml", run: documents::hooks_yaml },
+    FuzzTarget { name: "html", run: documents::html },
+    FuzzTarget { name: "inputs", run: small::inputs },
+    FuzzTarget { name: "item_id", run: small::item_id },
+    FuzzTarget { name: "javascript", run: documents::javascript },
+    FuzzTarget { name: "knowledge", run: documents::knowledge },
+    FuzzTarget { name: "page", run: documents::page },
+    FuzzTarget { name: "path", run: small::path },
+    FuzzTarget { name: "project", run: documents::project },
+    FuzzTarget { name: "python", run: documents::python },
+    FuzzTarget { name: "query", run: small::query },
+    FuzzTarget { name: "script", run: streams::script },
+    FuzzTarget { name: "signature", run: small::signature },
+    FuzzTarget { name: "stream", run: streams::stream },
+    FuzzTarget { name: "template", run: small::template },
+    FuzzTarget { name: "tool", run: documents::tool },
+    FuzzTarget { name: "transcript", run: streams::transcript },
+    FuzzTarget { name: "xml", run: documents::xml },
 ];
 
 /// Looks up a target by name.
-pub fn target(name: &str) -> Option<Target> {
+pub fn target(name: &str) -> Option<FuzzTarget> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 

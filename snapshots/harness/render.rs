@@ -18,9 +18,13 @@ pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> Strin
         .with_context_lines(1);
     let mut out = String::new();
     for diagnostic in diagnostics.iter() {
-        let report = Report::new(diagnostic, sources).wrapped(WIDTH);
-        if handler.render_report(&mut out, &report).is_err() {
-            let _ = writeln!(out, "{}: {report} (this diagnostic cannot be rendered)", diagnostic.full_code());
+        let (header, body) = Report::new(diagnostic, sources).split_header(WIDTH);
+        let _ = writeln!(out, "{}{}", header.marker, header.text);
+        let mut rendered = String::new();
+        match handler.render_report(&mut rendered, &body) {
+            // The first line is the message, which the header has.
+            Ok(()) => out.push_str(rendered.split_once('\n').map_or("", |(_, rest)| rest)),
+            Err(_) => out.push_str("(this diagnostic cannot be rendered)\n"),
         }
         out.push('\n');
     }
@@ -31,7 +35,7 @@ pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> Strin
             .filter(|(count, _)| *count > 0)
             .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
             .collect();
-    let summary = if counted.is_empty() { "nothing is wrong".to_owned() } else { counted.join(", ") };
+    let summary = if counted.is_empty() { "no problems found".to_owned() } else { counted.join(", ") };
     let _ = writeln!(out, "{summary}");
     trim_lines(&out)
 }

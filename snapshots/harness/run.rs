@@ -7,11 +7,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rye_compiler::compile::{Request, compile};
+use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::plan::PlannedModel;
 use rye_engine::clock::JumpingClock;
-use rye_engine::engine::{Engine, EngineOptions, Launch, Providers};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions};
 use rye_engine::event::{Event, EventBody};
 use rye_engine::provider::scripted::{Script, Scripted};
 use rye_engine::provider::{CallError, Provider};
@@ -19,13 +19,13 @@ use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::told::told;
+use super::told::format_event;
 
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const START_TIME_MS: i64 = 1_767_225_600_000;
 
 /// The inputs of a case run.
-pub struct Play<'c> {
+pub struct CaseRun<'c> {
     pub project: &'c Path,
     pub user: &'c Path,
     pub directive: &'c ItemId,
@@ -48,7 +48,7 @@ impl Providers for ScriptedProviders {
 ///
 /// # Errors
 /// Fails if a folder cannot be copied, a script cannot be read, or the store fails.
-pub fn run(play: &Play<'_>) -> Result<String, String> {
+pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let place = folder.path().canonicalize().map_err(text)?;
     let (project, user) = (place.join("project"), place.join("user"));
@@ -58,9 +58,9 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
     }
     // Cases are part of this repository, so their content is trusted.
     let mut options =
-        EngineOptions::trusting(&project, Some(&user), rye_stdlib::files(), Trust::Everything).map_err(text)?;
+        EngineOptions::with_trust(&project, Some(&user), rye_stdlib::files(), Trust::Everything, ApprovalPolicy::Allow)
+            .map_err(text)?;
     options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
-    options.asker = None;
     if let Some(script) = play.script {
         let written = fs::read_to_string(project.join(script)).map_err(text)?;
         options.providers =
@@ -68,7 +68,7 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
     }
     let compilation = {
         let world = (options.world)()?;
-        let compiled = compile(&*world, &Request::new(play.directive.clone()).with_inputs(play.inputs.clone()));
+        let compiled = compile(&*world, &CompileRequest::new(play.directive.clone()).with_inputs(play.inputs.clone()));
         let why = || compiled.diagnostics.iter().map(Diagnostic::message).collect::<Vec<_>>().join("\n");
         match compiled.value {
             Some(compilation) => compilation,
@@ -78,7 +78,7 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
     let engine = runtime.block_on(async {
         let engine = Engine::open(&project, options).map_err(text)?;
-        let handle = engine.start(&compilation, Launch::default()).await.map_err(text)?;
+        let handle = engine.start(&compilation, StartOptions::default()).await.map_err(text)?;
         handle.join().await;
         Ok::<_, String>(engine)
     })?;
@@ -89,7 +89,7 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
         let mut events = threads.transcript(&listed.row.id).map_err(text)?;
         in_source_order(&mut events);
         for event in events {
-            for line in told(&event, play.whole) {
+            for line in format_event(&event, play.whole) {
                 let _ = writeln!(out, "  {line}");
             }
         }

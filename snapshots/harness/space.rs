@@ -4,7 +4,7 @@ use rye_compiler::world::{MapWorld, Space};
 
 /// Creates a world that contains only the standard library.
 pub fn standard_library() -> MapWorld<'static> {
-    let mut world = MapWorld::new().reading(&rye_engine::scripts::SyntaxTreeReader);
+    let mut world = MapWorld::new().with_scripts(&rye_engine::scripts::SyntaxTreeReader);
     for (path, bytes) in rye_stdlib::files() {
         world.insert(Space::System, &path, bytes);
     }

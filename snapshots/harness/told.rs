@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Returns the lines of an event; none for events that only the ledger needs.
-pub fn told(event: &Event, whole: bool) -> Vec<String> {
+pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
     let name = event.body.reader_name();
     let line = |text: String| vec![format!("{name}  {text}")];
     match &event.body {
@@ -54,11 +54,13 @@ pub fn told(event: &Event, whole: bool) -> Vec<String> {
             line(format!("{} with {}", child.directive, Value::Object(child.inputs.clone())))
         }
         EventBody::ChildSpawned(child) => line(child.thread_id.clone()),
-        EventBody::ChildEnded(child) => line(format!("{} {}", child.thread_id, child.status.word())),
+        EventBody::ChildEnded(child) => line(format!("{} {}", child.thread_id, child.status.as_str())),
         EventBody::Mail(mail) => line(word(&mail.letter)),
-        EventBody::Limit(hit) => {
-            line(rye_compiler::semantics::limits::told(&hit.limit_code, &hit.current_value, &hit.current_max))
-        }
+        EventBody::Limit(hit) => line(rye_compiler::semantics::limits::describe_exceeded(
+            &hit.limit_code,
+            &hit.current_value,
+            &hit.current_max,
+        )),
         EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
         EventBody::ApprovalGiven(given) => line(word(&given.answer)),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),

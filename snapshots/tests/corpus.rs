@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use rye_snapshots::fuzz::mutate::{Dice, mutate};
-use rye_snapshots::fuzz::{TARGETS, Target, seeds};
+use rye_snapshots::fuzz::mutate::{SplitMix, mutate};
+use rye_snapshots::fuzz::{FuzzTarget, TARGETS, seeds};
 
 /// Mutated inputs per target, in addition to the seeds.
 const MUTATIONS: usize = 400;
@@ -26,8 +26,8 @@ fn seeds_and_their_mutations_never_panic() {
     }
 }
 
-fn around(target: &Target, seeds: &[Vec<u8>]) {
-    let mut dice = Dice::new(7);
+fn around(target: &FuzzTarget, seeds: &[Vec<u8>]) {
+    let mut dice = SplitMix::new(7);
     let count = if matches!(target.name, "project" | "hooks_yaml") { PROJECT_MUTATIONS } else { MUTATIONS };
     for _ in 0..count {
         let input = mutate(seeds, &mut dice);

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::diagnostics::Diagnostic;
-use rye_compiler::validate::{CheckReport, CheckStats, Memory, Selection, check};
+use rye_compiler::validate::{CheckReport, CheckSession, CheckStats, Selection, check};
 use rye_compiler::world::{MapWorld, Space};
 use rye_engine::disk_world::{CachedWorld, DiskWorld, Watcher};
 use rye_engine::keys::TrustStore;
@@ -103,7 +103,7 @@ impl Editor {
     }
 
     fn world<'b>(&self, system: &'b MapWorld<'b>) -> MapWorld<'b> {
-        let mut world = MapWorld::over(system);
+        let mut world = MapWorld::with_fallback(system);
         for ((space, path), bytes) in &self.files {
             world.insert(*space, path, bytes);
         }
@@ -177,7 +177,7 @@ impl Editor {
 }
 
 /// Renders a report with texts and file positions instead of source numbers.
-fn told(report: &CheckReport) -> Vec<String> {
+fn render_report(report: &CheckReport) -> Vec<String> {
     let one = |diagnostic: &Diagnostic| {
         let labels = diagnostic.labels().into_iter().map(|label| {
             let path = report.sources.get(label.span.source).unwrap().path.clone();
@@ -197,7 +197,7 @@ fn told(report: &CheckReport) -> Vec<String> {
 }
 
 fn same(again: &CheckReport, anew: &CheckReport, history: &[String]) {
-    let (again_told, anew_told) = (told(again), told(anew));
+    let (again_told, anew_told) = (render_report(again), render_report(anew));
     let only = |a: &[String], b: &[String]| a.iter().filter(|t| !b.contains(t)).cloned().collect::<Vec<_>>();
     assert_eq!(
         (only(&again_told, &anew_told), only(&anew_told, &again_told)),
@@ -218,7 +218,7 @@ fn recheck_after_any_edit_equals_check_from_scratch() {
     let (mut least, mut composed, mut anew_composed) = (usize::MAX, 0, 0);
     for seed in 0..RUNS {
         let mut editor = Editor::new(seed);
-        let mut memory = Memory::new();
+        let mut memory = CheckSession::new();
         let mut history = vec![format!("run {seed}")];
         for step in 0..EDITS {
             if step > 0 {
@@ -281,7 +281,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
         on_disk.clone_from(&editor.files);
         let mut watcher = Watcher::new(roots.to_vec()).unwrap();
         let mut kept = CachedWorld::new(open());
-        let mut memory = Memory::new();
+        let mut memory = CheckSession::new();
         let mut history = vec![format!("run {seed}")];
         for step in 0..EDITS {
             if step > 0 {
@@ -299,7 +299,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
                 }
                 sync(&roots, &on_disk, &editor.files);
                 on_disk.clone_from(&editor.files);
-                if kept.invalidate(&watcher.changed().unwrap()) {
+                if kept.invalidate(&watcher.take_changes().unwrap()) {
                     kept_looks += 1;
                 } else {
                     kept = CachedWorld::new(open());
@@ -323,12 +323,12 @@ fn fault_of_a_palette_tool_is_reported_by_every_check() {
     let broken = "description: Probes.\nkind: command\ncommand: [echo\n";
     files.insert((Space::User, ".ai/tools/area1/other.yaml".into()), broken.as_bytes().to_vec());
     let mut editor = Editor { dice: SeededRng(0), files, pool: Vec::new() };
-    let mut memory = Memory::new();
+    let mut memory = CheckSession::new();
     for text in ["One.", "Two.", "Two."] {
         editor.files.insert((Space::Project, ".ai/knowledge/area0/note1.md".into()), text.as_bytes().to_vec());
         let world = editor.world(&system);
         let again = memory.check(&world, &Selection::All);
-        assert!(told(&again).iter().any(|told| told.contains("user:.ai/tools/area1/other.yaml")), "{text}");
+        assert!(render_report(&again).iter().any(|told| told.contains("user:.ai/tools/area1/other.yaml")), "{text}");
         same(&again, &check(&world, &Selection::All), &[text.to_owned()]);
     }
 }
@@ -353,7 +353,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
     files.insert((Space::User, ".ai/tools/ut.yaml".into()), tool.as_bytes().to_vec());
     files.insert((Space::User, ".ai/knowledge/uk.md".into()), b"---\nname: [\n---\n\nText.".to_vec());
     let mut editor = Editor { dice: SeededRng(0), files, pool: Vec::new() };
-    let mut memory = Memory::new();
+    let mut memory = CheckSession::new();
     let mut history = Vec::new();
     let texts =
         [&named, &nothing, &named, &called, &named, &nothing, &brought, &fetched, &brought, &nothing, &fetched, &named];
@@ -364,7 +364,12 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
         let (again, anew) = (memory.check(&world, &Selection::All), check(&world, &Selection::All));
         same(&again, &anew, &history);
         let is_read = text == &named || text == &brought;
-        assert_eq!(told(&anew).iter().any(|told| told.contains("user:")), is_read, "{:#?}", told(&anew));
+        assert_eq!(
+            render_report(&anew).iter().any(|told| told.contains("user:")),
+            is_read,
+            "{:#?}",
+            render_report(&anew)
+        );
     }
 }
 
@@ -373,7 +378,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
 fn evicted_patterns_are_evaluated_again() {
     let system = standard_library();
     let mut editor = Editor { dice: SeededRng(0), files: areas(2), pool: Vec::new() };
-    let mut memory = Memory::new();
+    let mut memory = CheckSession::new();
     for round in (0..120).chain([3, 119, 0]) {
         let tools = format!("<tool>area0.*</tool><tool>rye.file-system.read{round}</tool><tool>areas{round}.*</tool>");
         let text = format!(
@@ -424,7 +429,7 @@ fn areas(count: usize) -> SpaceFiles {
 fn recheck_recomputes_only_dependents() {
     let system = standard_library();
     let mut editor = Editor { dice: SeededRng(0), files: areas(20), pool: Vec::new() };
-    let mut memory = Memory::new();
+    let mut memory = CheckSession::new();
     let mut look = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
     let first = look(&editor);
     assert_eq!(first.composed, 200);

@@ -1,5 +1,5 @@
-//! Checks `docs/language.md` and `docs/mistakes.md` against the code: examples produce the output shown beside them,
-//! and tables list what the code defines. `ACCEPT_DOCS=1` rewrites the generated parts.
+//! Checks the reference pages and the page of first mistakes against the code: examples produce the output shown beside
+//! them, and tables list what the code defines. `ACCEPT_DOCS=1` rewrites the generated parts.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -21,12 +21,13 @@ use rye_grammar::condition;
 use rye_snapshots::{check, standard_library};
 use serde_json::Value;
 
-fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/language.md")
+fn reference(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(name)
 }
 
+/// Returns the language reference.
 fn page() -> String {
-    fs::read_to_string(path()).unwrap()
+    fs::read_to_string(reference("language.md")).unwrap()
 }
 
 /// A fenced block: its info string, its content, and its first line number.
@@ -37,19 +38,19 @@ struct PageBlock {
 }
 
 /// Parts of a page in order: blocks and other lines.
-enum Part {
+enum PagePart {
     Block(PageBlock),
     Line(usize, String),
 }
 
-fn parts(text: &str) -> Vec<Part> {
+fn parts(text: &str) -> Vec<PagePart> {
     let mut parts = Vec::new();
     let mut open: Option<(String, PageBlock)> = None;
     for (i, line) in text.lines().enumerate() {
         let ticks = line.len() - line.trim_start_matches('`').len();
         open = match open.take() {
             Some((fence, block)) if line == fence => {
-                parts.push(Part::Block(block));
+                parts.push(PagePart::Block(block));
                 None
             }
             Some((fence, mut block)) => {
@@ -62,7 +63,7 @@ fn parts(text: &str) -> Vec<Part> {
                 Some(("`".repeat(ticks), PageBlock { info, content: String::new(), line: i + 1 }))
             }
             None => {
-                parts.push(Part::Line(i + 1, line.to_owned()));
+                parts.push(PagePart::Line(i + 1, line.to_owned()));
                 None
             }
         };
@@ -75,7 +76,7 @@ fn parts(text: &str) -> Vec<Part> {
 fn documented_requests_produce_the_documented_answers() {
     let mut asked = 0;
     for part in parts(&page()) {
-        let Part::Block(block) = part else { continue };
+        let PagePart::Block(block) = part else { continue };
         if block.info != "eval" {
             continue;
         }
@@ -117,13 +118,13 @@ fn documented_projects_produce_the_documented_output() {
     let mut checked = 0;
     for part in parts(&page()) {
         match part {
-            Part::Block(block) => {
+            PagePart::Block(block) => {
                 let Some(file) = block.info.split_whitespace().find_map(|word| word.strip_prefix("file=")) else {
                     continue;
                 };
                 world.get_or_insert_with(standard_library).insert(Space::Project, file, &block.content);
             }
-            Part::Line(line, text) => {
+            PagePart::Line(line, text) => {
                 assert!(world.is_none() || !text.starts_with("## "), "line {line}: files without a `check` line");
                 let Some(wanted) = text.strip_prefix("<!-- check ").and_then(|t| t.strip_suffix(" -->")) else {
                     continue;
@@ -169,7 +170,7 @@ fn documented_tables_match_the_code() {
         })
         .collect();
     assert_eq!(table("kinds"), kinds);
-    assert_eq!(first_words("operators"), condition::OPS);
+    assert_eq!(first_words("operators"), condition::OPERATORS);
     assert_eq!(first_words("actions"), ActionName::ALL.map(ActionName::word));
     for alias in ["load", "search", "fail", "abort"] {
         assert!(ActionName::from_word(alias).is_some());
@@ -213,21 +214,33 @@ fn standard_library_settings_use_only_known_keys() {
     assert!(told.is_empty() && settings.count() > 15, "{told:#?}");
 }
 
+/// Replaces the part of a page between `<!-- generated NAME -->` and the next `<!-- end -->`.
+fn with_generated(page: &str, name: &str, content: &str) -> String {
+    let mark = format!("<!-- generated {name} -->\n");
+    let (head, after) = page.split_once(&mark).unwrap_or_else(|| panic!("the page has no {mark}"));
+    let (_, tail) = after.split_once("<!-- end -->").unwrap();
+    format!("{head}{mark}{content}<!-- end -->{tail}")
+}
+
 #[test]
 fn generated_doc_parts_are_up_to_date() {
-    let old = page();
-    let (head, after) = old.split_once("<!-- table events -->\n").unwrap();
-    let rest: Vec<&str> = after.lines().skip_while(|line| line.starts_with('|')).collect();
-    let rest = format!("{}\n", rest.join("\n"));
-    let (middle, _) = rest.split_once("<!-- settings -->\n").unwrap();
-    let new = format!(
-        "{head}<!-- table events -->\n{}{middle}<!-- settings -->\n\n{}",
-        generated::events(),
-        generated::settings()
-    );
-    if std::env::var_os("ACCEPT_DOCS").is_some() {
-        fs::write(path(), &new).unwrap();
-    } else {
-        assert!(old == new, "docs/reference/language.md is out of date: run this test once with ACCEPT_DOCS=1");
+    let parts = [
+        ("events.md", "hook-points", generated::hook_points()),
+        ("events.md", "transcript-events", generated::transcript_events()),
+        ("settings.md", "settings", generated::settings()),
+    ];
+    let mut stale = Vec::new();
+    for (name, part, content) in parts {
+        let old = fs::read_to_string(reference(name)).unwrap();
+        let new = with_generated(&old, part, &content);
+        if old != new && std::env::var_os("ACCEPT_DOCS").is_some() {
+            fs::write(reference(name), &new).unwrap();
+        } else if old != new {
+            stale.push(format!("docs/reference/{name}, part {part}"));
+        }
     }
+    assert!(stale.is_empty(), "out of date: {}; run this test once with ACCEPT_DOCS=1", stale.join("; "));
+    assert_eq!(with_generated("a\n<!-- generated x -->\nold\n<!-- end -->\nb", "x", "new\n"), {
+        "a\n<!-- generated x -->\nnew\n<!-- end -->\nb"
+    });
 }

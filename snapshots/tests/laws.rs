@@ -7,6 +7,7 @@ mod laws {
     pub mod house;
     pub mod lifecycle;
     pub mod links;
+    pub mod map;
     pub mod page;
     pub mod recipes;
     pub mod shown;

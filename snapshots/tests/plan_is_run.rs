@@ -13,21 +13,21 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use generator::{Project, project};
-use rye_compiler::compile::{Compilation, Parent, Request, compile};
+use generator::{GeneratedProject, project};
+use rye_compiler::compile::{Compilation, CompileRequest, SpawnParent, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::plan::prompt::PromptFacts;
-use rye_compiler::plan::{Pending, Plan, PlannedModel};
+use rye_compiler::plan::{Plan, PlannedModel, RuntimePlaceholder};
 use rye_engine::clock::JumpingClock;
-use rye_engine::engine::{Engine, EngineOptions, Launch, OpenWorld, Providers};
-use rye_engine::event::{EventBody, Head};
-use rye_engine::message::{Turn, text_of};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, OpenWorld, Providers, StartOptions};
+use rye_engine::event::{EventBody, ThreadHead};
+use rye_engine::message::{ProviderMessage, text_of};
 use rye_engine::provider::scripted::{Script, Scripted};
 use rye_engine::provider::{self, BoxFuture, CallError, Delta, Provider, Reply};
 use rye_engine::threads::Threads;
 use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
-use shape::fits;
+use shape::check_prompt;
 
 const PROJECTS: u64 = 200;
 const WORKERS: usize = 4;
@@ -103,7 +103,7 @@ fn generated_projects_send_what_their_plans_show() {
     assert!(counts.whole >= 50 && counts.open >= 50 && counts.routed >= 10, "{counts:?}");
 }
 
-fn run_project(seed: u64, made: &Project, counts: &mut Coverage) {
+fn run_project(seed: u64, made: &GeneratedProject, counts: &mut Coverage) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     for (path, text) in &made.files {
@@ -113,12 +113,12 @@ fn run_project(seed: u64, made: &Project, counts: &mut Coverage) {
     }
     let script = Scripted::new(Script::parse(&made.script).unwrap());
     let noting = Arc::new(RecordingProvider { script, asked: Mutex::default() });
-    let mut options = EngineOptions::trusting(&place, None, rye_stdlib::files(), Trust::Everything).unwrap();
+    let mut options =
+        EngineOptions::with_trust(&place, None, rye_stdlib::files(), Trust::Everything, ApprovalPolicy::Allow).unwrap();
     options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
-    options.asker = None;
     options.providers = Arc::new(RecordingProviders(Arc::clone(&noting)));
     let world = Arc::clone(&options.world);
-    let request = Request::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
+    let request = CompileRequest::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
     let planned = planned(seed, &world, &request);
     // Equal files compile to the same plan.
     if seed.is_multiple_of(8) {
@@ -131,7 +131,7 @@ fn run_project(seed: u64, made: &Project, counts: &mut Coverage) {
     assert!(!list.is_empty(), "{seed}: nothing ran");
     for listed in &list {
         let events = threads.transcript(&listed.row.id).unwrap();
-        let Head { opened: Some(opened), plan_id: Some(plan_id), .. } = Head::of(&events) else {
+        let ThreadHead { opened: Some(opened), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {
             panic!("{seed}: {} never began", listed.row.id)
         };
         let parent = opened.parent.as_ref().map(|link| bounds(&threads, &link.thread_id));
@@ -140,7 +140,7 @@ fn run_project(seed: u64, made: &Project, counts: &mut Coverage) {
             Some(parent) => {
                 counts.children += 1;
                 let directive = ItemId::parse(&opened.directive).unwrap();
-                let mut request = Request::new(directive).with_inputs(opened.inputs.clone());
+                let mut request = CompileRequest::new(directive).with_inputs(opened.inputs.clone());
                 request.parent = Some(parent);
                 self::planned(seed, &world, &request)
             }
@@ -152,18 +152,18 @@ fn run_project(seed: u64, made: &Project, counts: &mut Coverage) {
             let ended = events.iter().find(|e| matches!(e.body, EventBody::Ended(_)));
             panic!("{seed}: {id} asked nothing: {ended:?}")
         });
-        sent(seed, &compilation.plan, first, counts);
+        check_request(seed, &compilation.plan, first, counts);
     }
 }
 
-fn planned(seed: u64, world: &OpenWorld, request: &Request) -> Compilation {
+fn planned(seed: u64, world: &OpenWorld, request: &CompileRequest) -> Compilation {
     let world = (world)().unwrap();
     let compiled = compile(&*world, request);
     let why = || compiled.diagnostics.iter().map(Diagnostic::message).collect::<Vec<_>>().join("\n");
     compiled.value.clone().unwrap_or_else(|| panic!("{seed}: {} does not compile: {}", request.directive, why()))
 }
 
-fn bounds(threads: &Threads, parent: &str) -> Parent {
+fn bounds(threads: &Threads, parent: &str) -> SpawnParent {
     let id = rye_engine::thread_id::ThreadId::parse(parent).unwrap();
     threads.parent(&id).unwrap().unwrap().bounds()
 }
@@ -172,12 +172,12 @@ fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = Engine::open(place, options).unwrap();
-        engine.start(planned, Launch::default()).await.unwrap().join().await;
+        engine.start(planned, StartOptions::default()).await.unwrap().join().await;
     });
 }
 
 /// Compares a first request with the plan of its thread.
-fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage) {
+fn check_request(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage) {
     counts.threads += 1;
     counts.routed += usize::from(plan.route.is_some());
     let names = |tools: &[provider::ToolDefinition]| -> Vec<(String, String, String)> {
@@ -186,20 +186,22 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage
     let palette: Vec<(String, String, String)> =
         plan.palette.iter().map(|t| (t.name.to_string(), t.description.to_string(), t.schema.to_string())).collect();
     assert_eq!(names(&first.tools), palette, "{seed}: {} has other tools", plan.directive);
-    let [Turn::User { content }, ..] = first.turns.as_slice() else { panic!("{seed}: no user's turn comes first") };
+    let [ProviderMessage::User { content }, ..] = first.turns.as_slice() else {
+        panic!("{seed}: no user's turn comes first")
+    };
     let message = text_of(content);
     let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message);
     if layers
         .clone()
-        .any(|l| l.depends || rye_compiler::plan::prompt::pending(std::slice::from_ref(l)).next().is_some())
+        .any(|l| l.depends || rye_compiler::plan::prompt::placeholders(std::slice::from_ref(l)).next().is_some())
     {
         counts.open += 1;
     } else {
         counts.whole += 1;
-        let opening = plan.prompt.open(&mut NoFacts);
+        let opening = plan.prompt.render_opening(&mut NoFacts);
         assert_eq!((&*first.system, &message), (&*opening.system, &opening.message), "{seed}: {}", plan.directive);
     }
-    fits(&plan.prompt, &first.system, &message).unwrap_or_else(|why| {
+    check_prompt(&plan.prompt, &first.system, &message).unwrap_or_else(|why| {
         panic!("{seed}: {}: {why}\nsystem: {}\nmessage: {message}", plan.directive, first.system)
     });
 }
@@ -208,7 +210,7 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage
 struct NoFacts;
 
 impl PromptFacts for NoFacts {
-    fn text(&mut self, hole: &Pending) -> String {
+    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
         panic!("there is a hole: {}", hole.marker())
     }
 

@@ -14,11 +14,11 @@ fn case(name: &str) -> Case {
 }
 
 /// Collects the marked defects: file and code.
-fn planted(folder: &Path, found: &mut Vec<String>) {
+fn marked_defects(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            planted(&path, found);
+            marked_defects(&path, found);
             continue;
         }
         for line in fs::read_to_string(&path).unwrap().to_lowercase().lines() {
@@ -35,7 +35,7 @@ fn planted(folder: &Path, found: &mut Vec<String>) {
 fn check_finds_exactly_the_known_defects() {
     let case = case("planted/forty");
     let mut marked = Vec::new();
-    planted(&case.folder.join(".ai"), &mut marked);
+    marked_defects(&case.folder.join(".ai"), &mut marked);
     let mut found: Vec<String> = case.check().unwrap().0.iter().map(|d| d.code().to_owned()).collect();
     marked.sort();
     found.sort();

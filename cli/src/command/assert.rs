@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use rye_compiler::assertion::{AssertReport, Spawn, Step, Violation, assert};
+use rye_compiler::assertion::{AssertReport, Spawn, TraceStep, Violation, assert};
 use rye_compiler::diagnostics::Severity;
 use rye_compiler::plan::render::json::SourceReport;
 use schemars::JsonSchema;
@@ -11,12 +11,13 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::directives;
+use crate::call::existing_directives;
 use crate::exit::Exit;
+use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
-use crate::view::count;
+use crate::view::format_count;
 
 #[derive(Debug, Args)]
 pub struct AssertArgs {
@@ -30,13 +31,16 @@ pub struct AssertArgs {
 pub struct AssertOutput {
     #[serde(flatten)]
     pub report: AssertReport,
-    /// Errors in the files themselves.
+    /// Errors in the files themselves; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
+    /// The diagnostics beyond that bound, by file and code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<OmittedDiagnostics>,
 }
 
 pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
-    let only = directives(&args.directives, &world)?;
+    let only = existing_directives(&args.directives, &world)?;
     let mut found = assert(&world, &only);
     // Warnings and advice are left to `rye check`.
     found.diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
@@ -44,8 +48,8 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
     let failed = broken || !found.diagnostics.is_empty();
     match report.format() {
         Format::Json => {
-            let diagnostics = found.diagnostics.iter().map(|one| DiagnosticOutput::new(one, &found.sources)).collect();
-            report.json(&AssertOutput { report: found.report, diagnostics })?;
+            let (diagnostics, omitted) = bounded::outputs(&found.diagnostics, &found.sources);
+            report.json(&AssertOutput { report: found.report, diagnostics, omitted })?;
         }
         Format::Human | Format::Plain => {
             report.diagnostics(&found.diagnostics, &found.sources);
@@ -67,7 +71,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
 fn format_violation(violation: &Violation) -> String {
     let about = if violation.description.is_empty() { String::new() } else { format!(": {}", violation.description) };
     let mut out = format!("{}: `{}` does not hold{about}\n", violation.severity, violation.assertion);
-    for (i, Step { directive, by, source }) in violation.trace.iter().enumerate() {
+    for (i, TraceStep { directive, by, source }) in violation.trace.iter().enumerate() {
         let arrow = if i == 0 { "run" } else { "→" };
         let by = if i == 0 { String::new() } else { format!(", started by {by}") };
         writeln!(out, "  {arrow} {directive}{by}{}", format_source(source.as_ref())).ok();
@@ -82,7 +86,7 @@ fn format_excess(spawn: &Spawn) -> String {
     let Spawn { from, to, by, source, exceeds, parent_grants, child_grants } = spawn;
     let example = exceeds.as_deref().unwrap_or_default();
     format!(
-        "note: `{to}`, started by `{from}` ({by}){}, will be refused `{example}`\n  granted here{}\n  and not here{}",
+        "note: `{to}`, started by `{from}` ({by}){}, will be denied `{example}`\n  granted here{}\n  and not here{}",
         format_source(source.as_ref()),
         format_source(child_grants.as_ref()),
         format_source(parent_grants.as_ref())
@@ -94,14 +98,14 @@ fn format_source(source: Option<&SourceReport>) -> String {
 }
 
 fn summary(report: &AssertReport, errors: usize) -> String {
-    let counted = |n: usize, one: &str| count(n as u64, one);
+    let counted = |n: usize, one: &str| format_count(n as u64, one);
     let held = match report.violations.len() {
         // Unreadable files were not checked.
-        0 if errors > 0 => format!("{} in the files, so what was asked is not all", counted(errors, "error")),
-        0 => "all hold".to_owned(),
+        0 if errors > 0 => format!("{} in the files, so not everything was checked", counted(errors, "error")),
+        0 => "no violations".to_owned(),
         n => counted(n, "violation"),
     };
-    let more = if report.incomplete { "; there are more threads than were gone through" } else { "" };
+    let more = if report.incomplete { "; only a part of the threads was checked" } else { "" };
     format!(
         "{} and the built-in one over {} of {}: {held}{more}",
         counted(report.assertions, "assertion"),

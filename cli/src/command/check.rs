@@ -19,7 +19,8 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Global, OutputFormat};
 use crate::exit::Exit;
-use crate::narrow::{PathFilter, narrow};
+use crate::narrow::{PathFilter, resolve_path_filter};
+use crate::report::bounded::{self, BoundedDiagnostics, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, github, sarif};
 use crate::space::Spaces;
@@ -50,8 +51,11 @@ pub struct CheckArgs {
 /// Output of `rye check --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckOutput {
-    /// Sorted by file, then by position.
+    /// Sorted by file, then by position; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
+    /// The diagnostics beyond that bound, by file and code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<OmittedDiagnostics>,
     pub summary: CheckSummary,
 }
 
@@ -76,8 +80,8 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, 
         return watch::run(args, &spaces, global.format, report);
     }
     let world = spaces.open()?;
-    let found = look(args, &spaces, &world, check)?;
-    let exit = show(&found, global.format, report);
+    let found = run_check(args, &spaces, &world, check)?;
+    let exit = print_result(&found, global.format, report);
     // The process ends next, so leave the memory to the system.
     std::mem::forget(found);
     exit
@@ -91,12 +95,12 @@ struct CheckResult {
 
 impl CheckResult {
     /// Returns the diagnostics to show, with their effective severity.
-    fn shown(&self) -> impl Iterator<Item = (&Diagnostic, Severity)> {
+    fn effective_diagnostics(&self) -> impl Iterator<Item = (&Diagnostic, Severity)> {
         self.report.diagnostics.iter().filter_map(|one| Some((one, self.levels.severity(one)?)))
     }
 
     fn summary(&self) -> CheckSummary {
-        let count = |wanted: Severity| self.shown().filter(|(_, severity)| *severity == wanted).count();
+        let count = |wanted: Severity| self.effective_diagnostics().filter(|(_, severity)| *severity == wanted).count();
         CheckSummary {
             errors: count(Severity::Error),
             warnings: count(Severity::Warning),
@@ -106,20 +110,20 @@ impl CheckResult {
     }
 }
 
-fn look(
+fn run_check(
     args: &CheckArgs,
     spaces: &Spaces,
     world: &dyn World,
     check: impl FnOnce(&dyn World, &Selection) -> CheckReport,
 ) -> Result<CheckResult, CommandError> {
-    let selection = match narrow(&args.paths, &spaces.project, world)? {
+    let selection = match resolve_path_filter(&args.paths, &spaces.project, world)? {
         PathFilter::All => Selection::All,
         PathFilter::To(paths) => Selection::Paths(paths),
     };
     let mut report = check(world, &selection);
     #[cfg(feature = "mcp")]
     if selection == Selection::All
-        && let Err(why) = rye_engine::tool::mcp::config::servers(&spaces.project, &Items::new(world))
+        && let Err(why) = rye_engine::tool::mcp::config::read_servers(&spaces.project, &Items::new(world))
     {
         report.diagnostics.push(ConfigError::Servers { why });
     }
@@ -133,8 +137,8 @@ fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result
         levels.allow(code).map_err(|unknown| {
             let failure = CommandError::usage(unknown.to_string());
             match unknown.suggestion {
-                Some(near) => failure.help(format!("did you mean `{near}`?")),
-                None => failure.help("`rye explain` lists all of them"),
+                Some(near) => failure.with_help(format!("did you mean `{near}`?")),
+                None => failure.with_help("`rye explain` lists all of them"),
             }
         })?;
     }
@@ -144,24 +148,33 @@ fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result
     Ok(levels)
 }
 
-fn show(found: &CheckResult, asked: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
+fn print_result(found: &CheckResult, asked: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let summary = found.summary();
     let exit = if summary.errors > 0 { Exit::Failed } else { Exit::Fine };
     let sources = &found.report.sources;
-    let outputs = || -> Vec<DiagnosticOutput> {
-        found.shown().map(|(one, severity)| DiagnosticOutput::new(one, sources).at(severity)).collect()
+    let outputs = || -> (Vec<DiagnosticOutput>, Vec<OmittedDiagnostics>) {
+        let BoundedDiagnostics { printed, omitted } = bounded::bound(found.effective_diagnostics(), sources);
+        let output = |(one, severity)| DiagnosticOutput::new(one, sources).with_severity(severity);
+        (printed.into_iter().map(output).collect(), omitted)
     };
     match asked {
-        OutputFormat::Json => report.json(&CheckOutput { diagnostics: outputs(), summary })?,
-        OutputFormat::Sarif => report.json(&sarif::log(&outputs()))?,
+        OutputFormat::Json => {
+            let (diagnostics, omitted) = outputs();
+            report.json(&CheckOutput { diagnostics, omitted, summary })?;
+        }
+        OutputFormat::Sarif => report.json(&sarif::log(&outputs().0))?,
         OutputFormat::Github => {
-            for one in outputs() {
-                report.line(&github::line(&one))?;
+            let (diagnostics, omitted) = outputs();
+            for one in diagnostics {
+                report.line(&github::annotation(&one))?;
+            }
+            for rest in omitted {
+                report.note(&rest.to_string());
             }
             report.note(&summary.to_string());
         }
         OutputFormat::Human | OutputFormat::Plain | OutputFormat::Markdown | OutputFormat::Html => {
-            report.judged(found.shown(), sources);
+            report.checked_diagnostics(found.effective_diagnostics(), sources)?;
             report.note(&summary.to_string());
         }
     }
@@ -184,7 +197,7 @@ impl std::fmt::Display for CheckSummary {
         let count = |n: usize, one: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") };
         let checked = format!("{} in {}", count(self.directives, "directive"), count(self.files, "file"));
         match (self.errors, self.warnings) {
-            (0, 0) => write!(f, "checked {checked}: nothing is wrong"),
+            (0, 0) => write!(f, "checked {checked}: no problems found"),
             (errors, warnings) => {
                 write!(f, "checked {checked}: {}, {}", count(errors, "error"), count(warnings, "warning"))
             }

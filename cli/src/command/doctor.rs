@@ -11,23 +11,23 @@ use rye_compiler::validate::{Selection, check};
 use rye_compiler::wall::SandboxKind;
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::disk_world::{DiskWorld, SignaturePolicy};
-use rye_engine::keys::Standing;
+use rye_engine::keys::SignatureStatus;
 use rye_engine::provider::environment::ProviderEnvironment;
 use rye_engine::threads::Threads;
-use rye_engine::tool::process::{SandboxSupport, offers};
+use rye_engine::tool::process::{SandboxSupport, detect_support};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::keys::keys;
+use super::keys::user_keys;
 use super::run::sandbox::{BubblewrapState, bubblewrap};
-use super::trust::everything;
+use super::trust::trust_requirements;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::{self, Spaces};
-use crate::view::count;
+use crate::view::format_count;
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {}
@@ -44,7 +44,7 @@ pub struct DoctorOutput {
 pub struct Finding {
     /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `store` or `project`.
     pub about: &'static str,
-    pub state: State,
+    pub state: FindingState,
     pub text: String,
     /// The fix; null if none is needed.
     pub fix: Option<String>,
@@ -53,7 +53,7 @@ pub struct Finding {
 /// State of a finding. `note`: works, but could be improved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum FindingState {
     Fine,
     Note,
     Wrong,
@@ -75,7 +75,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
         format!("rye {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
     );
     found.spaces(&spaces);
-    let offers = offers();
+    let offers = detect_support();
     let mut walls = Vec::new();
     found.keys();
     match spaces.open() {
@@ -95,7 +95,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
         }
     }
     found.store(&spaces);
-    let wrong = found.0.iter().any(|finding| finding.state == State::Wrong);
+    let wrong = found.0.iter().any(|finding| finding.state == FindingState::Wrong);
     show(found.0, walls, report)?;
     Ok(if wrong { Exit::Failed } else { Exit::Fine })
 }
@@ -103,16 +103,16 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn add(&mut self, about: &'static str, state: State, text: String, fix: Option<&str>) {
+    fn add(&mut self, about: &'static str, state: FindingState, text: String, fix: Option<&str>) {
         self.0.push(Finding { about, state, text, fix: fix.map(str::to_owned) });
     }
 
     fn fine(&mut self, about: &'static str, text: String) {
-        self.add(about, State::Fine, text, None);
+        self.add(about, FindingState::Fine, text, None);
     }
 
     fn wrong(&mut self, about: &'static str, text: String, fix: Option<&str>) {
-        self.add(about, State::Wrong, text, fix);
+        self.add(about, FindingState::Wrong, text, fix);
     }
 
     fn spaces(&mut self, spaces: &Spaces) {
@@ -121,18 +121,18 @@ impl Findings {
             _ if spaces.own => self.fine("spaces", "the project is your user space itself".to_owned()),
             (Some(user), _) => self.fine("spaces", format!("your user space is {}", user.display())),
             (None, Some(root)) => {
-                let text = format!("you have no user space: {} holds no `.ai`", root.display());
+                let text = format!("no user space: {} has no `.ai`", root.display());
                 self.add(
                     "spaces",
-                    State::Note,
+                    FindingState::Note,
                     text,
-                    Some("`rye keys generate` or `rye trust` makes one when you need it"),
+                    Some("create one with `rye keys generate` or `rye trust`"),
                 );
             }
             (None, None) => {
                 self.wrong(
                     "spaces",
-                    "there is no place for your user space".to_owned(),
+                    "no location for the user space".to_owned(),
                     Some("set `HOME` or `RYE_USER_SPACE`"),
                 );
             }
@@ -140,7 +140,7 @@ impl Findings {
     }
 
     fn keys(&mut self) {
-        let listed = keys().and_then(|keys| Ok(keys.list()?));
+        let listed = user_keys().and_then(|keys| Ok(keys.list()?));
         match listed {
             Ok(keys) => {
                 let own = keys.iter().find(|key| key.own);
@@ -149,9 +149,9 @@ impl Findings {
                     Some(key) => self.fine("keys", format!("your key is {}; you trust {others} of others", key.key_id)),
                     None => self.add(
                         "keys",
-                        State::Note,
-                        format!("you have no key to sign with; you trust {others} of others"),
-                        Some("`rye keys generate` makes one"),
+                        FindingState::Note,
+                        format!("no signing key found; you trust {others} of others"),
+                        Some("create one with `rye keys generate`"),
                     ),
                 }
             }
@@ -170,7 +170,11 @@ impl Findings {
             let Some(node) = items.config(id) else { continue };
             let read = model::provider(name, &node, &items.sources(), &mut Diagnostics::new());
             let Some(provider) = read else {
-                self.wrong("provider", format!("{name}: its file cannot be used"), Some("`rye check` says why"));
+                self.wrong(
+                    "provider",
+                    format!("{name}: its file cannot be used"),
+                    Some("run `rye check` for the details"),
+                );
                 continue;
             };
             let Some(variable) = provider.connection.get("key_env").and_then(serde_json::Value::as_str) else {
@@ -181,13 +185,13 @@ impl Findings {
                 self.fine("provider", format!("{name}: `{variable}` is set"));
             } else {
                 let fix = format!("export {variable}=…, or put it into `.env` of your user space");
-                self.add("provider", State::Note, format!("{name}: `{variable}` is not set"), Some(&fix));
+                self.add("provider", FindingState::Note, format!("{name}: `{variable}` is not set"), Some(&fix));
             }
         }
     }
 
     fn signatures(&mut self, world: &DiskWorld) {
-        let policy = match world.require() {
+        let policy = match world.signature_policy() {
             Ok(SignaturePolicy::None) => "none",
             Ok(SignaturePolicy::Shared) => "shared",
             Ok(SignaturePolicy::All) => "all",
@@ -197,36 +201,43 @@ impl Findings {
             }
         };
         let (mut signed, mut refused) = (0_usize, Vec::new());
-        for file in ItemKind::ALL.into_iter().flat_map(|kind| world.standings(kind).unwrap_or_default()) {
+        for file in ItemKind::ALL.into_iter().flat_map(|kind| world.file_signatures(kind).unwrap_or_default()) {
             match file.standing {
-                Ok(Standing::Signed { .. }) => signed += 1,
-                Ok(Standing::Unsigned) if policy != "all" => {}
-                Ok(Standing::Unsigned) | Err(_) => refused.push(file.space.display(&file.path)),
+                Ok(SignatureStatus::Signed { .. }) => signed += 1,
+                Ok(SignatureStatus::Unsigned) if policy != "all" => {}
+                Ok(SignatureStatus::Unsigned) | Err(_) => refused.push(file.space.display(&file.path)),
             }
         }
         if refused.is_empty() {
             self.fine(
                 "signing",
-                format!("`signing.require` is `{policy}`; {} signed, all of them rightly", pluralize_are(signed)),
+                format!("`signing.require` is `{policy}`; {} signed, all valid", pluralize_are(signed)),
             );
         } else {
             let text = format!("{} never read: {}", pluralize_are(refused.len()), join_some(&refused));
-            self.wrong("signing", text, Some("`rye verify` says why; `rye sign` signs what you meant to change"));
+            self.wrong("signing", text, Some("run `rye verify` for the details; `rye sign` signs intended changes"));
         }
     }
 
     fn trust(&mut self, world: &DiskWorld, spaces: &Spaces) {
-        let all = everything(world, spaces);
+        let all = trust_requirements(world, spaces);
         let trust = spaces.trust();
-        let missing = trust.now().and_then(|now| Ok(now.missing(&all)?.len()));
+        let missing = trust.snapshot().and_then(|now| Ok(now.missing(&all)?.len()));
         match missing {
             Ok(0) => {
-                let text = format!("{} of this project, all trusted", format_count(all.len(), "trust requirement"));
+                let text =
+                    format!("{} of this project, all trusted", format_count(all.len() as u64, "trust requirement"));
                 self.fine("trust", text);
             }
             Ok(count) => {
-                let text = format!("{} of this project not confirmed yet", format_count(count, "trust requirement"));
-                self.add("trust", State::Note, text, Some("`rye trust --list` shows them, `rye trust` allows them"));
+                let text =
+                    format!("{} of this project not confirmed yet", format_count(count as u64, "trust requirement"));
+                self.add(
+                    "trust",
+                    FindingState::Note,
+                    text,
+                    Some("`rye trust --list` shows them, `rye trust` allows them"),
+                );
             }
             Err(error) => self.wrong("trust", error.to_string(), None),
         }
@@ -235,8 +246,8 @@ impl Findings {
     fn approvals(&mut self, world: &DiskWorld, own: bool) {
         let unattended = HeadlessPolicy::from_settings(world, own);
         let text = format!(
-            "risky calls that no `<acknowledge>` covers are asked about at the terminal; where nobody can be asked, {} (`approvals.unattended: {}`)",
-            unattended.told(),
+            "risky calls without `<acknowledge>` need approval at the terminal; without a terminal: {} (`approvals.unattended: {}`)",
+            unattended.describe(),
             unattended.word()
         );
         match unattended {
@@ -244,7 +255,7 @@ impl Findings {
             HeadlessPolicy::Allow => {
                 let fix =
                     "write `approvals: { unattended: queue }` into `.ai/config/agent/agent.yaml` of your user space";
-                self.add("approvals", State::Note, text, Some(fix));
+                self.add("approvals", FindingState::Note, text, Some(fix));
             }
         }
     }
@@ -254,28 +265,28 @@ impl Findings {
         let around = match asked {
             BubblewrapState::At(program) => format!(", within bubblewrap ({})", program.display()),
             BubblewrapState::Missing => {
-                let fix = "install bubblewrap, or take the setting out of `agent/agent.yaml`";
-                let text = "`sandbox: bubblewrap` is set, and there is no `bwrap` on the path: nothing is run";
+                let fix = "install bubblewrap, or remove the setting from `agent/agent.yaml`";
+                let text = "`sandbox: bubblewrap` is set, but `bwrap` is not in `PATH`: no program can run";
                 return self.wrong("sandbox", text.to_owned(), Some(fix));
             }
             BubblewrapState::Unasked => String::new(),
         };
         let text = format!("Landlock {}, {sockets}{around}", offers.landlock);
-        let gaps = offers.gaps();
+        let gaps = offers.missing();
         if gaps.is_empty() {
             return self.fine("sandbox", text);
         }
-        let state = if offers.landlock == 0 { State::Wrong } else { State::Note };
+        let state = if offers.landlock == 0 { FindingState::Wrong } else { FindingState::Note };
         self.add("sandbox", state, format!("{text}: {}", gaps.join("; ")), Some("a newer kernel closes this"));
     }
 
     fn store(&mut self, spaces: &Spaces) {
         let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
         match read {
-            Ok(threads) => self.fine("store", format!("{} in .ai/state", format_count(threads.len(), "thread"))),
+            Ok(threads) => self.fine("store", format!("{} in .ai/state", format_count(threads.len() as u64, "thread"))),
             Err(error) => {
-                let fix = "nothing else may hold `.ai/state`; where the registry is lost, threads are read from their records";
-                self.wrong("store", format!("the record of threads cannot be read: {error}"), Some(fix));
+                let fix = "close other programs that lock `.ai/state`; without the registry, threads are read from their transcripts";
+                self.wrong("store", format!("the thread registry cannot be read: {error}"), Some(fix));
             }
         }
     }
@@ -284,9 +295,9 @@ impl Findings {
         let report = check(world, &Selection::All);
         let text = format!(
             "{} and {} in {}",
-            format_count(report.errors(), "error"),
-            format_count(report.warnings(), "warning"),
-            format_count(report.files, "file")
+            format_count(report.errors() as u64, "error"),
+            format_count(report.warnings() as u64, "warning"),
+            format_count(report.files as u64, "file")
         );
         if report.errors() > 0 {
             self.wrong("project", text, Some("`rye check` shows them"));
@@ -319,15 +330,14 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
     for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
         let kind = SandboxKind::of(&tool.spec.kind);
         let text = match kind {
-            SandboxKind::Engine => "the engine itself; nothing of the machine is touched".to_owned(),
+            SandboxKind::Engine => "runs inside the engine, without access to the machine".to_owned(),
             SandboxKind::Files => "files of the project alone, through handles of its folder".to_owned(),
             SandboxKind::Requests => {
-                "requests of the engine, to granted hosts alone; nothing of the machine".to_owned()
+                "HTTP requests of the engine to granted hosts only, without access to the machine".to_owned()
             }
             SandboxKind::Process => process_sandbox(offers),
             SandboxKind::None => {
-                "NO WALL: the program of an MCP server whose settings say `wall: none`; it may do whatever you may"
-                    .to_owned()
+                "NO SANDBOX: an MCP server with `wall: none` in its settings; it has all your permissions".to_owned()
             }
         };
         let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };
@@ -339,7 +349,7 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
 
 fn process_sandbox(offers: SandboxSupport) -> String {
     if offers.landlock == 0 {
-        return "a process of its own without a wall: this kernel has none".to_owned();
+        return "a separate process without a sandbox: this kernel does not support one".to_owned();
     }
     let sockets = if offers.sockets {
         "no network unless `net` is granted, and then all of it, whichever host is named"
@@ -347,7 +357,7 @@ fn process_sandbox(offers: SandboxSupport) -> String {
         "the network is open"
     };
     format!(
-        "a process behind Landlock {}: reads the project and the system, writes what `write` grants; {sockets}",
+        "a process in a Landlock {} sandbox: reads the project and the system, writes only what `write` grants; {sockets}",
         offers.landlock
     )
 }
@@ -359,9 +369,9 @@ fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Printer) -> 
     let plain = report.format() == Format::Plain;
     for finding in &findings {
         let word = match finding.state {
-            State::Fine => "fine",
-            State::Note => "note",
-            State::Wrong => "wrong",
+            FindingState::Fine => "fine",
+            FindingState::Note => "note",
+            FindingState::Wrong => "wrong",
         };
         let fix = finding.fix.as_deref().unwrap_or_default();
         if plain {
@@ -374,7 +384,7 @@ fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Printer) -> 
         }
     }
     if !plain {
-        report.line("\nWalls of the tools here")?;
+        report.line("\nTool sandboxes")?;
     }
     for wall in &walls {
         let text = if plain {
@@ -385,10 +395,6 @@ fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Printer) -> 
         report.line(&printable(&text))?;
     }
     Ok(())
-}
-
-fn format_count(n: usize, one: &str) -> String {
-    count(n as u64, one)
 }
 
 fn pluralize_are(files: usize) -> String {

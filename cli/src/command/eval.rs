@@ -161,6 +161,6 @@ fn text_or_json(written: &str) -> Value {
 fn parse_flag(flag: &str, written: &str) -> Result<Value, CommandError> {
     parse_json(written).map_err(|error| {
         let flag = flag.replace('_', "-");
-        CommandError::usage(format!("`--{flag}` is no JSON: {error}"))
+        CommandError::usage(format!("`--{flag}` is not valid JSON: {error}"))
     })
 }

@@ -4,7 +4,7 @@
 use clap::Args;
 use rye_compiler::diagnostics::{CODES, closest, codes};
 use rye_compiler::item::Items;
-use rye_compiler::validate::groups::{self, Group};
+use rye_compiler::validate::groups::{self, CapabilityGroup};
 use rye_compiler::world::{MapWorld, Space};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,18 +51,18 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     if code == "capabilities" {
         return print_groups(&groups, report);
     }
-    if let Some(group) = groups::named(&groups, &code) {
+    if let Some(group) = groups::group_named(&groups, &code) {
         return print_groups(std::slice::from_ref(group), report);
     }
     let Some(page) = codes::ALL.iter().find(|page| page.code == code) else {
-        let failure = CommandError::usage(format!("there is no code `{code}`"));
+        let failure = CommandError::usage(format!("unknown code `{code}`"));
         let names = CODES.iter().copied().chain(groups.iter().map(|group| group.name.as_str()));
         let topic = format!("{code}::");
         let same = |name: &&str| name.starts_with(&topic) || name.rsplit("::").next() == Some(code.as_str());
         let near = closest(&code, names.clone()).or_else(|| names.clone().find(same).map(str::to_owned));
         return Err(match near {
-            Some(near) => failure.help(format!("did you mean `{near}`?")),
-            None => failure.help("`rye explain` lists all of them"),
+            Some(near) => failure.with_help(format!("did you mean `{near}`?")),
+            None => failure.with_help("`rye explain` lists all of them"),
         });
     };
     match report.format() {
@@ -73,20 +73,20 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
 }
 
 /// Returns the groups of the standard library, so that no project is needed.
-fn standard_groups() -> Vec<Group> {
+fn standard_groups() -> Vec<CapabilityGroup> {
     let mut world = MapWorld::new();
     for (path, bytes) in rye_stdlib::files().into_iter().filter(|(path, _)| path.starts_with(GROUPS_FOLDER)) {
         world.insert(Space::System, &path, bytes);
     }
-    groups::all(&Items::new(&world))
+    groups::all_groups(&Items::new(&world))
 }
 
 const GROUPS_FOLDER: &str = ".ai/config/agent/capabilities/";
 
-fn print_groups(groups: &[Group], report: &Printer) -> Result<Exit, CommandError> {
+fn print_groups(groups: &[CapabilityGroup], report: &Printer) -> Result<Exit, CommandError> {
     match report.format() {
         Format::Json => {
-            let shown = |g: &Group| GroupOutput {
+            let shown = |g: &CapabilityGroup| GroupOutput {
                 group: g.name.clone(),
                 description: g.description.clone(),
                 patterns: g.patterns.clone(),

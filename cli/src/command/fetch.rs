@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::item;
+use crate::call::parse_item_id;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
@@ -26,6 +26,7 @@ use crate::space::Spaces;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["id", "query"]))]
 pub struct FetchArgs {
+    /// Type of the item
     #[arg(value_enum, value_name = "TYPE")]
     item_type: FetchItemType,
     /// The item's id
@@ -113,13 +114,13 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let Some(id) = &args.id else {
         let query = args.query.clone().unwrap_or_default();
         let request = FetchRequest::Query { item_type, query, scope: args.scope.clone(), limit: args.limit };
-        return found(answer(&world, &request)?, report);
+        return print_hits(fetch_value(&world, &request)?, report);
     };
-    let id = item(id, ItemKind::from(item_type))?;
+    let id = parse_item_id(id, ItemKind::from(item_type))?;
     let found = world.candidates(ItemKind::from(item_type), &id)?;
     let Some(first) = found.first() else {
-        let help = format!("look for it: `rye fetch {} --query WORDS`", item_type.word());
-        return Err(CommandError::failed(format!("there is no {} `{id}`", item_type.word())).help(help));
+        let help = format!("search for it: `rye fetch {} --query WORDS`", item_type.word());
+        return Err(CommandError::failed(format!("unknown {} `{id}`", item_type.word())).with_help(help));
     };
     let mut output = FetchOutput {
         item_type: item_type.word().to_owned(),
@@ -139,7 +140,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
         return Ok(Exit::Fine);
     }
     let request = FetchRequest::Item { item_type, item_id: id, offset: 0, limit: None };
-    let content = answer(&world, &request)?.as_str().unwrap_or_default().to_owned();
+    let content = fetch_value(&world, &request)?.as_str().unwrap_or_default().to_owned();
     match report.format() {
         Format::Json => {
             output.content = Some(content);
@@ -153,7 +154,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
-fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, CommandError> {
+fn fetch_value(world: &dyn World, request: &FetchRequest) -> Result<Value, CommandError> {
     let (objects, own_objects) = (NoObjects, BTreeSet::new());
     let outcome =
         fetch(&FetchSources { world, objects: &objects, own_objects: &own_objects, user_space: &|| Ok(()) }, request);
@@ -163,7 +164,7 @@ fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, CommandErr
     Ok(outcome.content)
 }
 
-fn found(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
+fn print_hits(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     let answer: HitsOutput = serde_json::from_value(answer).map_err(std::io::Error::other)?;
     if report.format() == Format::Json {
         report.json(&answer)?;
@@ -174,12 +175,12 @@ fn found(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
         report.line(printable(&format!("{item_id:width$}  {space:7}  {description}")).trim_end())?;
     }
     match answer.hits.len() as u64 {
-        0 => report.note("nothing fits"),
+        0 => report.note("no matches"),
         shown if shown < answer.total => report.note(&format!("{shown} of {}; `--limit` shows more", answer.total)),
         _ => {}
     }
     if let Some(unreadable) = answer.unreadable {
-        report.note(&format!("{unreadable} could not be read; `rye check` says why"));
+        report.note(&format!("{unreadable} could not be read; run `rye check` for the details"));
     }
     Ok(Exit::Fine)
 }
@@ -197,17 +198,17 @@ fn copy_item(
         CopyTarget::User => (Space::User, spaces.user.as_deref()),
     };
     let Some(root) = root else {
-        return Err(CommandError::failed("there is no user space: no `.ai/` in the home folder")
-            .help("make it, or name another with `RYE_USER_SPACE`"));
+        return Err(CommandError::failed("no user space: no `.ai/` in the home folder")
+            .with_help("create it, or set `RYE_USER_SPACE`"));
     };
     if space == from {
-        return Err(CommandError::failed(format!("it lies in the {} space already", space.word())));
+        return Err(CommandError::failed(format!("it is already in the {} space", space.word())));
     }
     let place = root.join(path);
     match RootedDir::open(root)?.create(Path::new(path), bytes) {
         Ok(()) => Ok(place),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            Err(CommandError::failed(format!("`{}` is there already", place.display())))
+            Err(CommandError::failed(format!("`{}` already exists", place.display())))
         }
         Err(e) => Err(CommandError::failed(format!("`{}` cannot be written: {e}", place.display()))),
     }
@@ -222,6 +223,6 @@ impl ObjectStore for NoObjects {
     }
 
     fn get(&self, _: &str) -> Result<Vec<u8>, StoreError> {
-        Err(StoreError::InvalidId { reason: "there is no thread".into() })
+        Err(StoreError::InvalidId { reason: "no such thread".into() })
     }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rye_compiler::edit::{Formatted, Refused, format, format_data, format_knowledge};
+use rye_compiler::edit::{FormatRefusal, Formatted, format, format_data, format_knowledge};
 use rye_compiler::world::{Entry, ItemKind, Space, World};
 use rye_grammar::knowledge::KnowledgeFormat;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::narrow::{PathFilter, narrow};
+use crate::narrow::{PathFilter, resolve_path_filter};
 use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
 use crate::space::Spaces;
@@ -47,7 +47,7 @@ pub struct SkippedOutput {
 pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
-    let narrowed = narrow(&args.paths, &spaces.project, &world)?;
+    let narrowed = resolve_path_filter(&args.paths, &spaces.project, &world)?;
     let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
     let mut rewrites = Vec::new();
     let mut broken = false;
@@ -55,7 +55,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         if entry.space != Space::Project || !is_selected(&narrowed, &entry.path) {
             continue;
         }
-        let Some(layout) = layout(kind, &entry.path) else { continue };
+        let Some(layout) = formatter_of(kind, &entry.path) else { continue };
         output.files += 1;
         let file = entry.path.to_string();
         let skip = |because: String| SkippedOutput { file: file.clone(), because };
@@ -77,7 +77,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             Ok(formatted) if formatted.text == text => {}
             Ok(formatted) => rewrites.push(FileRewrite { path: file, before: text, after: formatted.text }),
             Err(refused) => {
-                broken |= refused == Refused::Broken;
+                broken |= refused == FormatRefusal::Broken;
                 output.skipped.push(skip(refused.to_string()));
             }
         }
@@ -96,7 +96,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 report.line(printable(&text).trim_end())?;
             }
             for skipped in &output.skipped {
-                report.note(&printable(&format!("left as it is: {}: {}", skipped.file, skipped.because)));
+                report.note(&printable(&format!("left unchanged: {}: {}", skipped.file, skipped.because)));
             }
             report.note(&summary(&output, args.check));
         }
@@ -116,10 +116,10 @@ fn formattable_items(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Comman
     Ok(all)
 }
 
-type Formatter = fn(&str) -> Result<Formatted, Refused>;
+type Formatter = fn(&str) -> Result<Formatted, FormatRefusal>;
 
 /// Returns the formatter for a file; `None` for scripts.
-fn layout(kind: ItemKind, path: &str) -> Option<Formatter> {
+fn formatter_of(kind: ItemKind, path: &str) -> Option<Formatter> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match kind {
         ItemKind::Directive => Some(format),
@@ -139,11 +139,11 @@ fn is_selected(narrowed: &PathFilter, path: &str) -> bool {
 }
 
 fn summary(output: &FmtOutput, check: bool) -> String {
-    let files = crate::view::count(output.files as u64, "file");
+    let files = crate::view::format_count(output.files as u64, "file");
     let changed = output.changed.len();
     match (changed, check) {
-        (0, _) => format!("looked at {files}: nothing to do"),
-        (_, true) => format!("looked at {files}: {changed} would change"),
-        (_, false) => format!("looked at {files}: {changed} changed"),
+        (0, _) => format!("checked {files}: already formatted"),
+        (_, true) => format!("checked {files}: {changed} would change"),
+        (_, false) => format!("checked {files}: {changed} changed"),
     }
 }

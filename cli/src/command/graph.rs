@@ -9,7 +9,7 @@ use rye_compiler::world::{ItemKind, World};
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::directive;
+use crate::call::parse_directive_id;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
@@ -21,12 +21,12 @@ pub struct GraphArgs {
     directive: Option<String>,
     /// Output language [default: mermaid; with `--format json` nodes and edges as JSON]
     #[arg(long, value_enum, value_name = "LANGUAGE")]
-    to: Option<Language>,
+    to: Option<GraphLanguage>,
 }
 
 /// The output language of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Language {
+pub enum GraphLanguage {
     Mermaid,
     Dot,
     /// An image with layout
@@ -35,27 +35,27 @@ pub enum Language {
 
 pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
-    let only = args.directive.as_deref().map(directive).transpose()?;
+    let only = args.directive.as_deref().map(parse_directive_id).transpose()?;
     if let Some(id) = &only {
         let found = world.candidates(ItemKind::Directive, id)?;
         if found.is_empty() {
-            return Err(CommandError::failed(format!("there is no directive `{id}`")));
+            return Err(CommandError::failed(format!("unknown directive `{id}`")));
         }
     }
     let graph: ItemGraph = item_graph(&world, only.as_ref());
     match (args.to, report.format()) {
         (None, Format::Json) => report.json(&graph)?,
-        (to, _) => draw(&graph.drawing(), to.unwrap_or(Language::Mermaid), report)?,
+        (to, _) => print_drawing(&graph.drawing(), to.unwrap_or(GraphLanguage::Mermaid), report)?,
     }
     Ok(Exit::Fine)
 }
 
 /// Prints a drawing.
-pub fn draw(drawing: &Drawing, language: Language, report: &Printer) -> Result<(), CommandError> {
+pub fn print_drawing(drawing: &Drawing, language: GraphLanguage, report: &Printer) -> Result<(), CommandError> {
     let text = match language {
-        Language::Mermaid => mermaid::render(drawing),
-        Language::Dot => dot::render(drawing),
-        Language::Svg => svg::render(drawing).map_err(|error| CommandError::failed(error.to_string()))?,
+        GraphLanguage::Mermaid => mermaid::render(drawing),
+        GraphLanguage::Dot => dot::render(drawing),
+        GraphLanguage::Svg => svg::render(drawing).map_err(|error| CommandError::failed(error.to_string()))?,
     };
     report.line(printable(&text).trim_end())
 }

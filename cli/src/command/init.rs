@@ -11,7 +11,7 @@ use include_dir::{Dir, DirEntry, include_dir};
 use rye_compiler::plan::hex;
 use rye_compiler::trust::{Subject, script};
 use rye_compiler::world::ItemKind;
-use rye_engine::keys::Keys;
+use rye_engine::keys::KeyFolder;
 use rye_engine::trust::shipped_file;
 use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
@@ -70,15 +70,15 @@ type Files = BTreeMap<String, Vec<u8>>;
 pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     let (directive, inputs, files) = match args.example {
         None => ("first", " --input topic=tea", starter_files()),
-        Some(Example::Hello) => ("hello", "", example("hello")),
-        Some(Example::Review) => ("review", "", example("review")),
-        Some(Example::Deploy) => ("deploy_staging", " --input service=billing", example("deploy")),
+        Some(Example::Hello) => ("hello", "", example_files("hello")),
+        Some(Example::Review) => ("review", "", example_files("review")),
+        Some(Example::Deploy) => ("deploy_staging", " --input service=billing", example_files("deploy")),
     };
     refuse_to_overwrite(&args.dir, &files)?;
     fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
     let within = RootedDir::open(&args.dir).map_err(|error| io_failure("open", &args.dir, &error))?;
     // Read first, so that an error leaves nothing half done.
-    let ignored = ignored(&within).map_err(|error| io_failure("read", &args.dir.join(GITIGNORE), &error))?;
+    let ignored = extended_gitignore(&within).map_err(|error| io_failure("read", &args.dir.join(GITIGNORE), &error))?;
     for (path, bytes) in &files {
         let written = within.create(Path::new(path), bytes);
         written.map_err(|error| io_failure("write", &args.dir.join(path), &error))?;
@@ -111,21 +111,21 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
 
 /// Returns the id of the user's key; generates a key if there is none. A project works without one.
 fn ensure_key_id(report: &Printer) -> Option<String> {
-    let keys = Keys::of_user_space(&user_root()?);
+    let keys = KeyFolder::of_user_space(&user_root()?);
     let there = matches!(keys.load(), Ok(Some(_)));
     match keys.load_or_generate() {
         Ok(identity) => {
             if !there {
                 let folder = keys.folder().display();
                 report.note(&format!(
-                    "made your key {} in {folder}; what your threads leave is signed with it",
+                    "generated your key {} in {folder}; it signs the exports of your threads",
                     identity.key_id()
                 ));
             }
             Some(identity.key_id().to_owned())
         }
         Err(error) => {
-            report.note(&format!("you have no key that threads could be signed with: {error}"));
+            report.note(&format!("no signing key could be generated: {error}"));
             None
         }
     }
@@ -140,7 +140,7 @@ fn starter_files() -> Files {
 }
 
 /// Returns the files of an example. Paths in its README that refer to this repository are removed.
-fn example(name: &str) -> Files {
+fn example_files(name: &str) -> Files {
     let elsewhere = format!(" --project examples/{name}");
     let mut files = Files::new();
     let mut folders: Vec<&Dir<'static>> = EXAMPLES.get_dir(name).into_iter().collect();
@@ -163,9 +163,10 @@ fn example(name: &str) -> Files {
 }
 
 /// Returns the files of the examples and of a new project; they are compiled into this program, and so trusted.
-pub fn shipped() -> BTreeSet<Subject> {
+pub fn example_subjects() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
-    for files in ["hello", "review", "deploy", "classic-hooks"].map(example).into_iter().chain([starter_files()]) {
+    for files in ["hello", "review", "deploy", "classic-hooks"].map(example_files).into_iter().chain([starter_files()])
+    {
         for (path, bytes) in files {
             let sha256 = hex(&Sha256::digest(&bytes));
             found.insert(match ItemKind::of_path(&path) {
@@ -182,18 +183,18 @@ pub fn shipped() -> BTreeSet<Subject> {
 fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
     let there = |path: &&str| fs::symlink_metadata(dir.join(path)).is_ok();
     if there(&".ai") {
-        let message = format!("`{}` is a project already: it holds `.ai`", dir.display());
-        return Err(CommandError::failed(message).help("name another folder, or add to this one by hand"));
+        let message = format!("`{}` is already a project: it contains `.ai`", dir.display());
+        return Err(CommandError::failed(message).with_help("name another folder, or add to this one by hand"));
     }
     let in_the_way: Vec<&str> = files.keys().map(String::as_str).filter(there).collect();
     let [first, rest @ ..] = in_the_way.as_slice() else { return Ok(()) };
     let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
     let message = format!("`{}`{more} would be overwritten", dir.join(first).display());
-    Err(CommandError::failed(message).help("name an empty folder, or move the file away"))
+    Err(CommandError::failed(message).with_help("name an empty folder, or move the file away"))
 }
 
 /// Returns `.gitignore` with the missing lines added; `None` if none are missing.
-fn ignored(within: &RootedDir) -> io::Result<Option<Vec<u8>>> {
+fn extended_gitignore(within: &RootedDir) -> io::Result<Option<Vec<u8>>> {
     let mut text = within.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
     let missing: Vec<&str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();

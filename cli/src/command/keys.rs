@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use rye_engine::keys::{KeyError, Keys};
+use rye_engine::keys::{KeyError, KeyFolder};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -33,6 +33,7 @@ enum KeysCommand {
     },
     /// Stop trusting another's key
     Revoke {
+        /// Id of the key, as `rye keys list` prints it
         #[arg(value_name = "KEYID")]
         key_id: String,
     },
@@ -53,14 +54,14 @@ pub struct KeyOutput {
 }
 
 pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
-    let keys = keys()?;
+    let keys = user_keys()?;
     match &args.command {
         KeysCommand::Generate => {
             let there = keys.load()?.is_some();
             let identity = keys.load_or_generate()?;
-            let said = if there { "your key is" } else { "made your key" };
+            let said = if there { "your key is" } else { "generated your key" };
             report.note(&format!(
-                "{said} {}; others trust it by its public half:\n{}",
+                "{said} {}; give others the public key to trust it:\n{}",
                 identity.key_id(),
                 read_public_key(&keys)
             ));
@@ -70,16 +71,16 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
             let pem = std::fs::read_to_string(file)
                 .map_err(|error| CommandError::usage(format!("`{}` cannot be read: {error}", file.display())))?;
             let key_id = keys.trust(&pem)?;
-            report.note(&format!("signatures of {key_id} count from now on"));
+            report.note(&format!("trusted the key {key_id}"));
         }
         KeysCommand::Revoke { key_id } => {
             if keys.load()?.is_some_and(|own| own.key_id() == key_id) {
-                let help = format!("to give it up, move `{}` away", keys.folder().display());
-                return Err(CommandError::usage(format!("`{key_id}` is your own key")).help(help));
+                let help = format!("to stop using it, move `{}` to another place", keys.folder().display());
+                return Err(CommandError::usage(format!("`{key_id}` is your own key")).with_help(help));
             }
             if !keys.revoke(key_id)? {
-                return Err(CommandError::usage(format!("`{}` is no key you trust", key_id.escape_debug()))
-                    .help("`rye keys list` shows them"));
+                return Err(CommandError::usage(format!("`{}` is not a trusted key", key_id.escape_debug()))
+                    .with_help("`rye keys list` shows them"));
             }
             report.note(&format!("signatures of {key_id} no longer count"));
         }
@@ -87,7 +88,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
     print_keys(&keys, report)
 }
 
-fn print_keys(keys: &Keys, report: &Printer) -> Result<Exit, CommandError> {
+fn print_keys(keys: &KeyFolder, report: &Printer) -> Result<Exit, CommandError> {
     let listed = keys.list()?;
     if report.format() == Format::Json {
         let output = |key: rye_engine::keys::TrustedKey| KeyOutput {
@@ -108,21 +109,21 @@ fn print_keys(keys: &Keys, report: &Printer) -> Result<Exit, CommandError> {
         }
     }
     if listed.is_empty() {
-        report.note("there are no keys: `rye keys generate` makes yours");
+        report.note("no keys found: run `rye keys generate`");
     }
     Ok(Exit::Fine)
 }
 
-fn read_public_key(keys: &Keys) -> String {
+fn read_public_key(keys: &KeyFolder) -> String {
     format!("  {}", keys.folder().join("public.pem").display())
 }
 
 /// Returns the user's keys; the user space need not exist yet.
-pub fn keys() -> Result<Keys, CommandError> {
+pub fn user_keys() -> Result<KeyFolder, CommandError> {
     let root = space::user_root().ok_or_else(|| {
-        CommandError::failed("there is no user space to keep keys in").help("set `RYE_USER_SPACE` or `HOME`")
+        CommandError::failed("no user space to store keys in").with_help("set `RYE_USER_SPACE` or `HOME`")
     })?;
-    Ok(Keys::of_user_space(&root))
+    Ok(KeyFolder::of_user_space(&root))
 }
 
 impl From<KeyError> for CommandError {

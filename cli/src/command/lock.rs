@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use rye_compiler::plan::Plan;
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, drift, entry_of};
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, drift, entry_of};
 use rye_compiler::plan::started::{plans, started};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::{directive, directives};
+use crate::call::{existing_directives, parse_directive_id};
 use crate::exit::Exit;
 use crate::lockfile;
 use crate::report::{Printer, printable};
@@ -72,10 +72,10 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
             for one in &output.drift {
                 report.line(&printable(&format!("{}: {} {}", one.directive, one.what, one.how)))?;
             }
-            let count = crate::view::count(entries.len() as u64, "directive");
+            let count = crate::view::format_count(entries.len() as u64, "directive");
             report.note(&match (args.check, output.drift.is_empty()) {
-                (true, true) => format!("{count} as locked"),
-                (true, false) => format!("{count} looked at, not all as locked"),
+                (true, true) => format!("{count} match the lock"),
+                (true, false) => format!("checked {count}: not all match the lock"),
                 (false, _) => format!("locked {count} in {}", lockfile::PATH),
             });
         }
@@ -85,7 +85,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
 
 /// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run
 /// refuses to start a directive that is not locked. Omits started directives with errors, because they cannot start.
-fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Locked>>, CommandError> {
+fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<LockEntry>>, CommandError> {
     let mut entries = BTreeMap::new();
     for id in ids {
         let own = plans(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
@@ -104,12 +104,12 @@ fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Loc
 
 fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
     if !args.directives.is_empty() {
-        return directives(&args.directives, world);
+        return existing_directives(&args.directives, world);
     }
     if args.check {
         let known =
-            known.ok_or_else(|| CommandError::failed("nothing is locked").help("`rye lock` locks the project"))?;
-        return known.directives.keys().map(|id| directive(id)).collect();
+            known.ok_or_else(|| CommandError::failed("nothing is locked").with_help("`rye lock` locks the project"))?;
+        return known.directives.keys().map(|id| parse_directive_id(id)).collect();
     }
     let all = world.list(ItemKind::Directive)?;
     Ok(all.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id).collect())

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
 use rye_compiler::tool_spec::ServerSandbox;
-use rye_compiler::trust::Executes;
-use rye_engine::tool::mcp::{McpConnection, Server, config, listing};
+use rye_compiler::trust::TrustRequirement;
+use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
 use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -80,15 +80,15 @@ pub struct McpChanges {
 pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
-    let configured = || config::servers(&spaces.project, &Items::new(&world)).map_err(CommandError::failed);
+    let configured = || config::read_servers(&spaces.project, &Items::new(&world)).map_err(CommandError::failed);
     match &args.command {
         McpCommand::List => list(&spaces.project, &configured()?, report),
         McpCommand::Refresh { servers, dry_run } => {
             spaces.announce(report);
             let wanted = chosen(&configured()?, servers)?;
-            let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
-            trust::ensure(&starts, false, &world, &spaces, report)?;
-            sandbox::prepare(&world, &spaces)?;
+            let starts: Vec<TrustRequirement> = wanted.iter().filter_map(McpServer::trust_requirement).collect();
+            trust::require_trust(&starts, false, &world, &spaces, report)?;
+            sandbox::enable_bubblewrap(&world, &spaces)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }
         McpCommand::Serve(serve) => {
@@ -98,7 +98,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
 }
 
-fn chosen(configured: &BTreeMap<String, Server>, named: &[String]) -> Result<Vec<Server>, CommandError> {
+fn chosen(configured: &BTreeMap<String, McpServer>, named: &[String]) -> Result<Vec<McpServer>, CommandError> {
     if named.is_empty() {
         return Ok(configured.values().cloned().collect());
     }
@@ -106,13 +106,13 @@ fn chosen(configured: &BTreeMap<String, Server>, named: &[String]) -> Result<Vec
         configured.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = configured.keys().map(String::as_str).collect();
             CommandError::usage(format!("no MCP server `{}` is configured", name.escape_debug()))
-                .help(format!("there are: {}", known.join(", ")))
+                .with_help(format!("available: {}", known.join(", ")))
         })
     };
     named.iter().map(one).collect()
 }
 
-fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Printer) -> Result<Exit, CommandError> {
+fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Printer) -> Result<Exit, CommandError> {
     let mut output = Vec::new();
     for server in configured.values() {
         let items = existing_items(project, server)?.into_keys().map(|file| id(server, &file)).collect();
@@ -127,12 +127,12 @@ fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Printer)
     }
     for server in &output {
         let count = match server.items.len() {
-            0 => format!("no items; `rye mcp refresh {}` makes them", server.server),
+            0 => format!("no items; create them with `rye mcp refresh {}`", server.server),
             1 => "1 item".to_owned(),
             n => format!("{n} items"),
         };
         let wall = match server.wall {
-            "none" => "; NO WALL",
+            "none" => "; NO SANDBOX",
             _ => "",
         };
         report.line(&printable(&format!("{}  {}  ({}{wall}; {count})", server.server, server.runs, server.origin)))?;
@@ -140,20 +140,25 @@ fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Printer)
     Ok(Exit::Fine)
 }
 
-fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
-    let runtime = crate::runtime::start(crate::runtime::SEVERAL)?;
+fn refresh(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
+    let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let mut output = Vec::new();
     let (mut failed, mut differs) = (false, false);
     for server in servers {
         report.note(&printable(&format!("{}: {}", server.name, server.describe())));
-        if server.wall() == ServerSandbox::None {
-            report.note(&format!("{}: without a wall, it may do whatever you may", server.name));
+        if server.isolation() == ServerSandbox::None {
+            report.note(&format!("{}: no sandbox, it has all your permissions", server.name));
         }
         let listed = runtime.block_on(async {
             let connection = McpConnection::open(server, project).await.map_err(|e| e.to_string())?;
-            listing::items(server, &connection.definitions().await)
+            listing::server_items(server, &connection.definitions().await)
         });
-        let done = listed.and_then(|files| write(project, server, &files, dry_run).map_err(|e| e.message));
+        let done = listed.and_then(|listed| {
+            for warning in &listed.warnings {
+                report.note(&printable(&format!("warning: {warning}")));
+            }
+            write_items(project, server, &listed.files, dry_run).map_err(|e| e.message)
+        });
         let one = match done {
             Ok((items, changes)) => {
                 differs |= !(changes.added.is_empty() && changes.changed.is_empty() && changes.removed.is_empty());
@@ -193,28 +198,28 @@ fn show(server: &McpServerOutput, report: &Printer) -> Result<(), CommandError> 
     Ok(())
 }
 
-fn described(server: &Server, items: Vec<String>) -> McpServerOutput {
+fn described(server: &McpServer, items: Vec<String>) -> McpServerOutput {
     McpServerOutput {
         server: server.name.clone(),
         runs: server.describe(),
         origin: server.origin.clone(),
-        wall: server.wall().word(),
+        wall: server.isolation().word(),
         items,
         changes: None,
         error: None,
     }
 }
 
-fn folder(server: &Server) -> String {
+fn folder(server: &McpServer) -> String {
     format!(".ai/tools/mcp/{}", server.name)
 }
 
-fn id(server: &Server, file: &str) -> String {
+fn id(server: &McpServer, file: &str) -> String {
     format!("mcp/{}/{}", server.name, file.trim_end_matches(".yaml"))
 }
 
 /// Returns the existing items of a server: file names with texts.
-fn existing_items(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, CommandError> {
+fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String, String>, CommandError> {
     let mut found = BTreeMap::new();
     let within = RootedDir::open(project)?;
     let entries = match fs::read_dir(project.join(folder(server))) {
@@ -235,9 +240,9 @@ fn existing_items(project: &Path, server: &Server) -> Result<BTreeMap<String, St
 }
 
 /// Writes the items of a server's current tools, and removes the others.
-fn write(
+fn write_items(
     project: &Path,
-    server: &Server,
+    server: &McpServer,
     files: &BTreeMap<String, String>,
     dry_run: bool,
 ) -> Result<(Vec<String>, McpChanges), CommandError> {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use rye_compiler::trust::{Executes, requirements_of_workspace};
+use rye_compiler::trust::{TrustRequirement, requirements_of_workspace};
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::within::RootedDir;
 use rye_grammar::ItemId;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::item;
+use crate::call::parse_item_id;
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
@@ -23,14 +23,15 @@ mod templates;
 
 #[derive(Debug, Args)]
 pub struct NewArgs {
+    /// Type of the item
     #[arg(value_enum, value_name = "TYPE")]
     kind: NewItemKind,
     /// The id: folders and a name, `project/count`
     #[arg(value_name = "ID")]
     id: String,
     /// The language of a tool
-    #[arg(long, value_enum, value_name = "LANGUAGE", default_value_t = Language::Command)]
-    language: Language,
+    #[arg(long, value_enum, value_name = "LANGUAGE", default_value_t = ToolLanguageArg::Command)]
+    language: ToolLanguageArg,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,7 +42,7 @@ enum NewItemKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Language {
+pub enum ToolLanguageArg {
     /// YAML: a program and its arguments
     Command,
     /// YAML: an HTTP request
@@ -69,11 +70,11 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         NewItemKind::Knowledge => ItemKind::Knowledge,
         NewItemKind::Tool => ItemKind::Tool,
     };
-    let id = item(&args.id, kind)?;
+    let id = parse_item_id(&args.id, kind)?;
     let (extension, text) = match args.kind {
-        NewItemKind::Directive => ("md", templates::directive(&id)),
-        NewItemKind::Knowledge => ("md", templates::knowledge(&id)),
-        NewItemKind::Tool => templates::tool(&id, args.language),
+        NewItemKind::Directive => ("md", templates::directive_template(&id)),
+        NewItemKind::Knowledge => ("md", templates::knowledge_template(&id)),
+        NewItemKind::Tool => templates::tool_template(&id, args.language),
     };
     // A second extension would be a second file for the id, which is an error.
     let found = spaces.open()?.candidates(kind, &id)?;
@@ -88,13 +89,13 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     match RootedDir::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            return Err(CommandError::failed(format!("`{path}` is there already")));
+            return Err(CommandError::failed(format!("`{path}` already exists")));
         }
         Err(e) => return Err(CommandError::failed(format!("`{path}` cannot be written: {e}"))),
     }
     trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
-        report.note(&format!("it now stands above the {} space's `{id}`", below.space.word()));
+        report.note(&format!("it now shadows `{id}` of the {} space", below.space.word()));
     }
     let output = NewOutput { item_type: kind.word().to_owned(), item_id: id.to_string(), path };
     match report.format() {
@@ -109,7 +110,7 @@ fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), CommandErro
     if spaces.user.is_none() {
         return Ok(());
     }
-    let made = |one: &Executes| one.subjects.iter().all(|file| file.kind == kind && file.id == id.as_str());
-    let all: Vec<Executes> = requirements_of_workspace(&spaces.open()?).into_iter().filter(made).collect();
-    if all.is_empty() { Ok(()) } else { Ok(spaces.trust().allow(&all)?) }
+    let made = |one: &TrustRequirement| one.subjects.iter().all(|file| file.kind == kind && file.id == id.as_str());
+    let all: Vec<TrustRequirement> = requirements_of_workspace(&spaces.open()?).into_iter().filter(made).collect();
+    if all.is_empty() { Ok(()) } else { Ok(spaces.trust().record_trust(&all)?) }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::plan::absent::weigh;
+use rye_compiler::plan::absent::estimate_tokens;
 use rye_compiler::plan::render;
 use rye_compiler::plan::render::drawing::Drawing;
 use rye_compiler::wall::requires_bubblewrap;
@@ -18,9 +18,10 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global, OutputFormat};
-use crate::call::{RunRequestArgs, directive};
-use crate::command::graph::{self, Language};
+use crate::call::{RunRequestArgs, parse_directive_id};
+use crate::command::graph::{self, GraphLanguage};
 use crate::exit::Exit;
+use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
@@ -40,7 +41,7 @@ pub struct PlanArgs {
     all: bool,
     /// Draw the graph of the run
     #[arg(long, value_enum, value_name = "LANGUAGE", num_args = 0..=1, require_equals = true, default_missing_value = "mermaid")]
-    graph: Option<Language>,
+    graph: Option<GraphLanguage>,
 }
 
 /// Output of `rye plan ID --format json` if there are errors, and so no plan.
@@ -50,6 +51,9 @@ pub struct NoPlanOutput {
     pub plan_id: Option<String>,
     pub directive: String,
     pub diagnostics: Vec<DiagnosticOutput>,
+    /// Diagnostics beyond 100 per file and code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<OmittedDiagnostics>,
 }
 
 pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -57,7 +61,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         return diff::run(asked, args, global, report);
     }
     let asked = args.directive.as_deref().unwrap_or_default();
-    let id = directive(asked)?;
+    let id = parse_directive_id(asked)?;
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
@@ -68,18 +72,18 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let mut sources = Sources::default();
     let compiled = compile_with_sources(&world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {
-        refuse(asked, &compiled.diagnostics, &sources, report)?;
+        print_no_plan(asked, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
-    weigh(&world, &mut compilation);
+    estimate_tokens(&world, &mut compilation);
     compilation.bubblewrap = requires_bubblewrap(&world);
     compilation.unattended = HeadlessPolicy::from_settings(&world, spaces.own);
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
-        (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
+        (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
         (None, OutputFormat::Html) => report.line(render::html::render(&compilation).trim_end())?,
-        (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` is for `--diff`")),
+        (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` requires `--diff`")),
         (
             None,
             OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json | OutputFormat::Sarif | OutputFormat::Github,
@@ -107,16 +111,20 @@ fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Printer) 
 }
 
 /// Prints the diagnostics of a directive that has no plan.
-pub fn refuse(asked: &str, diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<(), CommandError> {
+pub fn print_no_plan(
+    asked: &str,
+    diagnostics: &Diagnostics,
+    sources: &Sources,
+    report: &Printer,
+) -> Result<(), CommandError> {
     match report.format() {
-        Format::Json => report.json(&NoPlanOutput {
-            plan_id: None,
-            directive: asked.to_owned(),
-            diagnostics: diagnostics.iter().map(|one| DiagnosticOutput::new(one, sources)).collect(),
-        }),
+        Format::Json => {
+            let (diagnostics, omitted) = bounded::outputs(diagnostics, sources);
+            report.json(&NoPlanOutput { plan_id: None, directive: asked.to_owned(), diagnostics, omitted })
+        }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, sources);
-            report.note(&format!("`{}` has no plan until its errors are gone", printable(asked)));
+            report.note(&format!("`{}` has errors, and so no plan", printable(asked)));
             Ok(())
         }
     }

@@ -18,7 +18,7 @@ pub use list::ProvidersOutput;
 pub use test::ProviderTestOutput;
 
 /// Id prefix of provider files.
-const FOLDER: &str = "agent/providers/";
+const PROVIDER_FOLDER: &str = "agent/providers/";
 
 #[derive(Debug, Args)]
 pub struct ProvidersArgs {
@@ -43,11 +43,11 @@ pub fn run(args: &ProvidersArgs, global: &Global, report: &Printer) -> Result<Ex
 }
 
 /// Returns the ids of all provider files, sorted.
-fn ids(items: &Items<'_>) -> Vec<String> {
+fn provider_ids(items: &Items<'_>) -> Vec<String> {
     let listed = items.list(ItemKind::Config);
     let mut ids: Vec<String> = listed
         .iter()
-        .filter_map(|entry| entry.id.as_str().strip_prefix(FOLDER))
+        .filter_map(|entry| entry.id.as_str().strip_prefix(PROVIDER_FOLDER))
         .filter(|id| !id.contains('/'))
         .map(str::to_owned)
         .collect();
@@ -56,11 +56,11 @@ fn ids(items: &Items<'_>) -> Vec<String> {
     ids
 }
 
-fn unknown(id: &str, known: &[String]) -> CommandError {
-    let failure = CommandError::usage(format!("there is no provider `{}`", id.escape_debug()));
+fn unknown_provider(id: &str, known: &[String]) -> CommandError {
+    let failure = CommandError::usage(format!("unknown provider `{}`", id.escape_debug()));
     match closest(id, known.iter().map(String::as_str)) {
-        Some(near) => failure.help(format!("did you mean `{near}`?")),
-        None => failure.help(format!("there are: {}", known.join(", "))),
+        Some(near) => failure.with_help(format!("did you mean `{near}`?")),
+        None => failure.with_help(format!("available: {}", known.join(", "))),
     }
 }
 
@@ -71,6 +71,6 @@ fn default_provider(items: &Items<'_>) -> Option<String> {
 }
 
 /// Prints the diagnostics of the files that were read.
-fn tell(diagnostics: &Diagnostics, items: Items<'_>, report: &Printer) {
+fn print_diagnostics(diagnostics: &Diagnostics, items: Items<'_>, report: &Printer) {
     report.diagnostics(diagnostics, &items.into_sources());
 }

@@ -35,20 +35,20 @@ use rye_grammar::Sources;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::{RunRequestArgs, directive};
+use crate::call::{RunRequestArgs, parse_directive_id};
 use crate::command::check::{CheckOutput, CheckSummary};
-use crate::command::threads::{ThreadReader, speaks};
+use crate::command::threads::{ThreadReader, accepts_messages};
 use crate::command::trust;
 use crate::exit::Exit;
 use crate::lockfile;
 use crate::report::Printer;
-use crate::report::diagnostic::DiagnosticOutput;
+use crate::report::bounded;
 use crate::space::Spaces;
 use ask::HeadlessPolicyArg;
 use start::{RunOptions, ThreadStart};
 
 pub use detach::DetachOutput;
-pub use ending::{RunOutput, exit};
+pub use ending::{RunOutput, exit_of_run};
 pub use json::{DeltaOutput, EventOutput};
 
 /// Environment variable set for the tools of a thread: a run that such a tool starts becomes a child of the thread.
@@ -99,8 +99,11 @@ pub struct RunArgs {
     detached: bool,
     /// Policy for calls that need approval when there is no terminal (default: `approvals.unattended` of the settings,
     /// else `allow`)
-    #[arg(long, value_enum, value_name = "WAY")]
+    #[arg(long, value_enum, value_name = "POLICY")]
     unattended: Option<HeadlessPolicyArg>,
+    /// Complete the thread although required outputs are missing
+    #[arg(long, conflicts_with = "resume")]
+    allow_missing_outputs: bool,
     /// Print every event; with `--format json`, one JSON object per line before the result
     #[arg(long)]
     events: bool,
@@ -112,37 +115,37 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         spaces.announce(report);
     }
     if args.detach {
-        return detach::leave(args.call.reads_stdin(), report);
+        return detach::start_detached(args.call.reads_stdin(), report);
     }
-    let images = images::read(&args.image)?;
-    let lock = args.locked.then(|| lockfile::required(&spaces.project)).transpose()?;
+    let images = images::read_images(&args.image)?;
+    let lock = args.locked.then(|| lockfile::read_required(&spaces.project)).transpose()?;
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {
             // The tool of a thread must stay within the bounds of the thread.
             if std::env::var_os(PARENT_VARIABLE).is_some_and(|id| !id.is_empty()) {
-                return Err(CommandError::usage("a plan from a file is run alone, and this is the tool of a thread"));
+                return Err(CommandError::usage("`--plan` is not allowed in a tool of a thread"));
             }
             let file = args.plan.as_deref().unwrap_or_default();
-            match planned::compiled(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
+            match planned::compile_pinned(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
                 Err(exit) => return Ok(exit),
             }
         }
         (Some(id), _) => {
             let named = args.parent.clone().or_else(|| std::env::var(PARENT_VARIABLE).ok().filter(|id| !id.is_empty()));
-            let parent = named.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
+            let parent = named.as_deref().map(|parent| parent_of_new_thread(parent, &spaces)).transpose()?;
             if let Some(lock) = &lock {
-                let drifts = lockfile::drifted(lock, &spaces.open()?, &directive(id)?)?;
+                let drifts = lockfile::find_drift(lock, &spaces.open()?, &parse_directive_id(id)?)?;
                 if !drifts.is_empty() {
-                    return Err(lockfile::refusal(&drifts));
+                    return Err(lockfile::drift_refusal(&drifts));
                 }
             }
-            match compiled(id, &args.call, parent.as_deref(), args.script.is_some(), &spaces, report)? {
+            match compile_directive(id, &args.call, parent.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => ThreadStart::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),
             }
         }
-        (None, Some(thread)) => resumed(thread, args.message.clone(), args.fork_at, &spaces)?,
+        (None, Some(thread)) => select_resume(thread, args.message.clone(), args.fork_at, &spaces)?,
         (None, None) => return Err(CommandError::usage("name a directive, or a thread with `--resume`")),
     };
     let script = args.script.as_deref();
@@ -157,14 +160,15 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         unattended,
         images,
         lock,
+        allow_missing_outputs: args.allow_missing_outputs,
         ..RunOptions::default()
     };
-    start::drive(start, how, &spaces, report)
+    start::run_to_end(start, how, &spaces, report)
 }
 
 /// Compiles a directive and prints its warnings. If there are errors, prints them as `rye check` does and returns the
 /// exit code. With `is_scripted`, a script of the user replaces every model, so no script of the project is played.
-pub fn compiled(
+pub fn compile_directive(
     id: &str,
     call: &RunRequestArgs,
     parent: Option<&ParentThread>,
@@ -173,7 +177,7 @@ pub fn compiled(
     report: &Printer,
 ) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
     let world = spaces.open()?;
-    let mut request = call.request(directive(id)?, &world)?;
+    let mut request = call.request(parse_directive_id(id)?, &world)?;
     request.inputs.get_or_insert_default();
     request.parent = parent.map(ParentThread::bounds);
     let mut sources = Sources::default();
@@ -181,15 +185,15 @@ pub fn compiled(
     match checked.value {
         Some(compilation) => {
             report.diagnostics(&checked.diagnostics, &compilation.sources);
-            world.require().map_err(|error| CommandError::failed(error.to_string()))?;
-            trust::ensure(&compilation.executes, is_scripted, &world, spaces, report)?;
+            world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
+            trust::require_trust(&compilation.executes, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
-        None => refused(&checked.diagnostics, &sources, report).map(Err),
+        None => print_errors(&checked.diagnostics, &sources, report).map(Err),
     }
 }
 
-fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<Exit, CommandError> {
+fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<Exit, CommandError> {
     let errors = diagnostics.iter().filter(|one| one.severity() == Severity::Error);
     let (mut count, mut signature) = (0, false);
     for error in errors {
@@ -199,8 +203,8 @@ fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Re
     if report.format() == Format::Json {
         let warnings = diagnostics.iter().filter(|one| one.severity() == Severity::Warning).count();
         let summary = CheckSummary { errors: count, warnings, files: sources.iter().count(), directives: 1 };
-        let diagnostics = diagnostics.iter().map(|one| DiagnosticOutput::new(one, sources)).collect();
-        report.json(&CheckOutput { diagnostics, summary })?;
+        let (diagnostics, omitted) = bounded::outputs(diagnostics, sources);
+        report.json(&CheckOutput { diagnostics, omitted, summary })?;
     } else {
         report.diagnostics(diagnostics, sources);
     }
@@ -208,20 +212,22 @@ fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Re
 }
 
 /// Returns the parent of a new thread. Fails if it has ended or never started.
-fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, CommandError> {
+fn parent_of_new_thread(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, CommandError> {
     let row = ThreadReader::open(&spaces.project)?.find(id)?.row;
-    if row.status.is_over() {
-        return Err(CommandError::usage(format!("the thread `{id}` is over and has no children any more")));
+    if row.status.has_ended() {
+        return Err(CommandError::usage(format!("the thread `{id}` has ended and cannot get children")));
     }
     if !spaces.project.join(layout::snapshot(&row.id)).exists() {
-        return Err(CommandError::usage(format!("the thread `{id}` has no `thread.json`: it never ran")));
+        return Err(CommandError::usage(format!("the thread `{id}` has no `thread.json`: it never started")));
     }
     let found = Threads::open(&spaces.project)?.parent(&row.id)?;
-    found.map(Box::new).ok_or_else(|| CommandError::failed(format!("the thread `{id}` never began: it has no record")))
+    found
+        .map(Box::new)
+        .ok_or_else(|| CommandError::failed(format!("the thread `{id}` never started: it has no transcript")))
 }
 
 /// Returns the start that `--resume` selects, depending on the state of the thread.
-pub fn resumed(
+pub fn select_resume(
     id: &str,
     message: Option<String>,
     turn: Option<u64>,
@@ -229,10 +235,10 @@ pub fn resumed(
 ) -> Result<ThreadStart, CommandError> {
     let book = ThreadReader::open(&spaces.project)?;
     // A turn belongs to this thread; otherwise continue from the last thread of the chain.
-    let row = if turn.is_some() { book.find(id)?.row } else { book.last(id)?.row };
+    let row = if turn.is_some() { book.find(id)?.row } else { book.last_of_chain(id)?.row };
     let message = message.filter(|message| !message.is_empty());
     if message.is_some() {
-        speaks(&row)?;
+        accepts_messages(&row)?;
     }
     if let (Some(turn), Some(message)) = (turn, &message) {
         return Ok(ThreadStart::Fork { thread: row.id, turn, message: message.clone() });
@@ -242,7 +248,7 @@ pub fn resumed(
         // The thread ended for a handoff, but nothing continues it: recovery starts the continuation.
         Status::Continued => message.is_some(),
         Status::Created | Status::Running | Status::Completed | Status::Error | Status::Cancelled | Status::Killed => {
-            row.status.is_over()
+            row.status.has_ended()
         }
     };
     match (over, message) {
@@ -252,8 +258,8 @@ pub fn resumed(
         }
         (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
         (true, None) => {
-            let over = format!("the thread `{}` is over: {}", row.id, row.status.word());
-            Err(CommandError::usage(over).help("add a message with `--message TEXT`"))
+            let over = format!("the thread `{}` has ended: {}", row.id, row.status.as_str());
+            Err(CommandError::usage(over).with_help("add a message with `--message TEXT`"))
         }
     }
 }
@@ -261,8 +267,8 @@ pub fn resumed(
 /// Converts a storage error; damaged data is refused, like an invalid signature.
 fn storage_failure(error: StoreError) -> CommandError {
     if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
-        let help = "`rye threads verify` shows all that is wrong; put the files back as they were, or start anew";
-        return CommandError { exit: Exit::Refused, ..CommandError::failed(error.to_string()) }.help(help);
+        let help = "run `rye threads verify` for the details; restore the files, or start a new thread";
+        return CommandError { exit: Exit::Refused, ..CommandError::failed(error.to_string()) }.with_help(help);
     }
     error.into()
 }
@@ -271,21 +277,21 @@ impl From<DriveError> for CommandError {
     fn from(error: DriveError) -> Self {
         if let DriveError::Untrusted { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
-            return refused.help("`rye trust --list` shows all of it, `rye trust` allows it as it is now");
+            return refused.with_help("run `rye trust --list` for the details, `rye trust` to trust the current files");
         }
         if let DriveError::Refused { reason } = error {
             return Self { exit: Exit::Refused, ..Self::failed(reason) };
         }
         if let DriveError::Unverified { thread, .. } = &error {
-            let help = format!("`rye threads show {thread}` shows it; `--trust-record` accepts it as it is");
-            return Self { exit: Exit::Refused, ..Self::failed(error.to_string()) }.help(help);
+            let help = format!("inspect it with `rye threads show {thread}`; accept it with `--trust-record`");
+            return Self { exit: Exit::Refused, ..Self::failed(error.to_string()) }.with_help(help);
         }
         if let DriveError::Store(error) = error {
             return storage_failure(error);
         }
         if let DriveError::Changed { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
-            return refused.help("start it anew with `rye run`, whose plan comes from the files as they are");
+            return refused.with_help("start a new thread with `rye run`, which compiles the current files");
         }
         Self::failed(error.to_string())
     }
@@ -300,7 +306,8 @@ impl From<EngineError> for CommandError {
             return storage_failure(error);
         }
         if let EngineError::Images(refused) = error {
-            return Self::failed(refused.to_string()).help("show it to a model that takes it: `--model`");
+            return Self::failed(refused.to_string())
+                .with_help("select a model that supports the image with `--model`");
         }
         let exit = if matches!(error, EngineError::NothingSetAside { .. }) { Exit::Limit } else { Exit::Failed };
         Self { exit, ..Self::failed(error.to_string()) }

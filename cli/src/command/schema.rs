@@ -44,7 +44,7 @@ pub struct SchemaArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SchemaOutput {
+pub enum SchemaOutput {
     Approvals,
     Assert,
     Check,
@@ -88,7 +88,7 @@ enum SchemaOutput {
 }
 
 impl SchemaOutput {
-    fn schema(self) -> Schema {
+    pub fn schema(self) -> Schema {
         match self {
             Self::Approvals => schema_for!(ApprovalsOutput),
             Self::Assert => schema_for!(AssertOutput),

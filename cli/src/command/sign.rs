@@ -5,17 +5,17 @@ use clap::Args;
 use rye_compiler::semantics::glob;
 use rye_compiler::world::{ItemKind, Space};
 use rye_engine::disk_world::{DiskWorld, FileSignature, SignaturePolicy};
-use rye_engine::keys::{Standing, sign_in_place};
+use rye_engine::keys::{SignatureStatus, sign_in_place};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::keys::keys;
+use super::keys::user_keys;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
-use crate::view::count;
+use crate::view::format_count;
 
 #[derive(Debug, Args)]
 pub struct SignArgs {
@@ -64,11 +64,11 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let root = match &spaces.user {
         _ if !args.user => &spaces.project,
         Some(user) => user,
-        None => return Err(CommandError::usage("there is no user space beside this project")),
+        None => return Err(CommandError::usage("no user space found")),
     };
-    let identity = keys()?
-        .load()?
-        .ok_or_else(|| CommandError::failed("you have no key to sign with").help("`rye keys generate` makes one"))?;
+    let identity = user_keys()?.load()?.ok_or_else(|| {
+        CommandError::failed("no signing key found to sign with").with_help("create one with `rye keys generate`")
+    })?;
     let all: Vec<FileSignature> =
         all_signatures(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
     let wanted = matching_files(&args.items, all)?;
@@ -88,14 +88,14 @@ pub fn verify(args: &VerifyArgs, global: &Global, report: &Printer) -> Result<Ex
     let world = spaces.open()?;
     let all = all_signatures(&world)?;
     let wanted = if args.items.is_empty() { all } else { matching_files(&args.items, all)? };
-    let require = world.require().map_err(|error| CommandError::failed(error.to_string()))?;
+    let require = world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
     print_signatures(&wanted, require, report)
 }
 
 fn all_signatures(world: &DiskWorld) -> Result<Vec<FileSignature>, CommandError> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {
-        all.extend(world.standings(kind).map_err(|error| CommandError::failed(error.to_string()))?);
+        all.extend(world.file_signatures(kind).map_err(|error| CommandError::failed(error.to_string()))?);
     }
     Ok(all)
 }
@@ -104,8 +104,8 @@ fn all_signatures(world: &DiskWorld) -> Result<Vec<FileSignature>, CommandError>
 fn matching_files(words: &[String], all: Vec<FileSignature>) -> Result<Vec<FileSignature>, CommandError> {
     for word in words {
         if !all.iter().any(|file| matches_item(word, file)) {
-            return Err(CommandError::usage(format!("`{}` names no item here", word.escape_debug()))
-                .help("name a file, an id or a pattern of ids: `rye verify` lists them all"));
+            return Err(CommandError::usage(format!("`{}` matches no item", word.escape_debug()))
+                .with_help("name a file, an id or a pattern of ids: `rye verify` lists them all"));
         }
     }
     Ok(all.into_iter().filter(|file| words.iter().any(|word| matches_item(word, file))).collect())
@@ -140,18 +140,20 @@ fn print_signatures(files: &[FileSignature], require: SignaturePolicy, report: &
         }))?;
     }
     let signed = outputs.iter().filter(|file| file.state == "signed").count();
-    let files = count(outputs.len() as u64, "file");
+    let files = format_count(outputs.len() as u64, "file");
     report.note(&format!("{files}: {signed} signed, {refused} refused"));
     Ok(exit)
 }
 
 fn signature_output(file: &FileSignature, require: SignaturePolicy) -> SignatureOutput {
     let (state, key_id, signed_at, because) = match &file.standing {
-        Ok(Standing::Signed { key_id, timestamp }) => ("signed", Some(key_id.clone()), Some(timestamp.clone()), None),
-        Ok(Standing::Unsigned) if require == SignaturePolicy::All => {
+        Ok(SignatureStatus::Signed { key_id, timestamp }) => {
+            ("signed", Some(key_id.clone()), Some(timestamp.clone()), None)
+        }
+        Ok(SignatureStatus::Unsigned) if require == SignaturePolicy::All => {
             ("refused", None, None, Some("it is not signed, and `signing.require` is `all`".to_owned()))
         }
-        Ok(Standing::Unsigned) => ("unsigned", None, None, None),
+        Ok(SignatureStatus::Unsigned) => ("unsigned", None, None, None),
         Err(fault) => ("refused", None, None, Some(fault.to_string())),
     };
     SignatureOutput {

@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
 
-pub use act::speaks;
+pub use act::accepts_messages;
 pub use approvals::ApprovalsOutput;
 pub use book::ThreadReader;
 pub use chain::SearchOutput;
@@ -95,7 +95,7 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Printer) -> Result<Exit
         return repair::run(&spaces.project, report);
     }
     let book = &ThreadReader::open(&spaces.project)?;
-    if let Some(trouble) = book.trouble() {
+    if let Some(trouble) = book.registry_error() {
         report.note(&format!("{trouble}; reading the transcripts instead"));
     }
     match &args.command {

@@ -4,9 +4,9 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
-use rye_compiler::trust::{Executes, TrustRequirementKind, requirements_of_workspace};
+use rye_compiler::trust::{TrustRequirement, TrustRequirementKind, requirements_of_workspace};
 use rye_compiler::world::World;
-use rye_engine::trust::{TrustError, Trusted};
+use rye_engine::trust::{TrustError, TrustSnapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,44 +56,50 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, 
     spaces.announce(report);
     let trust = spaces.trust();
     if args.revoke {
-        let there = trust.forget()?;
-        report.note(if there { "nothing of this project is trusted any more" } else { "nothing was trusted" });
+        let there = trust.delete_record()?;
+        report.note(if there { "trust in this project revoked" } else { "nothing was trusted" });
     }
-    let all = everything(&spaces.open()?, &spaces);
+    let all = trust_requirements(&spaces.open()?, &spaces);
     if !args.list && !args.revoke && !spaces.own {
-        trust.allow(&all)?;
+        trust.record_trust(&all)?;
     }
-    show(&all, &trust.now()?, &spaces, report)?;
+    show(&all, &trust.snapshot()?, &spaces, report)?;
     if !args.list && !args.revoke && !all.is_empty() {
-        report.note("trusted as it is now; a change asks again, `rye trust --revoke` takes it back");
+        report.note("trusted the current files; changes need trust again; revoke with `rye trust --revoke`");
     }
     Ok(Exit::Fine)
 }
 
 /// Returns the trust requirements of the project's items, of the scripts next to them, and of the MCP servers in its
 /// settings.
-pub fn everything(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
+pub fn trust_requirements(world: &dyn World, spaces: &Spaces) -> Vec<TrustRequirement> {
     let mut all = requirements_of_workspace(world);
     let is_there = |path: &str| spaces.project.join(path).symlink_metadata().is_ok();
     all.retain(|one| one.kind != TrustRequirementKind::Script || is_there(&one.name));
-    all.extend(servers(world, spaces));
+    all.extend(server_requirements(world, spaces));
     all
 }
 
 /// Returns the requirements of the project's MCP servers; none if the settings cannot be read, which is reported when a
 /// server is used.
 #[cfg(feature = "mcp")]
-fn servers(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
-    let configured = rye_engine::tool::mcp::config::servers(&spaces.project, &rye_compiler::item::Items::new(world));
-    configured.unwrap_or_default().values().filter_map(rye_engine::tool::mcp::Server::executes).collect()
+fn server_requirements(world: &dyn World, spaces: &Spaces) -> Vec<TrustRequirement> {
+    let configured =
+        rye_engine::tool::mcp::config::read_servers(&spaces.project, &rye_compiler::item::Items::new(world));
+    configured.unwrap_or_default().values().filter_map(rye_engine::tool::mcp::McpServer::trust_requirement).collect()
 }
 
 #[cfg(not(feature = "mcp"))]
-fn servers(_: &dyn World, _: &Spaces) -> Vec<Executes> {
+fn servers(_: &dyn World, _: &Spaces) -> Vec<TrustRequirement> {
     Vec::new()
 }
 
-fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
+fn show(
+    all: &[TrustRequirement],
+    now: &TrustSnapshot<'_>,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<(), CommandError> {
     let mut executes = Vec::with_capacity(all.len());
     for one in all {
         let trusted = now.missing(std::slice::from_ref(one))?.is_empty();
@@ -115,7 +121,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Printer) 
             });
         }
         Format::Human if executes.is_empty() => {
-            report.line("nothing in this project executes anything by itself, and its directives stay within it")?;
+            report.line("this project has no trust requirements")?;
         }
         Format::Human | Format::Plain => {}
     }
@@ -141,7 +147,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Printer) 
 }
 
 /// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
-fn format_requirement(one: &Executes) -> String {
+fn format_requirement(one: &TrustRequirement) -> String {
     let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
     printable(&format!("{} {}  {}{place}", one.kind.word(), one.name, one.what))
 }
@@ -149,43 +155,44 @@ fn format_requirement(one: &Executes) -> String {
 /// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the
 /// folder; without a terminal, refuses the run. With `is_scripted`, scripts of the project are not played and need no
 /// trust.
-pub fn ensure(
-    planned: &[Executes],
+pub fn require_trust(
+    planned: &[TrustRequirement],
     is_scripted: bool,
     world: &dyn World,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<(), CommandError> {
     let planned = planned.iter().filter(|one| !is_scripted || one.kind != TrustRequirementKind::Script);
-    let mut planned: Vec<Executes> = planned.cloned().collect();
+    let mut planned: Vec<TrustRequirement> = planned.cloned().collect();
     if planned.is_empty() {
         return Ok(());
     }
     let trust = spaces.trust();
-    let now = trust.now()?;
+    let now = trust.snapshot()?;
     // A tool of a server requires trust in the server.
-    let belongs = |server: &Executes| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
-    let servers: Vec<Executes> = servers(world, spaces).into_iter().filter(belongs).collect();
+    let belongs =
+        |server: &TrustRequirement| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
+    let servers: Vec<TrustRequirement> = server_requirements(world, spaces).into_iter().filter(belongs).collect();
     planned.extend(servers);
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
     // The plan may be older than this listing, so its requirements are added even if the folder has changed.
-    let mut all = everything(world, spaces);
+    let mut all = trust_requirements(world, spaces);
     all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
-    let missing: Vec<Executes> = now.missing(&all)?.into_iter().cloned().collect();
+    let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
     let shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
-    let list = format!("this project requires your trust for:\n{}", shown.join("\n"));
+    let list = format!("this project has untrusted requirements:\n{}", shown.join("\n"));
     if can_ask(report) && trust.path().is_some() {
-        write!(anstream::stderr().lock(), "{list}\nTrust these files as they are now, and run? [y/N] ")?;
+        write!(anstream::stderr().lock(), "{list}\nTrust the current files and run? [y/N] ")?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
-            return Ok(trust.allow(&missing)?);
+            return Ok(trust.record_trust(&missing)?);
         }
     }
     let refused = CommandError { exit: Exit::Refused, ..CommandError::failed(list) };
-    Err(refused.help(format!("look at it, then allow it as it is now with `rye trust{}`", place(spaces))))
+    Err(refused.with_help(format!("inspect them, then trust them with `rye trust{}`", place(spaces))))
 }
 
 fn can_ask(report: &Printer) -> bool {

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use indexmap::IndexMap;
-use rye_compiler::compile::{Request, compile, compile_with_sources};
+use rye_compiler::compile::{CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
-use rye_compiler::plan::Place;
-use rye_compiler::plan::why::{Explanation, NotInPlan, why};
+use rye_compiler::plan::SourcePlace;
+use rye_compiler::plan::why::{Explanation, NotInPlan, explain};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::directive;
-use crate::command::plan::refuse;
+use crate::call::parse_directive_id;
+use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
@@ -72,8 +72,8 @@ pub struct SourceOutput {
     pub column: u32,
 }
 
-impl From<Place> for SourceOutput {
-    fn from(place: Place) -> Self {
+impl From<SourcePlace> for SourceOutput {
+    fn from(place: SourcePlace) -> Self {
         Self { file: place.file, line: place.line, column: place.column }
     }
 }
@@ -84,20 +84,20 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let (answers, suggestion) = match &args.of {
         Some(of) => {
             let mut sources = Sources::default();
-            let compiled = compile_with_sources(&world, &Request::new(directive(of)?), &mut sources);
+            let compiled = compile_with_sources(&world, &CompileRequest::new(parse_directive_id(of)?), &mut sources);
             let Some(compilation) = compiled.value else {
-                refuse(of, &compiled.diagnostics, &sources, report)?;
+                print_no_plan(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
             };
-            merge_answers([(of.clone(), why(&compilation, &args.thing))])
+            merge_answers([(of.clone(), explain(&compilation, &args.thing))])
         }
         None => answers_of_all_directives(&args.thing, &world)?,
     };
     if items.is_empty() && answers.is_empty() {
         let place = args.of.as_ref().map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
-        let failure = CommandError::failed(format!("nothing in {place} is called `{}`", args.thing));
+        let failure = CommandError::failed(format!("no part of {place} is named `{}`", args.thing));
         return Err(match suggestion {
-            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            Some(near) => failure.with_help(format!("did you mean `{near}`?")),
             None => failure,
         });
     }
@@ -117,7 +117,7 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
         let found = world.candidates(kind, &id)?;
         items.extend(found.iter().enumerate().map(|(rank, located)| ItemOutput {
             kind: kind.word().to_owned(),
-            space: space(located.space).to_owned(),
+            space: space_name(located.space).to_owned(),
             path: located.space.display(&located.path),
             // Settings are merged, so none shadows another.
             shadowed: rank > 0 && kind != ItemKind::Config,
@@ -126,7 +126,7 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
     Ok(items)
 }
 
-fn space(space: Space) -> &'static str {
+fn space_name(space: Space) -> &'static str {
     match space {
         Space::Project => "project",
         Space::User => "user",
@@ -142,8 +142,8 @@ fn answers_of_all_directives(
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let asked = ids.filter_map(|id| {
-        let compilation = compile(world, &Request::new(id.clone())).value?;
-        Some((id.to_string(), why(&compilation, thing)))
+        let compilation = compile(world, &CompileRequest::new(id.clone())).value?;
+        Some((id.to_string(), explain(&compilation, thing)))
     });
     Ok(merge_answers(asked))
 }

@@ -1,5 +1,6 @@
 //! Rendering of a diagnostic: with source, as plain lines, or as JSON.
 
+use anstyle::{AnsiColor, Style};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use rye_compiler::diagnostics::{Diagnostic, Report, Severity};
 use rye_compiler::edit::fix;
@@ -8,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::printable;
-use crate::view::fold::{self, Stream};
+use crate::view::fold::{self, OutputStream};
 
 /// Maximum width of a rendered diagnostic, in columns.
 const MAX_WIDTH_COLUMNS: usize = 100;
@@ -65,7 +66,7 @@ impl DiagnosticOutput {
         });
         Self {
             code: diagnostic.full_code(),
-            severity: word(diagnostic.severity()).to_owned(),
+            severity: severity_name(diagnostic.severity()).to_owned(),
             message: diagnostic.message(),
             help: diagnostic.help(),
             labels: labels.collect(),
@@ -74,8 +75,8 @@ impl DiagnosticOutput {
     }
 
     /// Sets the effective severity.
-    pub fn at(mut self, severity: Severity) -> Self {
-        word(severity).clone_into(&mut self.severity);
+    pub fn with_severity(mut self, severity: Severity) -> Self {
+        severity_name(severity).clone_into(&mut self.severity);
         self
     }
 }
@@ -97,7 +98,7 @@ fn edits(diagnostic: &Diagnostic, sources: &Sources) -> Vec<EditOutput> {
     edits.collect()
 }
 
-pub fn word(severity: Severity) -> &'static str {
+pub fn severity_name(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -106,8 +107,8 @@ pub fn word(severity: Severity) -> &'static str {
 }
 
 /// Formats `file:line:column: error[code]: message`, then the other labels and the help, each on its own line.
-pub fn plain(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
-    let shown = DiagnosticOutput::new(diagnostic, sources).at(severity);
+pub fn render_plain(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
+    let shown = DiagnosticOutput::new(diagnostic, sources).with_severity(severity);
     let place = |label: Option<&LabelOutput>| match label {
         Some(l) => format!("{}:{}:{}: ", l.file, l.line, l.column),
         None => String::new(),
@@ -124,24 +125,32 @@ fn one_line(text: &str) -> String {
     printable(text).replace('\n', " ")
 }
 
-/// Renders the source with its labels underlined, for every file involved.
-pub fn drawn(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
-    let choice = anstream::AutoStream::choice(&std::io::stderr());
-    let theme = if choice == anstream::ColorChoice::Never {
-        GraphicalTheme::unicode_nocolor()
-    } else {
-        GraphicalTheme::unicode()
-    };
-    let width = fold::width(Stream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
+/// Renders `error[code]: message`, then the source with its labels underlined, for every file involved, then the help.
+pub fn render_with_source(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
+    let is_colored = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    let theme = if is_colored { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let width = fold::width(OutputStream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(width)
         .with_wrap_lines(false)
         .with_context_lines(1)
         .without_syntax_highlighting();
-    let mut out = String::new();
-    if handler.render_report(&mut out, &Report::new(diagnostic, sources).at(severity).wrapped(width)).is_err() {
-        return plain(diagnostic, severity, sources);
+    let (header, body) = Report::new(diagnostic, sources).with_severity(severity).split_header(width);
+    let mut rendered = String::new();
+    if handler.render_report(&mut rendered, &body).is_err() {
+        return render_plain(diagnostic, severity, sources);
     }
-    out.push('\n');
-    out
+    // The first line is the message, which the header has.
+    let source = rendered.split_once('\n').map_or("", |(_, rest)| rest);
+    let style = if is_colored { severity_style(severity) } else { Style::new() };
+    format!("{style}{}{style:#}{}\n{source}\n", header.marker, header.text)
+}
+
+fn severity_style(severity: Severity) -> Style {
+    let color = match severity {
+        Severity::Error => AnsiColor::Red,
+        Severity::Warning => AnsiColor::Yellow,
+        Severity::Advice => AnsiColor::Cyan,
+    };
+    Style::new().bold().fg_color(Some(color.into()))
 }

@@ -3,8 +3,8 @@
 use super::diagnostic::DiagnosticOutput;
 use super::printable;
 
-/// Formats `::error file=…,line=…::message`, with the help after the message.
-pub fn line(shown: &DiagnosticOutput) -> String {
+/// Formats `::error file=…,annotation=…::message`, with the help after the message.
+pub fn annotation(shown: &DiagnosticOutput) -> String {
     let level = match shown.severity.as_str() {
         "error" => "error",
         "warning" => "warning",
@@ -58,7 +58,7 @@ mod tests {
             fix: Vec::new(),
         };
         assert_eq!(
-            line(&shown),
+            annotation(&shown),
             "::notice file=a%2Cb%3Ac.md,line=1,endLine=1,col=2,endColumn=4,title=rye%3A%3Aitem%3A%3Aunknown::100%25%0A::error::x\u{fffd}\u{fffd}%0Ahelp: do"
         );
     }

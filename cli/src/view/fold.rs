@@ -10,18 +10,18 @@ const CONTINUATION_INDENT: usize = 4;
 
 /// The stream that text is printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     Out,
     Error,
 }
 
 /// Returns the width to fold at: `COLUMNS`, else the terminal's; `None` without a terminal.
-pub fn width(stream: Stream) -> Option<usize> {
+pub fn width(stream: OutputStream) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || match stream {
-        Stream::Out if stdout().is_terminal() => terminal_size::terminal_size_of(stdout()),
-        Stream::Error if stderr().is_terminal() => terminal_size::terminal_size_of(stderr()),
-        Stream::Out | Stream::Error => None,
+        OutputStream::Out if stdout().is_terminal() => terminal_size::terminal_size_of(stdout()),
+        OutputStream::Error if stderr().is_terminal() => terminal_size::terminal_size_of(stderr()),
+        OutputStream::Out | OutputStream::Error => None,
     };
     said.or_else(|| seen().map(|(width, _)| usize::from(width.0))).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }

@@ -45,7 +45,7 @@ impl TestProject {
     /// Creates a project from an example.
     pub fn example(name: &str) -> Self {
         let place = Self::new();
-        place.fine(&["init", "--example", name]);
+        place.run_ok(&["init", "--example", name]);
         place
     }
 
@@ -106,7 +106,7 @@ impl TestProject {
     }
 
     /// Runs a command that must succeed, and returns its stdout.
-    pub fn fine(&self, args: &[&str]) -> String {
+    pub fn run_ok(&self, args: &[&str]) -> String {
         let done = self.rye(args);
         assert_eq!(done.code, Some(0), "{args:?}\n{}\n{}", done.stdout, done.stderr);
         done.stdout
@@ -121,8 +121,8 @@ impl TestProject {
     }
 
     /// Returns the lines of a thread's transcript; fails if their numbers have a gap or a duplicate.
-    pub fn record(&self, thread: &str) -> Vec<Value> {
-        let text = self.fine(&["threads", "transcript", thread, "--json"]);
+    pub fn transcript(&self, thread: &str) -> Vec<Value> {
+        let text = self.run_ok(&["threads", "transcript", thread, "--json"]);
         let record: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for (n, line) in record.iter().enumerate() {
             assert_eq!(line["seq"], n, "{thread}");

@@ -6,7 +6,7 @@ use rye_grammar::condition::{Path, Segment};
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{Span, capability, condition};
 
-use super::FILE;
+use super::ASSERTIONS_ID;
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
 use crate::item::Items;
 use crate::semantics::condition::Condition;
@@ -68,9 +68,9 @@ const TOP_KEYS: [&str; 2] = ["assertions", "lethal_trifecta"];
 
 pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     let mut assertions = Assertions::default();
-    let Some(config) = items.config_by_name(FILE) else { return assertions };
+    let Some(config) = items.config_by_name(ASSERTIONS_ID) else { return assertions };
     if !matches!(config.kind, Kind::Map(_) | Kind::Null) {
-        report_invalid(found, FILE, &config, "a mapping with a list `assertions`");
+        report_invalid(found, ASSERTIONS_ID, &config, "a mapping with a list `assertions`");
     }
     for entry in config.entries() {
         match entry.key.node.as_str() {
@@ -131,7 +131,7 @@ fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
 /// Compiles a condition and extracts its functions.
 fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<AssertionFunction>)> {
     let mut refused = |why: String| {
-        let (file, key) = (FILE.to_owned(), id.to_owned());
+        let (file, key) = (ASSERTIONS_ID.to_owned(), id.to_owned());
         found.push(ConfigError::Refused { file, key, why, span: Some(node.span) });
         None
     };
@@ -140,13 +140,13 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
             "write the condition on one line, in quotes: `reaches(\"rye.execute.tool.*\") && passes(\"ask\")`".into(),
         );
     };
-    let (plain, functions) = match functions(text) {
+    let (plain, functions) = match extract_functions(text) {
         Ok(taken) => taken,
         Err(why) => return refused(why),
     };
-    let expr = match condition::parse_line(node.span.source, &plain, node.span.start as usize) {
+    let expr = match condition::parse_inline(node.span.source, &plain, node.span.start as usize) {
         Ok(expr) => expr,
-        Err(error) => return refused(format!("it is no condition: {error}")),
+        Err(error) => return refused(format!("invalid condition: {error}")),
     };
     let condition = match Condition::compile(&expr) {
         Ok(condition) => condition,
@@ -155,14 +155,14 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
     let strange = |path: &&Path| !matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "directive" | "category" | "assertion"));
     if condition.paths().iter().any(strange) {
         return refused(
-            "it may read `directive` and `category`, and ask `reaches(…)`, `passes(…)` and `spends_at_most(…)`".into(),
+            "it may read `directive` and `category`, and call `reaches(…)`, `passes(…)` and `spends_at_most(…)`".into(),
         );
     }
     Some((condition, functions))
 }
 
 /// Replaces each function call with a fact. Strings are copied unchanged.
-fn functions(text: &str) -> Result<(String, Vec<AssertionFunction>), String> {
+fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), String> {
     let mut out = String::with_capacity(text.len());
     let mut functions = Vec::new();
     let mut rest = text;
@@ -185,7 +185,7 @@ fn functions(text: &str) -> Result<(String, Vec<AssertionFunction>), String> {
             let (argument, after) = argument(inside).ok_or_else(|| format!("`{name}(` is never closed"))?;
             out.push_str("assertion.c");
             out.push_str(&functions.len().to_string());
-            functions.push(function(name, argument)?);
+            functions.push(read_function(name, argument)?);
             rest = after;
         } else {
             out.push_str(name);
@@ -222,12 +222,12 @@ fn argument(text: &str) -> Option<(&str, &str)> {
     Some((argument.trim(), after))
 }
 
-fn function(name: &str, argument: &str) -> Result<AssertionFunction, String> {
+fn read_function(name: &str, argument: &str) -> Result<AssertionFunction, String> {
     if argument.is_empty() {
         return Err(format!("`{name}(…)` needs an argument"));
     }
     Ok(match name {
-        "reaches" => AssertionFunction::Reaches(capability::normalise(argument).0),
+        "reaches" => AssertionFunction::Reaches(capability::normalize(argument).0),
         "passes" => AssertionFunction::Passes(argument.to_owned()),
         _ => AssertionFunction::SpendsAtMost(Nanos::parse(argument).map_err(|error| error.to_string())?),
     })
@@ -235,7 +235,7 @@ fn function(name: &str, argument: &str) -> Result<AssertionFunction, String> {
 
 fn report_invalid(found: &mut Diagnostics, key: &str, node: &Node, expected: &str) {
     found.push(ConfigError::Invalid {
-        file: FILE.into(),
+        file: ASSERTIONS_ID.into(),
         key: key.to_owned(),
         found: node.describe().to_owned(),
         expected: expected.to_owned(),

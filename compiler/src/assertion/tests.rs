@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
-use crate::compile::tests::world::{mini, with_directives};
+use crate::compile::tests::world::{minimal_world, with_directives};
 use crate::world::MapWorld;
 
 /// Creates a project in which `parent` may start `child` and names it; `child` has the grants.
 fn family(parent: &str, child: &str, assertions: &str) -> MapWorld<'static> {
     let permissions = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
     with_directives(
-        mini(),
+        minimal_world(),
         &[
             ("parent", "", &permissions(parent), "Call `rye_execute(item_type=\"directive\", item_id=\"child\")`."),
             ("child", "", &permissions(child), "Do it."),
@@ -87,7 +87,7 @@ fn lethal_trifecta_warns_by_default_and_follows_setting() {
 fn spawn_cycles_begin_with_smallest_id() {
     let permissions = "<metadata><permissions><execute><directive>*</directive></execute></permissions></metadata>";
     let world = with_directives(
-        mini(),
+        minimal_world(),
         &[
             ("b", "", permissions, "Use `directive_name: \"a\"`."),
             ("a", "", permissions, "Use `directive_name: \"b\"`."),
@@ -107,7 +107,7 @@ fn invalid_assertions_file_reports_each_error() {
         ("assertions: [{ id: x, never: 'reaches(\"a' }]", "never closed"),
         ("assertions: [{ id: x, never: 'spends_at_most(much)' }]", "not an amount"),
         ("assertions: [{ id: x, never: 'inputs.a == 1' }]", "it may read `directive`"),
-        ("assertions: [{ id: x, never: 'reaches(\"a\") &&' }]", "no condition"),
+        ("assertions: [{ id: x, never: 'reaches(\"a\") &&' }]", "invalid condition"),
         ("assertions: [{ id: x, always: 'passes(ask)', nver: 1 }]", "nver"),
         ("lethal_trifecta: loud", "`off`"),
     ] {

@@ -2,6 +2,7 @@
 //! it to start. Each thread has the permission sets that must all allow an action (`language.md` 9).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
 
@@ -10,7 +11,7 @@ use crate::diagnostics::Diagnostics;
 use crate::hook::HookAction;
 use crate::item_graph::mentions;
 use crate::lower::capabilities;
-use crate::lower::shared::Shared;
+use crate::lower::shared::LowerContext;
 use crate::plan::Origins;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
@@ -21,23 +22,44 @@ use crate::world::{ItemKind, Space};
 
 /// Maximum number of threads examined per directive.
 const MAX_THREADS: usize = 400;
+/// Maximum number of threads waiting to be examined per directive.
+const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
+/// Maximum number of spawned threads over all directives of one report. The threads of each directive itself are always
+/// examined.
+const MAX_SPAWNED_THREADS: usize = 500_000;
 /// Maximum depth below the first thread.
 const MAX_SPAWN_DEPTH: usize = 5;
 /// Maximum number of combinations tried with one pattern of each set.
 const MAX_CHOICES: usize = 2_000;
 
-pub struct Reached {
-    pub threads: Vec<Thread>,
+pub struct ReachableThreads {
+    pub threads: Vec<PossibleThread>,
     pub complete: bool,
 }
 
+/// A search for the threads of several directives. Each directive is composed once, and the directives that a set of
+/// grants allows are looked up once.
+pub struct ThreadSearch<'s, 'i, 'w> {
+    shared: &'s LowerContext<'i, 'w>,
+    /// The directives of the project and user spaces, each with its `execute` capability.
+    directives: Vec<(ItemId, String)>,
+    routes: BTreeMap<ItemId, Rc<[RouteSummary]>>,
+    /// By the permission sets of a thread: indexes into `directives` with the grant of the thread's own set.
+    allowed: BTreeMap<PermissionSets, Rc<[(usize, String)]>>,
+    /// Number of threads that may still be spawned, of [`MAX_SPAWNED_THREADS`].
+    remaining: usize,
+}
+
+/// Sets of grants that must all allow an action, without repeated sets.
+type PermissionSets = Vec<Rc<[String]>>;
+
 /// A thread that could run.
 #[derive(Debug, Clone)]
-pub struct Thread {
+pub struct PossibleThread {
     pub directive: ItemId,
-    pub trace: Vec<Step>,
+    pub trace: Vec<SpawnStep>,
     /// The thread's own permission set first, then those of its spawn parents: all must allow.
-    sets: Vec<Vec<String>>,
+    sets: PermissionSets,
     /// Hooks that are live in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
     asks: bool,
@@ -47,7 +69,7 @@ pub struct Thread {
 }
 
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct SpawnStep {
     pub directive: ItemId,
     pub by: String,
     pub span: Option<Span>,
@@ -70,73 +92,107 @@ struct RouteSummary {
     named: Vec<(ItemId, String, Span, Vec<String>)>,
 }
 
-/// Finds the threads, breadth first.
-pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
-    let mut known: BTreeMap<ItemId, Vec<RouteSummary>> = BTreeMap::new();
-    let mut queue = VecDeque::new();
-    let mut seen = BTreeSet::new();
-    let mut threads = Vec::new();
-    let mut complete = true;
-    let list = shared.items.list(ItemKind::Directive);
-    let ids: Vec<ItemId> = list.iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
-    for alone in known.entry(root.clone()).or_insert_with(|| alone(shared, root)).iter() {
-        queue.push_back(root_thread(root, alone));
+impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
+    pub fn new(shared: &'s LowerContext<'i, 'w>) -> Self {
+        let list = shared.items.list(ItemKind::Directive);
+        let own = list.iter().filter(|e| e.space != Space::System);
+        let directives = own.map(|e| (e.id.clone(), format!("rye.execute.directive.{}", e.id.dotted()))).collect();
+        Self { shared, directives, routes: BTreeMap::new(), allowed: BTreeMap::new(), remaining: MAX_SPAWNED_THREADS }
     }
-    while let Some(thread) = queue.pop_front() {
-        if !seen.insert((thread.directive.clone(), thread.sets.clone(), thread.hooks.clone(), thread.asks)) {
-            // Keep the repeated thread: `spawns` finds cycles by it.
-            if thread.trace.len() > 1 {
-                threads.push(thread);
-            }
-            continue;
-        }
-        if threads.len() >= MAX_THREADS || queue.len() > MAX_THREADS * 8 {
-            complete = false;
-            break;
-        }
-        if thread.trace.len() <= MAX_SPAWN_DEPTH {
-            for (id, by, span, extra, named) in children(shared, &mut known, &thread, &ids) {
-                for alone in known.entry(id.clone()).or_insert_with(|| alone(shared, &id)).iter() {
-                    queue.push_back(child_thread(&thread, &id, alone, (&by, span, &extra, named)));
+
+    /// Finds the threads that a directive can lead to, breadth first.
+    pub fn find_threads(&mut self, root: &ItemId) -> ReachableThreads {
+        let mut queue: VecDeque<PossibleThread> =
+            self.routes_of(root).iter().map(|alone| root_thread(root, alone)).collect();
+        let mut seen = BTreeSet::new();
+        let mut threads = Vec::new();
+        let mut complete = true;
+        while let Some(thread) = queue.pop_front() {
+            if !seen.insert((thread.directive.clone(), thread.sets.clone(), thread.hooks.clone(), thread.asks)) {
+                // Keep the repeated thread: `spawns` finds cycles by it.
+                if thread.trace.len() > 1 {
+                    threads.push(thread);
                 }
+                continue;
+            }
+            if threads.len() >= MAX_THREADS {
+                complete = false;
+                break;
+            }
+            if thread.trace.len() <= MAX_SPAWN_DEPTH {
+                complete &= self.spawn_children(&thread, &mut queue);
+            }
+            threads.push(thread);
+        }
+        ReachableThreads { threads, complete }
+    }
+
+    /// Queues the children of a thread: those that a line names, then others that its sets allow. Returns false if a
+    /// bound left some of them out.
+    fn spawn_children(&mut self, thread: &PossibleThread, queue: &mut VecDeque<PossibleThread>) -> bool {
+        let own = self.routes_of(&thread.directive);
+        let mut named: BTreeMap<&ItemId, BTreeSet<&str>> = BTreeMap::new();
+        for (id, by, span, extra) in own.iter().flat_map(|alone| &alone.named) {
+            if named.entry(id).or_default().insert(by) && !self.spawn(thread, id, (by, Some(*span), extra, true), queue)
+            {
+                return false;
             }
         }
-        threads.push(thread);
+        let span = thread.trace.last().and_then(|step| step.granted);
+        for (index, grant) in self.allowed_by(&thread.sets).iter() {
+            let Some(id) = self.directives.get(*index).map(|(id, _)| id.clone()) else { continue };
+            if !named.contains_key(&id) && !self.spawn(thread, &id, (&format!("`{grant}`"), span, &[], false), queue) {
+                return false;
+            }
+        }
+        true
     }
-    Reached { threads, complete }
+
+    /// Queues a child on each of its routes. Returns false if a bound was reached.
+    fn spawn(
+        &mut self,
+        parent: &PossibleThread,
+        id: &ItemId,
+        how: (&str, Option<Span>, &[String], bool),
+        queue: &mut VecDeque<PossibleThread>,
+    ) -> bool {
+        for alone in self.routes_of(id).iter() {
+            if queue.len() >= MAX_QUEUED_THREADS || self.remaining == 0 {
+                return false;
+            }
+            self.remaining -= 1;
+            queue.push_back(child_thread(parent, id, alone, how));
+        }
+        true
+    }
+
+    /// Returns the directives that all sets allow, with the grant of the first set.
+    fn allowed_by(&mut self, sets: &PermissionSets) -> Rc<[(usize, String)]> {
+        if let Some(known) = self.allowed.get(sets) {
+            return known.clone();
+        }
+        let globs: Vec<Vec<Glob>> = sets.iter().map(|set| set.iter().map(|grant| Glob::new(grant)).collect()).collect();
+        let grant_for = |capability: &str| {
+            let first = globs.first()?.iter().position(|glob| glob.matches(capability))?;
+            let rest = globs.iter().skip(1).all(|set| set.iter().any(|glob| glob.matches(capability)));
+            sets.first().filter(|_| rest)?.get(first).cloned()
+        };
+        let all = self.directives.iter().enumerate();
+        let found: Rc<[(usize, String)]> =
+            all.filter_map(|(index, (_, capability))| Some((index, grant_for(capability)?))).collect();
+        self.allowed.insert(sets.clone(), found.clone());
+        found
+    }
+
+    fn routes_of(&mut self, id: &ItemId) -> Rc<[RouteSummary]> {
+        let summarize = || route_summaries(self.shared, id).into();
+        self.routes.entry(id.clone()).or_insert_with(summarize).clone()
+    }
 }
 
-type Child = (ItemId, String, Option<Span>, Vec<String>, bool);
-
-/// Returns the directives that a thread can start: those that a line names, then others that its sets allow.
-fn children(
-    shared: &Shared<'_, '_>,
-    known: &mut BTreeMap<ItemId, Vec<RouteSummary>>,
-    thread: &Thread,
-    ids: &[ItemId],
-) -> Vec<Child> {
-    let mut found: Vec<Child> = Vec::new();
-    let all = known.entry(thread.directive.clone()).or_insert_with(|| alone(shared, &thread.directive));
-    for (id, by, span, extra) in all.iter().flat_map(|alone| &alone.named) {
-        if !found.iter().any(|(known, by_known, ..)| known == id && by_known == by) {
-            found.push((id.clone(), by.clone(), Some(*span), extra.clone(), true));
-        }
-    }
-    for id in ids {
-        let capability = format!("rye.execute.directive.{}", id.dotted());
-        let allowed = thread.sets.iter().all(|set| set.iter().any(|grant| Glob::new(grant).matches(&capability)));
-        let grant = thread.sets.first().and_then(|set| set.iter().find(|grant| Glob::new(grant).matches(&capability)));
-        if let Some(grant) = grant.filter(|_| allowed && !found.iter().any(|(known, ..)| known == id)) {
-            let span = thread.trace.last().and_then(|step| step.granted);
-            found.push((id.clone(), format!("`{grant}`"), span, Vec::new(), false));
-        }
-    }
-    found
-}
-
-fn root_thread(id: &ItemId, alone: &RouteSummary) -> Thread {
+fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     let own = alone.grants.clone().unwrap_or_default();
-    let step = Step {
+    let step = SpawnStep {
         directive: id.clone(),
         by: "run".into(),
         span: None,
@@ -145,10 +201,10 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> Thread {
         grants: own.clone(),
         granted: alone.granted,
     };
-    Thread {
+    PossibleThread {
         directive: id.clone(),
         trace: vec![step],
-        sets: vec![own],
+        sets: vec![own.into()],
         hooks: alone.hooks.clone(),
         asks: alone.asks,
         spend: alone.spend,
@@ -159,32 +215,34 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> Thread {
 /// Returns a child with its own set and its parent's; without `<permissions>`, only the parent's apply. The grants of
 /// the hook that starts the child count as its parent's.
 fn child_thread(
-    parent: &Thread,
+    parent: &PossibleThread,
     id: &ItemId,
     alone: &RouteSummary,
     how: (&str, Option<Span>, &[String], bool),
-) -> Thread {
+) -> PossibleThread {
     let (by, span, extra, named) = how;
     let mut sets = parent.sets.clone();
     if !extra.is_empty() {
         for set in &mut sets {
-            set.extend(extra.iter().cloned());
+            *set = set.iter().chain(extra).cloned().collect();
         }
     }
     if let Some(own) = &alone.grants {
-        sets.insert(0, own.clone());
+        // A repeated set allows nothing less: without it, a recursive directive has the same sets at every depth.
+        sets.retain(|set| **set != **own);
+        sets.insert(0, own.as_slice().into());
     }
     let mut trace = parent.trace.clone();
-    trace.push(Step {
+    trace.push(SpawnStep {
         directive: id.clone(),
         by: by.to_owned(),
         span,
         named,
         declares: alone.grants.is_some(),
-        grants: sets.first().cloned().unwrap_or_default(),
+        grants: sets.first().map(|set| set.to_vec()).unwrap_or_default(),
         granted: alone.granted,
     });
-    Thread {
+    PossibleThread {
         directive: id.clone(),
         trace,
         sets,
@@ -196,13 +254,13 @@ fn child_thread(
 }
 
 /// Returns a directive on every route it can take; empty if it is broken, which `rye check` reports.
-fn alone(shared: &Shared<'_, '_>, id: &ItemId) -> Vec<RouteSummary> {
+fn route_summaries(shared: &LowerContext<'_, '_>, id: &ItemId) -> Vec<RouteSummary> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
     all.iter().map(|composed| summarize_route(shared, composed)).collect()
 }
 
-fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> RouteSummary {
+fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteSummary {
     let permissions = composed.permissions.as_ref();
     let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
     let net = permissions.and_then(|p| p.value.grants.iter().find(|g| !g.net.is_empty()));
@@ -226,7 +284,7 @@ fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> RouteSummary
     RouteSummary {
         granted: permissions.and_then(|p| p.origin.span),
         hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
-        asks: !capabilities::unacknowledged(&planned, shared).is_empty(),
+        asks: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
         // `rye check` reports unreadable limits; the directive may spend nothing.
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
         net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
@@ -235,16 +293,25 @@ fn summarize_route(shared: &Shared<'_, '_>, composed: &Composed) -> RouteSummary
     }
 }
 
-impl Thread {
+/// Answers of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.
+pub type ReachMemo = BTreeMap<(PermissionSets, String), Option<String>>;
+
+impl PossibleThread {
+    /// Returns the answer of [`PossibleThread::find_reached`] from the memo, or computes and stores it.
+    pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
+        let find = || self.find_reached(pattern);
+        memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
+    }
+
     /// Returns a capability that matches the pattern and that every set allows. If the search is too complex, returns
     /// the pattern itself: a capability that is not disproved counts as reached.
-    pub fn reaches(&self, pattern: &str) -> Option<String> {
+    fn find_reached(&self, pattern: &str) -> Option<String> {
         // Each choice is a conjunction of patterns, dropped as soon as nothing can match it.
         let mut choices: Vec<Vec<Glob>> = vec![vec![Glob::new(pattern)]];
         for set in &self.sets {
             let mut next = Vec::new();
             for choice in &choices {
-                for grant in set {
+                for grant in set.iter() {
                     let mut both = choice.clone();
                     both.push(Glob::new(grant));
                     match witness(&both.iter().collect::<Vec<_>>(), &[]) {

@@ -60,14 +60,20 @@ impl fmt::Display for Note {
                 let suppressed_by = by.because.strip_prefix("declared by ").unwrap_or(&by.because);
                 write!(f, "suppressed by {suppressed_by}")?;
                 match removed.as_slice() {
-                    [] => f.write_str("; nothing brings it"),
+                    [] => f.write_str("; nothing provides it"),
                     [one] => write!(f, "; {}", one.because),
                     [one, rest @ ..] => write!(f, "; {}, and {} more", one.because, rest.len()),
                 }
             }
             Self::Shadowed { kind, used, hidden, .. } => {
                 let hidden: Vec<&str> = hidden.iter().map(|s| s.word()).collect();
-                write!(f, "the {} of the {} space hides the one of {}", kind.word(), used.word(), hidden.join(" and "))
+                write!(
+                    f,
+                    "the {} of the {} space shadows the one of {}",
+                    kind.word(),
+                    used.word(),
+                    hidden.join(" and ")
+                )
             }
             Self::Deduplicated { kept: Some(kept), dropped, .. } => {
                 write!(f, "also {}; it stays where it was {}", dropped.because, kept.because)

@@ -10,11 +10,11 @@ use serde_json::json;
 use super::*;
 use crate::hook::PlanVerdict;
 use crate::plan::graph::Node;
-use crate::plan::{Grant, LayerKind, Primary};
+use crate::plan::{Grant, LayerKind, PalettePrimary};
 use crate::world::{MapWorld, Space};
-use world::{deploy, mini, with_directives};
+use world::{deploy_world, minimal_world, with_directives};
 
-pub fn id(text: &str) -> ItemId {
+pub fn item_id(text: &str) -> ItemId {
     ItemId::parse(text).unwrap()
 }
 
@@ -23,17 +23,17 @@ pub fn object(value: &Value) -> Map<String, Value> {
 }
 
 /// Returns the compilation of a directive without errors.
-pub fn compiled(world: &dyn World, request: &Request) -> Compilation {
+pub fn expect_compilation(world: &dyn World, request: &CompileRequest) -> Compilation {
     let checked = compile(world, request);
     let messages: Vec<String> = checked.diagnostics.iter().map(|d| format!("{}: {d}", d.code())).collect();
     checked.value.unwrap_or_else(|| panic!("{messages:#?}"))
 }
 
-pub fn plain(world: &dyn World, directive: &str) -> Compilation {
-    compiled(world, &Request::new(id(directive)).with_inputs(Map::new()))
+pub fn compile_without_inputs(world: &dyn World, directive: &str) -> Compilation {
+    expect_compilation(world, &CompileRequest::new(item_id(directive)).with_inputs(Map::new()))
 }
 
-fn messages(world: &dyn World, request: &Request) -> Vec<String> {
+fn messages(world: &dyn World, request: &CompileRequest) -> Vec<String> {
     let checked = compile(world, request);
     assert_eq!(checked.value.map(|c| c.plan_id), None);
     checked.diagnostics.iter().map(|d| format!("{}: {d}", d.code())).collect()
@@ -45,9 +45,9 @@ fn layer_ids(layers: &[crate::plan::Layer]) -> Vec<&str> {
 
 #[test]
 fn deploy_example_routes_composes_and_suppresses() {
-    let world = deploy();
+    let world = deploy_world();
     let inputs = object(&json!({"service": "billing"}));
-    let compilation = compiled(&world, &Request::new(id("deploy_staging")).with_inputs(inputs));
+    let compilation = expect_compilation(&world, &CompileRequest::new(item_id("deploy_staging")).with_inputs(inputs));
     let plan = &compilation.plan;
     let chain: Vec<&str> = plan.chain.iter().map(|l| l.id.as_str()).collect();
     assert_eq!(chain, ["rye/agent/core/base", "project/deploy/base", "deploy_staging"]);
@@ -96,7 +96,7 @@ fn deploy_example_routes_composes_and_suppresses() {
 
 #[test]
 fn compile_without_inputs_leaves_dependent_parts_pending() {
-    let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
+    let plan = expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging"))).plan;
     let canary = plan.prompt.first_message.iter().find(|l| l.id == "project/deploy/canary-rules").unwrap();
     assert!(canary.depends);
     assert_eq!(plan.interface.values, Map::new());
@@ -104,41 +104,41 @@ fn compile_without_inputs_leaves_dependent_parts_pending() {
 
 #[test]
 fn compile_is_deterministic() {
-    let request = Request::new(id("deploy_staging"));
-    let first = compiled(&deploy(), &request);
-    let again = compiled(&deploy(), &request);
+    let request = CompileRequest::new(item_id("deploy_staging"));
+    let first = expect_compilation(&deploy_world(), &request);
+    let again = expect_compilation(&deploy_world(), &request);
     assert_eq!(first.plan.to_bytes().unwrap(), again.plan.to_bytes().unwrap());
     assert_eq!((&first.plan_id, first.plan_id.len()), (&again.plan_id, 64));
     let stored: Plan = serde_json::from_slice(&first.plan.to_bytes().unwrap()).unwrap();
     assert_eq!(stored, first.plan);
     assert_eq!(stored.id().unwrap(), first.plan_id);
     // A file that the directive does not reach changes nothing; a file that it reaches does.
-    let unrelated = deploy().project(".ai/knowledge/other.md", "x").project(".ai/directives/other.md", "y");
-    assert_eq!(compiled(&unrelated, &request).plan_id, first.plan_id);
-    let changed = deploy().project(".ai/knowledge/project/deploy/completion-checklist.md", "Done?");
-    assert_ne!(compiled(&changed, &request).plan_id, first.plan_id);
+    let unrelated = deploy_world().project(".ai/knowledge/other.md", "x").project(".ai/directives/other.md", "y");
+    assert_eq!(expect_compilation(&unrelated, &request).plan_id, first.plan_id);
+    let changed = deploy_world().project(".ai/knowledge/project/deploy/completion-checklist.md", "Done?");
+    assert_ne!(expect_compilation(&changed, &request).plan_id, first.plan_id);
     // The same text in a file of another space is another plan: the manifest differs.
-    let miss = deploy().with(Space::User, ".ai/knowledge/project/deploy/completion-checklist.md", "hidden");
-    assert_ne!(compiled(&miss, &request).plan_id, first.plan_id);
+    let miss = deploy_world().with(Space::User, ".ai/knowledge/project/deploy/completion-checklist.md", "hidden");
+    assert_ne!(expect_compilation(&miss, &request).plan_id, first.plan_id);
 }
 
 #[test]
 fn compile_parses_only_reachable_files() {
-    let mut world = mini();
+    let mut world = minimal_world();
     for i in 0..50 {
         world.insert(Space::Project, &format!(".ai/directives/d{i}.md"), "not even a directive");
         world.insert(Space::Project, &format!(".ai/knowledge/k{i}.md"), "text");
         world.insert(Space::Project, &format!(".ai/tools/t{i}.yaml"), "[");
     }
     let world = with_directives(world, &[("leaf", "", "", "Do it.")]);
-    let compilation = plain(&world, "leaf");
+    let compilation = compile_without_inputs(&world, "leaf");
     assert!(compilation.parsed_files <= 4, "{}", compilation.parsed_files);
 }
 
 #[test]
 fn manifest_lists_reads_and_misses() {
-    let world = with_directives(mini(), &[("leaf", "", "", "Do it.")]);
-    let manifest = plain(&world, "leaf").plan.manifest;
+    let world = with_directives(minimal_world(), &[("leaf", "", "", "Do it.")]);
+    let manifest = compile_without_inputs(&world, "leaf").plan.manifest;
     let read = |kind, name: &str| manifest.iter().find(|r| r.kind == kind && r.id == name).unwrap();
     assert_eq!(read(ItemKind::Directive, "leaf").space, Some(Space::Project));
     assert_eq!(read(ItemKind::Config, "agent/hooks").sha256, None);
@@ -150,21 +150,21 @@ fn graph_has_nodes_only_for_live_hooks() {
     let hooks = "hooks:\n\
         - { id: stop, event: limit, condition: 'directive == \"other\"', action: terminate }\n\
         - { id: guard, event: tool_call, condition: 'call.name == \"x\"', action: { block: { reason: no } } }\n";
-    let world = with_directives(mini(), &[("leaf", "", "", "Do it."), ("other", "", "", "Do it.")]);
+    let world = with_directives(minimal_world(), &[("leaf", "", "", "Do it."), ("other", "", "", "Do it.")]);
     let world = world.project(".ai/config/agent/hooks.yaml", hooks);
-    let leaf = plain(&world, "leaf").plan;
+    let leaf = compile_without_inputs(&world, "leaf").plan;
     assert!(!leaf.graph.has(Node::Hooks(crate::hook::HookPoint::Limit)));
     assert!(leaf.graph.has(Node::Hooks(crate::hook::HookPoint::ToolCall)));
-    assert!(plain(&world, "other").plan.graph.has(Node::Hooks(crate::hook::HookPoint::Limit)));
+    assert!(compile_without_inputs(&world, "other").plan.graph.has(Node::Hooks(crate::hook::HookPoint::Limit)));
 }
 
 #[test]
 fn compile_validates_inputs_against_the_interface() {
     let inside = "<inputs><input name=\"n\" type=\"integer\" required=\"true\">n</input>\
         <input name=\"mode\" type=\"string\" enum=\"a,b\" default=\"a\">m</input></inputs>";
-    let world = with_directives(mini(), &[("leaf", "", inside, "{input:n} {input:mode}")]);
-    let with = |inputs: Value| Request::new(id("leaf")).with_inputs(object(&inputs));
-    let plan = compiled(&world, &with(json!({"n": 3}))).plan;
+    let world = with_directives(minimal_world(), &[("leaf", "", inside, "{input:n} {input:mode}")]);
+    let with = |inputs: Value| CompileRequest::new(item_id("leaf")).with_inputs(object(&inputs));
+    let plan = expect_compilation(&world, &with(json!({"n": 3}))).plan;
     assert_eq!(plan.interface.values, object(&json!({"n": 3, "mode": "a"})));
     assert_eq!(messages(&world, &with(json!({}))), ["interface::missing-input: the input `n` of `leaf` has no value"]);
     assert_eq!(
@@ -179,9 +179,10 @@ fn compile_validates_inputs_against_the_interface() {
 
 #[test]
 fn child_plan_is_bounded_by_its_spawn_parent() {
-    let world = with_directives(mini(), &[("leaf", "", "<metadata><limits turns=\"30\"/></metadata>", "Do it.")]);
+    let world =
+        with_directives(minimal_world(), &[("leaf", "", "<metadata><limits turns=\"30\"/></metadata>", "Do it.")]);
     let grant = |pattern: &str| Grant { pattern: pattern.to_owned(), net: Vec::new(), write: Vec::new() };
-    let parent = |depth| Parent {
+    let parent = |depth| SpawnParent {
         limits: PlanLimits {
             turns: 20,
             tokens: 1000,
@@ -193,71 +194,91 @@ fn child_plan_is_bounded_by_its_spawn_parent() {
         },
         capabilities: Capabilities {
             declared: true,
-            from: Some(id("top")),
+            from: Some(item_id("top")),
             grants: vec![grant("rye.execute.tool.rye.look")],
             acknowledged: std::collections::BTreeMap::new(),
         },
     };
     let request = |depth| {
-        let plain = Request::new(id("leaf")).with_inputs(Map::new());
-        Request { parent: Some(parent(depth)), ..plain }
+        let plain = CompileRequest::new(item_id("leaf")).with_inputs(Map::new());
+        CompileRequest { parent: Some(parent(depth)), ..plain }
     };
-    let compilation = compiled(&world, &request(2));
+    let compilation = expect_compilation(&world, &request(2));
     let plan = &compilation.plan;
     assert_eq!((plan.limits.turns, plan.limits.depth, plan.limits.output), (20, 1, 8192));
     assert!(!plan.capabilities.declared);
-    let tools: Vec<(&str, Primary)> = plan.palette.iter().map(|t| (&*t.name, t.primary)).collect();
-    assert_eq!(tools, [("rye_execute", Primary::Execute), ("rye_look", Primary::Execute)]);
+    let tools: Vec<(&str, PalettePrimary)> = plan.palette.iter().map(|t| (&*t.name, t.primary)).collect();
+    assert_eq!(tools, [("rye_execute", PalettePrimary::Execute), ("rye_look", PalettePrimary::Execute)]);
     assert_eq!(compilation.origins.get("capability.rye.execute.tool.rye.look").unwrap().because, "inherited at spawn");
     assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "the parent thread has no more");
     assert_eq!(messages(&world, &request(0)).len(), 1);
 }
 
 #[test]
+fn ceiling_of_the_settings_bounds_files_and_no_override() {
+    let inside = "<metadata><limits turns=\"30\" spend=\"9\"/></metadata>";
+    let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")])
+        .with(Space::User, ".ai/config/agent/agent.yaml", "limits: { max: { spend: 2, turns: 40 } }\n")
+        .project(".ai/config/agent/agent.yaml", "limits: { max: { spend: 100, tokens: 5000 } }\n");
+    let mut request = CompileRequest::new(item_id("leaf")).with_inputs(Map::new());
+    let compilation = expect_compilation(&world, &request);
+    let limits = &compilation.plan.limits;
+    assert_eq!((limits.spend, limits.turns, limits.tokens), (2_000_000_000, 30, 5000));
+    let origin = compilation.origins.get("limit.spend").unwrap();
+    let place = origin.place.as_ref().unwrap();
+    assert!(place.file.contains("agent.yaml") && place.file.starts_with("user:"), "{place:?}");
+    request.limits = vec![("spend".into(), LimitValue::Text("3".into()))];
+    assert_eq!(expect_compilation(&world, &request).plan.limits.spend, 3_000_000_000);
+}
+
+#[test]
 fn overrides_take_precedence_over_the_directive() {
     let inside = "<metadata><model tier=\"sonnet\"/><limits turns=\"3\"/></metadata>";
-    let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
-    let mut request = Request::new(id("leaf")).with_inputs(Map::new());
-    assert_eq!(compiled(&world, &request).plan.model.id, "large");
+    let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+    let mut request = CompileRequest::new(item_id("leaf")).with_inputs(Map::new());
+    assert_eq!(expect_compilation(&world, &request).plan.model.id, "large");
     request.model.model = Some("fast".into());
-    request.limits = vec![("turns".into(), Written::Text("7".into())), ("spend".into(), Written::Text("0.01".into()))];
-    let compilation = compiled(&world, &request);
+    request.limits =
+        vec![("turns".into(), LimitValue::Text("7".into())), ("spend".into(), LimitValue::Text("0.01".into()))];
+    let compilation = expect_compilation(&world, &request);
     assert_eq!(compilation.plan.model.id, "small");
     assert_eq!((compilation.plan.limits.turns, compilation.plan.limits.spend), (7, 10_000_000));
     assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "given with the call");
-    request.limits = vec![("trns".into(), Written::Text("7".into())), ("spend".into(), Written::Text("no".into()))];
+    request.limits =
+        vec![("trns".into(), LimitValue::Text("7".into())), ("spend".into(), LimitValue::Text("no".into()))];
     request.model.model = Some("huge".into());
     let told = messages(&world, &request);
-    assert!(told.iter().any(|m| m == "limit::unknown: there is no limit `trns`"), "{told:?}");
+    assert!(told.iter().any(|m| m == "limit::unknown: unknown limit `trns`"), "{told:?}");
     assert!(told.iter().any(|m| m.starts_with("limit::invalid: the limit `spend` cannot be `no`")), "{told:?}");
     assert!(told.iter().any(|m| m.starts_with("model::unknown")), "{told:?}");
 }
 
 #[test]
 fn compiled_graphs_satisfy_all_invariants() {
-    for request in [Request::new(id("deploy_staging")), Request::new(id("project/deploy/base"))] {
-        let plan = compiled(&deploy(), &request).plan;
-        assert_eq!(crate::plan::verify::verify(&plan.graph), Vec::new());
+    for request in [CompileRequest::new(item_id("deploy_staging")), CompileRequest::new(item_id("project/deploy/base"))]
+    {
+        let plan = expect_compilation(&deploy_world(), &request).plan;
+        assert_eq!(crate::plan::verify::verify_graph(&plan.graph), Vec::new());
     }
 }
 
 #[test]
 fn compile_of_an_invalid_file_returns_no_plan() {
-    let world = mini()
+    let world = minimal_world()
         .project(".ai/directives/a.md", "no fence")
         .project(".ai/directives/b.md", [0xff, 0xfe, 0x00])
-        .project(".ai/directives/c.md", world::directive("c", " extends=\"c\"", "", ""))
-        .project(".ai/directives/d.md", world::directive("d", "", "<context><before>gone</before></context>", ""));
+        .project(".ai/directives/c.md", world::directive_file("c", " extends=\"c\"", "", ""))
+        .project(".ai/directives/d.md", world::directive_file("d", "", "<context><before>gone</before></context>", ""));
     for name in ["a", "b", "c", "d", "nowhere"] {
-        assert!(!messages(&world, &Request::new(id(name))).is_empty(), "{name}");
+        assert!(!messages(&world, &CompileRequest::new(item_id(name))).is_empty(), "{name}");
     }
     let empty = MapWorld::new();
-    assert!(!messages(&empty, &Request::new(id("a"))).is_empty());
+    assert!(!messages(&empty, &CompileRequest::new(item_id("a"))).is_empty());
 }
 
 #[test]
 fn body_compiles_to_one_layer() {
-    let plan = plain(&with_directives(mini(), &[("leaf", "", "", "Do it.")]), "leaf").plan;
+    let plan = compile_without_inputs(&with_directives(minimal_world(), &[("leaf", "", "", "Do it.")]), "leaf").plan;
     let bodies = plan.prompt.first_message.iter().filter(|l| l.kind == LayerKind::Body);
     assert_eq!(bodies.count(), 1);
 }
@@ -265,18 +286,18 @@ fn body_compiles_to_one_layer() {
 #[test]
 fn compile_rejects_a_spend_limit_below_one_turn() {
     let inside = "<metadata><limits spend=\"0.001\"/></metadata>";
-    let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
-    let checked = compile(&world, &Request::new(id("leaf")));
+    let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+    let checked = compile(&world, &CompileRequest::new(item_id("leaf")));
     let told = checked.diagnostics.iter().next().unwrap();
     assert_eq!((told.code(), told.labels().len()), ("limit::cannot-afford-one-turn", 1));
-    assert_eq!(told.message(), "the spend limit of 0.001 does not pay for one turn, which may cost 0.005726");
+    assert_eq!(told.message(), "the spend limit of 0.001 is below the cost of one turn, up to 0.011694");
 }
 
 #[test]
 fn check_and_plan_report_the_same_diagnostics() {
     let hooks = "hooks:\n- { id: a, event: after_step, condition: 'nope == 1', action: terminate }\n";
     let world = with_directives(
-        mini()
+        minimal_world()
             .project(".ai/tools/a/b_c.yaml", world::tool("One."))
             .project(".ai/tools/a/b/c.yaml", world::tool("Two.")),
         &[(
@@ -287,7 +308,7 @@ fn check_and_plan_report_the_same_diagnostics() {
         )],
     );
     let world = world.project(".ai/config/agent/hooks.yaml", hooks);
-    let planned = compile(&world, &Request::new(id("leaf"))).diagnostics;
+    let planned = compile(&world, &CompileRequest::new(item_id("leaf"))).diagnostics;
     let checked = crate::validate::check(&world, &crate::validate::Selection::All).diagnostics;
     let wanted = [
         "capability::unacknowledged",

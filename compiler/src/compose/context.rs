@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, Spanned};
 
-use super::{Composed, ContextItem, Duplicate, Origin, Suppression};
+use super::{Composed, ContextItem, DeclaredOrigin, DuplicateContext, Suppression};
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::item::{ContextDecl, Directive, Items};
 use crate::world::ItemKind;
@@ -39,11 +39,11 @@ impl ContextPosition {
 }
 
 /// Returns every `<suppress>` of the chain, root first, with nothing recorded as removed yet.
-pub fn suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
+pub fn declared_suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
     let mut all: Vec<Suppression> = Vec::new();
     for directive in chain {
         for suppressed in &directive.context.suppress {
-            let origin = Origin::directive(directive, suppressed.span);
+            let origin = DeclaredOrigin::directive(directive, suppressed.span);
             all.push(Suppression { id: suppressed.node.clone(), origin, removed: Vec::new() });
         }
     }
@@ -53,19 +53,19 @@ pub fn suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
 /// Fills the three context lists of a composition.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnostics) {
     let chain = composed.chain.clone();
-    let mut kept: HashMap<&ItemId, (ContextPosition, Origin)> = HashMap::new();
+    let mut kept: HashMap<&ItemId, (ContextPosition, DeclaredOrigin)> = HashMap::new();
     let mut unknown: HashSet<&ItemId> = HashSet::new();
     for place in ContextPosition::ALL {
         for directive in &chain {
             for declared in place.of(&directive.context) {
                 let id = &declared.node;
-                let origin = Origin::directive(directive, declared.span);
-                if suppress(&mut composed.suppressions, id.as_str(), &origin) || unknown.contains(id) {
+                let origin = DeclaredOrigin::directive(directive, declared.span);
+                if record_suppression(&mut composed.suppressions, id.as_str(), &origin) || unknown.contains(id) {
                     continue;
                 }
                 if let Some((first_place, first)) = kept.get(id) {
                     report_duplicate(id, (*first_place, first), (place, &origin), found);
-                    composed.duplicates.push(Duplicate { id: id.clone(), kept: first.clone(), dropped: origin });
+                    composed.duplicates.push(DuplicateContext { id: id.clone(), kept: first.clone(), dropped: origin });
                     continue;
                 }
                 let Some(knowledge) = items.knowledge(id) else {
@@ -86,7 +86,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
 }
 
 /// Records the removal with every suppression of that id. Returns true if there is one.
-pub fn suppress(suppressions: &mut [Suppression], id: &str, origin: &Origin) -> bool {
+pub fn record_suppression(suppressions: &mut [Suppression], id: &str, origin: &DeclaredOrigin) -> bool {
     let mut any = false;
     for suppression in suppressions.iter_mut().filter(|s| s.id == id) {
         suppression.removed.push(origin.clone());
@@ -99,8 +99,8 @@ pub fn suppress(suppressions: &mut [Suppression], id: &str, origin: &Origin) -> 
 /// allowed.
 fn report_duplicate(
     id: &ItemId,
-    kept: (ContextPosition, &Origin),
-    dropped: (ContextPosition, &Origin),
+    kept: (ContextPosition, &DeclaredOrigin),
+    dropped: (ContextPosition, &DeclaredOrigin),
     found: &mut Diagnostics,
 ) {
     let ((kept_place, kept), (place, origin)) = (kept, dropped);

@@ -6,30 +6,30 @@ use std::sync::Arc;
 
 use rye_grammar::ItemId;
 
-use super::context::suppress;
-use super::{By, Composed, ComposedHook, Duplicate, Origin, Suppression};
+use super::context::record_suppression;
+use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, OriginKind, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
 use crate::item::{HookDecl, Items, OrderedHooks};
 use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
-use crate::semantics::hook_table::Removed;
+use crate::semantics::hook_table::RemovalReason;
 
 /// Fills `hooks` of a composition whose context lists are complete.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) {
     let Some(leaf) = composed.leaf().cloned() else { return };
-    let line = line(items, composed);
+    let line = ordered_hooks(items, composed);
     let mut suppressions = std::mem::take(&mut composed.suppressions);
     let request = composed.model.as_ref().map(|m| &m.value);
-    let mut known = KnownFacts::of_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
+    let mut known = KnownFacts::for_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
     let mut at_routing = None;
     let explain = matches!(launch.inputs, Inputs::Given(_));
     let mut hooks = Vec::with_capacity(line.places.len());
     for place in &line.places {
         let Some(decl) = line.hooks.get(place.index) else { continue };
         let removed = match place.removed {
-            Some(Removed::Disabled) => Some("`enabled: false`".to_owned()),
-            Some(Removed::Replaced { by }) => line.hooks.get(by).map(replacement_reason),
+            Some(RemovalReason::Disabled) => Some("`enabled: false`".to_owned()),
+            Some(RemovalReason::Replaced { by }) => line.hooks.get(by).map(replacement_reason),
             None => suppressing_id(&mut suppressions, decl),
         };
         let verdict = match removed {
@@ -38,7 +38,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
                 let known = at_routing.get_or_insert_with(|| KnownFacts::for_routing(&leaf, launch));
                 routing_verdict(composed, decl, known, explain)
             }
-            None => verdict(decl, &mut known, explain),
+            None => evaluate_before_run(decl, &mut known, explain),
         };
         let (decl, source) = (decl.clone(), decl.source.clone());
         hooks.push(ComposedHook { decl, layer: place.layer, source, verdict, knowledge: None });
@@ -54,7 +54,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
 
 /// Returns every hook that could apply, in order. Without hooks in the chain, the order is the same for every directive
 /// and is shared.
-fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, OrderedHooks> {
+fn ordered_hooks<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, OrderedHooks> {
     let files = items.hook_files();
     let of_chain: Vec<&Arc<HookDecl>> = composed
         .chain
@@ -89,28 +89,32 @@ fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<S
     if suppressions.is_empty() {
         return None;
     }
-    let collects = hook_point::of(decl.event).mode == Mode::Collect;
+    let collects = hook_point::row_of(decl.event).mode == Mode::Collect;
     let own = matches!(decl.source, HookSource::Directive { .. });
     if !collects && !own {
         return None;
     }
-    let origin = Origin::hook(decl);
-    let by_id = suppress(suppressions, &decl.id.node, &origin).then(|| decl.id.node.clone());
+    let origin = DeclaredOrigin::hook(decl);
+    let by_id = record_suppression(suppressions, &decl.id.node, &origin).then(|| decl.id.node.clone());
     let knowledge = decl.fetched.as_ref().filter(|_| collects).map(ToString::to_string);
-    let by_knowledge = knowledge.filter(|id| suppress(suppressions, id, &origin));
+    let by_knowledge = knowledge.filter(|id| record_suppression(suppressions, id, &origin));
     let id = by_id.or(by_knowledge)?;
     let by = suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);
     Some(match by {
-        Some(By::Directive(directive)) => format!("`{id}` is suppressed by `{directive}`"),
-        Some(By::Hook(_) | By::Config(_) | By::BuiltIn) | None => format!("`{id}` is suppressed"),
+        Some(OriginKind::Directive(directive)) => format!("`{id}` is suppressed by `{directive}`"),
+        Some(OriginKind::Hook(_) | OriginKind::Config(_) | OriginKind::BuiltIn) | None => {
+            format!("`{id}` is suppressed")
+        }
     })
 }
 
-fn verdict(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
+fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     match known.verdict(decl) {
         Verdict::True => PlanVerdict::Fires,
         Verdict::Unknown(on) => PlanVerdict::Depends { on },
-        Verdict::False => PlanVerdict::Never { because: if explain { known.because(decl) } else { String::new() } },
+        Verdict::False => {
+            PlanVerdict::Never { because: if explain { known.explain_false(decl) } else { String::new() } }
+        }
     }
 }
 
@@ -120,17 +124,17 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
         return PlanVerdict::Fires;
     }
-    if crate::resolve::target(decl).as_ref() == Some(&composed.id) {
+    if crate::resolve::route_target(decl).as_ref() == Some(&composed.id) {
         return PlanVerdict::Never { because: format!("it names `{}` itself", composed.id) };
     }
-    verdict(decl, known, explain)
+    evaluate_before_run(decl, known, explain)
 }
 
 /// Marks hooks behind a firing hook as removed, at events where the first match answers.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {
-        if !hook.is_live() || hook_point::of(hook.decl.event).mode != Mode::FirstMatch {
+        if !hook.is_live() || hook_point::row_of(hook.decl.event).mode != Mode::FirstMatch {
             continue;
         }
         if let Some(by) = &answered {
@@ -150,7 +154,9 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
         for step in steps {
             match step {
                 PromptSection::Hooks(event, position) => {
-                    for hook in live.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position)) {
+                    for hook in
+                        live.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.applies_at(*event, *position))
+                    {
                         let Some(id) = hook.decl.fetched.clone() else { continue };
                         if !hook.yield_to(&brought, &id) {
                             brought.push(Provided { id, hook: Some(hook.decl.id.node.clone()) });
@@ -162,7 +168,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
         }
         for step in steps {
             let PromptSection::Hooks(event, position) = step else { continue };
-            for hook in live.iter_mut().filter(|h| h.at(*event, *position)) {
+            for hook in live.iter_mut().filter(|h| h.applies_at(*event, *position)) {
                 if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
                     hook.yield_to(&brought, &id);
                 }
@@ -178,7 +184,7 @@ struct Provided {
 }
 
 impl ComposedHook {
-    fn at(&self, event: HookPoint, position: Position) -> bool {
+    fn applies_at(&self, event: HookPoint, position: Position) -> bool {
         self.decl.event == event && self.decl.position == position
     }
 
@@ -203,10 +209,10 @@ fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut V
             brought.push(Provided { id: item.id.clone(), hook: None });
             return true;
         };
-        let by = earlier.hook.clone().map_or(By::BuiltIn, By::Hook);
-        duplicates.push(Duplicate {
+        let by = earlier.hook.clone().map_or(OriginKind::BuiltIn, OriginKind::Hook);
+        duplicates.push(DuplicateContext {
             id: item.id.clone(),
-            kept: Origin { by, span: None },
+            kept: DeclaredOrigin { by, span: None },
             dropped: item.origin.clone(),
         });
         false

@@ -40,7 +40,7 @@ fn compose_with_inputs(world: &MapWorld<'_>, leaf: &str, inputs: Value) -> (Opti
     (checked.value, found)
 }
 
-fn composed(world: &MapWorld<'_>, leaf: &str) -> Composed {
+fn expect_composed(world: &MapWorld<'_>, leaf: &str) -> Composed {
     let (composed, found) = compose_with_inputs(world, leaf, json!({}));
     assert!(!found.has_errors(), "{found:?}");
     composed.unwrap()
@@ -63,7 +63,7 @@ fn context_is_root_first_without_repeats() {
     let world =
         directive(world, "mid", "extends=\"root\"", "<context><before>b2</before><before>b1</before></context>");
     let world = directive(world, "leaf", "extends=\"mid\"", "<context><system>s2</system><after>a1</after></context>");
-    let composed = composed(&world, "leaf");
+    let composed = expect_composed(&world, "leaf");
     assert_eq!(ids(&composed.system), ["s1", "s2"]);
     assert_eq!(ids(&composed.before), ["b1", "b2"]);
     assert_eq!(ids(&composed.after), ["a1"]);
@@ -95,7 +95,7 @@ fn suppression_removes_chain_items_and_hooks() {
          - {{id: guard, event: tool_call, action: {{block: no}}}}\n"
     );
     let world = hooks(world, Space::Project, &yaml);
-    let composed = composed(&world, "leaf");
+    let composed = expect_composed(&world, "leaf");
     assert!(composed.before.is_empty() && composed.after.is_empty());
     for hook in ["by_item", "by_id"] {
         assert!(matches!(verdict(&composed, hook), PlanVerdict::Removed { .. }), "{hook}");
@@ -108,7 +108,7 @@ fn suppression_removes_chain_items_and_hooks() {
 fn directive_cannot_suppress_guarding_hooks() {
     let world = directive(MapWorld::new(), "leaf", "", "<context><suppress>guard</suppress></context>");
     let world = hooks(world, Space::User, "hooks: [{id: guard, event: tool_call, action: {block: no}}]");
-    let composed = composed(&world, "leaf");
+    let composed = expect_composed(&world, "leaf");
     assert_eq!(*verdict(&composed, "guard"), PlanVerdict::Fires);
     assert!(composed.suppressions[0].removed.is_empty());
 }
@@ -140,16 +140,16 @@ fn inherited_values_come_from_the_nearest_link() {
         "<limits turns=\"3\"/><permissions/><inputs><input name=\"b\"/><input name=\"c\"/></inputs>",
     );
     let world = world.with(Space::System, ".ai/config/agent/resilience.yaml", "limits: {turns: 15}");
-    let composed = composed(&world, "leaf");
+    let composed = expect_composed(&world, "leaf");
     assert_eq!(composed.model.as_ref().unwrap().value.tier.as_ref().unwrap().node, "high");
     let limits: Vec<_> = composed.limits.directive.iter().map(|l| (l.name.as_str(), &l.source.by)).collect();
-    assert_eq!(limits, [("turns", &By::Directive(id("leaf"))), ("spend", &By::Directive(id("root")))]);
-    assert_eq!(composed.limits.defaults[0].source.by, By::Config(id("agent/resilience")));
+    assert_eq!(limits, [("turns", &OriginKind::Directive(id("leaf"))), ("spend", &OriginKind::Directive(id("root")))]);
+    assert_eq!(composed.limits.defaults[0].source.by, OriginKind::Config(id("agent/resilience")));
     let permissions = composed.permissions.as_ref().unwrap();
     assert!(permissions.value.grants.is_empty());
-    assert_eq!(permissions.origin.by, By::Directive(id("leaf")));
+    assert_eq!(permissions.origin.by, OriginKind::Directive(id("leaf")));
     assert_eq!(composed.inputs.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(composed.inputs["b"].origin.by, By::Directive(id("leaf")));
+    assert_eq!(composed.inputs["b"].origin.by, OriginKind::Directive(id("leaf")));
     assert_eq!(composed.continuation.as_ref().unwrap().value, id("next"));
     assert_eq!(composed.nudge.value, NudgePolicy::Never);
 }
@@ -164,7 +164,7 @@ fn first_matching_hook_overrides_the_declared_parent() {
         - {id: yes, event: resolve_extends, condition: {path: directive, op: contains, value: deploy}, action: {set_extends: base}}\n\
         - {id: late, event: resolve_extends, condition: has_extends, action: {set_extends: web}}\n";
     let world = hooks(world, Space::Project, yaml);
-    let composed = composed(&world, "deploy");
+    let composed = expect_composed(&world, "deploy");
     assert_eq!(composed.chain[0].id().as_str(), "base");
     assert_eq!(composed.route.as_ref().unwrap().hook.id.node, "yes");
     assert_eq!(*verdict(&composed, "no"), PlanVerdict::Never { because: "`directive` is `deploy`".into() });
@@ -178,8 +178,8 @@ fn route_to_the_directive_itself_is_ignored() {
     let world = directive(world, "deploy", "", "");
     let yaml = "hooks: [{id: r, event: resolve_extends, condition: 'directive contains \"deploy\"', action: {set_extends: contexts/deploy}}]";
     let world = hooks(world, Space::Project, yaml);
-    assert_eq!(composed(&world, "contexts/deploy").chain.len(), 1);
-    assert_eq!(composed(&world, "deploy").chain.len(), 2);
+    assert_eq!(expect_composed(&world, "contexts/deploy").chain.len(), 1);
+    assert_eq!(expect_composed(&world, "deploy").chain.len(), 2);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn hook_verdicts_reflect_known_facts() {
          - {{id: runs, event: thread_started, condition: 'depth > 2', {FETCH}k4}}}}\n\
          - {{id: off, event: limit, enabled: false, action: abort}}\n"
     );
-    let composed = composed(&hooks(world, Space::Project, &yaml), "x");
+    let composed = expect_composed(&hooks(world, Space::Project, &yaml), "x");
     assert_eq!(*verdict(&composed, "always"), PlanVerdict::Fires);
     assert_eq!(*verdict(&composed, "never"), PlanVerdict::Never { because: "`inputs.target` is `staging`".into() });
     assert_eq!(*verdict(&composed, "asks"), PlanVerdict::Depends { on: vec!["inputs.who".into()] });
@@ -252,12 +252,12 @@ fn hooks_are_ordered_by_layer_then_leaf_before_ancestors() {
         Space::System,
         "builtin_hooks: [{id: b, event: after_step, action: continue}]\ninfra_hooks: [{id: i, event: after_step, layer: 0, action: {primary: execute, item_type: tool, item_id: t}}]",
     );
-    let composed = composed(&world, "leaf");
+    let composed = expect_composed(&world, "leaf");
     let order: Vec<_> = composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.as_str()).collect();
     assert_eq!(order, ["user", "leaf", "root", "b", "project", "i"]);
     let replaced = composed.hooks.iter().find(|h| h.decl.id.node == "b" && h.source == HookSource::Builtin).unwrap();
     assert!(matches!(replaced.verdict, PlanVerdict::Removed { .. }));
-    assert!(composed.hooks.iter().filter_map(ComposedHook::planned).count() == 7);
+    assert!(composed.hooks.iter().filter_map(ComposedHook::to_planned).count() == 7);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn item_of_hook_and_chain_appears_once() {
          - {{id: if, event: thread_started, position: before, condition: 'depth > 1', {FETCH}maybe}}}}\n\
          - {{id: sys, event: thread_continued, position: before, {FETCH}s}}}}\n"
     );
-    let composed = composed(&hooks(world, Space::Project, &yaml), "x");
+    let composed = expect_composed(&hooks(world, Space::Project, &yaml), "x");
     assert!(composed.before.is_empty());
     assert_eq!(ids(&composed.after), ["maybe", "last"]);
     assert_eq!(*verdict(&composed, "early"), PlanVerdict::Fires);
@@ -301,5 +301,5 @@ fn compose_parses_only_the_chain_of_one_directive() {
     let items = Items::new(&world);
     let launch = Launch { inputs: Inputs::Given(&Map::new()), model: &|_| None };
     assert!(compose(&items, &id("d7"), &launch).value.is_some());
-    assert_eq!(items.parsed_files(), 2);
+    assert_eq!(items.parsed_file_count(), 2);
 }

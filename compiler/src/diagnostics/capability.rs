@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label};
+use super::{Label, Problem, Severity, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CapabilityError {
@@ -14,24 +14,24 @@ pub enum CapabilityError {
     ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
     #[error("whether `{pattern}` stays within the base cannot be decided in reasonable time")]
     TooComplex { pattern: String, span: Span, base_span: Span },
-    #[error("`{pattern}` is a grant of risk `{tier}` that nobody acknowledged")]
+    #[error("`{pattern}` has the risk `{tier}`, which is not acknowledged")]
     Unacknowledged { pattern: String, tier: String, span: Span },
     /// No grant of the same file has this tier.
-    #[error("nothing that is granted here is of risk `{tier}`")]
+    #[error("no grant has the risk `{tier}`")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
     Blocked { pattern: String, tier: String, span: Span },
     /// The body tells the model to use a capability that the directive does not have.
-    #[error("the body asks for `{capability}`, which the directive is not granted")]
+    #[error("the body uses `{capability}`, which the directive is not granted")]
     UngrantedCall { capability: String, span: Span, granted: Span },
-    #[error("`write=\"{path}\"` opens nothing: {why}")]
+    #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
     /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.
     #[error("`net` opens the whole network to `{tool}`, not `{hosts}` alone: it is a program")]
     WholeNetwork { tool: String, hosts: String, span: Span },
     /// The project's folder is granted to a program: existing files can be changed, new ones cannot be created.
     #[error(
-        "`write=\".\"` lets `{tool}` change what is in the project's folder now, and make nothing new directly in it"
+        "`write=\".\"` lets `{tool}` change the existing entries of the project's folder, but not create entries directly in it"
     )]
     OnlyWhatIsThere { tool: String, span: Span },
 }
@@ -73,16 +73,16 @@ impl Problem for CapabilityError {
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
             Self::UngrantedCall { capability, .. } => {
-                Some(format!("grant `{capability}` in `<permissions>`, or do not ask for it: the call will be denied"))
+                Some(format!("grant `{capability}` in `<permissions>`, or remove it from the body: the call will be denied"))
             }
             Self::AcknowledgesNothing { .. } => {
-                Some("remove it: what is granted later would pass without a second look".into())
+                Some("remove it: it would silently acknowledge later grants".into())
             }
             Self::OpensNothing { .. } => {
-                Some("name folders from the project's own: `write=\"src/,target/\"`; nothing outside can be granted".into())
+                Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside cannot be granted".into())
             }
             Self::WholeNetwork { .. } => Some(
-                "a tool of `kind: http` reaches the hosts that are named and no others; `net=\"*\"` says what a program gets"
+                "use a tool of `kind: http`, which reaches only the named hosts; or write `net=\"*\"`, which states the access of a program"
                     .into(),
             ),
             Self::OnlyWhatIsThere { .. } => Some(
@@ -92,30 +92,30 @@ impl Problem for CapabilityError {
             ),
             Self::TooComplex { .. } => Some("use fewer wildcards in the two patterns".into()),
             Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
-                "grant less, or say why it is needed: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
+                "grant less, or acknowledge it: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
             )),
         }
     }
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::MatchesNothing { span, .. } => vec![label(*span, "nothing has such an id")],
+            Self::MatchesNothing { span, .. } => vec![new_label(*span, "no item has such an id")],
             Self::ExceedsBase { span, base_span, base, .. } => {
-                vec![label(*span, "granted here"), label(*base_span, format!("`{base}` grants only this"))]
+                vec![new_label(*span, "granted here"), new_label(*base_span, format!("`{base}` grants only this"))]
             }
             Self::UngrantedCall { span, granted, .. } => {
-                vec![label(*span, "will be denied"), label(*granted, "these are the grants")]
+                vec![new_label(*span, "will be denied"), new_label(*granted, "these are the grants")]
             }
-            Self::AcknowledgesNothing { span, .. } => vec![label(*span, "acknowledges nothing")],
-            Self::OpensNothing { span, .. } => vec![label(*span, "granted here")],
-            Self::WholeNetwork { span, .. } => vec![label(*span, "more than it says")],
-            Self::OnlyWhatIsThere { span, .. } => vec![label(*span, "less than it says")],
+            Self::AcknowledgesNothing { span, .. } => vec![new_label(*span, "no effect")],
+            Self::OpensNothing { span, .. } => vec![new_label(*span, "granted here")],
+            Self::WholeNetwork { span, .. } => vec![new_label(*span, "opens the whole network")],
+            Self::OnlyWhatIsThere { span, .. } => vec![new_label(*span, "existing files only")],
             Self::TooComplex { span, base_span, .. } => {
-                vec![label(*span, "counts as not covered"), label(*base_span, "the base's grants")]
+                vec![new_label(*span, "counts as not covered"), new_label(*base_span, "the base's grants")]
             }
-            Self::Unacknowledged { tier, span, .. } => vec![label(*span, format!("risk `{tier}`"))],
+            Self::Unacknowledged { tier, span, .. } => vec![new_label(*span, format!("risk `{tier}`"))],
             Self::Blocked { tier, span, .. } => {
-                vec![label(*span, format!("risk `{tier}` is blocked by the risk table"))]
+                vec![new_label(*span, format!("risk `{tier}` is blocked by the risk table"))]
             }
         }
     }

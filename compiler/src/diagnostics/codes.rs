@@ -32,8 +32,8 @@ codes! {
     "compiler" "hook": "always" "duplicate-id" "never" "removes-nothing" "shadowed" "ungranted" "unknown-call"
         "unknown-event" "unknown-fact" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "missing-input" "type" "unknown-input" "unknown-output" "unused-input";
-    "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
-        "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
+    "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "server-schema"
+        "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown" "unpriced";
     "compiler" "model": "same-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";

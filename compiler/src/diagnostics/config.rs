@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, instead, label};
+use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
@@ -14,13 +14,13 @@ pub enum ConfigError {
     #[error("`{key}` in `{file}` cannot be used")]
     Refused { file: String, key: String, why: String, span: Option<Span> },
     /// A settings file of the project under a name that nothing reads.
-    #[error("nothing reads the settings file `{path}`")]
+    #[error("unknown settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
     /// The files that configure MCP servers, with the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String },
     /// A settings file of a name that only documents defaults: `about` says what it describes, as a sentence.
-    #[error("`{path}` changes nothing")]
+    #[error("`{path}` has no effect")]
     ChangesNothing { path: String, about: &'static str, span: Span },
 }
 
@@ -47,16 +47,16 @@ impl Problem for ConfigError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Invalid { expected, found, .. } => instead(found, expected),
+            Self::Invalid { expected, found, .. } => value_help(found, expected),
             Self::UnknownFile { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("`rye explain config::unknown-file` lists the settings files; those of a tool belong in a folder of their own".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
             Self::Servers { .. } => {
-                Some("`rye mcp list` shows the servers once this is mended; until then none can be used".into())
+                Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
             }
             Self::ChangesNothing { about, .. } => {
-                Some(format!("the standard library's file of this name is a description: {about}; remove this one"))
+                Some(format!("the standard library's file of this name is documentation: {about}; remove this one"))
             }
         }
     }
@@ -64,11 +64,11 @@ impl Problem for ConfigError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Invalid { span, expected, .. } => {
-                span.iter().map(|s| label(*s, format!("expected {expected}"))).collect()
+                span.iter().map(|s| new_label(*s, format!("expected {expected}"))).collect()
             }
             Self::UnknownFile { .. } | Self::Servers { .. } => Vec::new(),
-            Self::ChangesNothing { span, .. } => vec![label(*span, "nothing reads this")],
-            Self::Refused { span, .. } => span.iter().map(|s| label(*s, "not understood")).collect(),
+            Self::ChangesNothing { span, .. } => vec![new_label(*span, "not a known settings file")],
+            Self::Refused { span, .. } => span.iter().map(|s| new_label(*s, "not understood")).collect(),
         }
     }
 }

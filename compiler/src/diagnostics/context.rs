@@ -3,29 +3,29 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label};
+use super::{Label, Problem, Severity, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ContextError {
     /// `by_hook` is the hook that fetches it.
-    #[error("there is no knowledge `{id}` to inject")]
+    #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// Declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
-    #[error("nothing brings `{id}`, so there is nothing to suppress")]
+    #[error("`{id}` is never injected, so there is nothing to suppress")]
     SuppressesNothing { id: String, span: Span, suggestion: Option<String> },
     #[error("`{id}` is declared and suppressed by the same file")]
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
-    #[error("no prompt brings the knowledge `{id}`, and no directive may fetch it")]
+    #[error("the knowledge `{id}` is never injected, and no directive may fetch it")]
     Unreached { id: String, span: Span },
     /// `directive` is an example of an affected directive.
-    #[error("a continuation of `{directive}` is not told `{item}` again")]
+    #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
-    #[error("a continuation cannot begin with {tokens} tokens of what was said before")]
+    #[error("a continuation cannot start with {tokens} tokens of earlier messages")]
     Ceiling { tokens: u64, because: String, span: Span },
     /// `when` and `per` describe how often the part changes; `price` is in decimal dollars, with its model.
-    #[error("what the hook `{hook}` brings changes {when} and stands before {tokens} tokens that do not")]
+    #[error("the content of the hook `{hook}` changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
         hook: String,
         when: &'static str,
@@ -72,7 +72,7 @@ impl Problem for ContextError {
             Self::Duplicate { kept, .. } => Some(format!("it is sent once, in `<{kept}>`: remove the other line")),
             Self::SuppressesNothing { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || {
-                    Some("remove the line; a suppression names a knowledge id or a hook id that the chain or a hook brings".into())
+                    Some("remove the line; a suppression names a knowledge id or a hook id that the chain or a hook injects".into())
                 })
             }
             Self::SuppressedAndDeclared { .. } => Some("the suppression wins: remove one of the two lines".into()),
@@ -81,14 +81,14 @@ impl Problem for ContextError {
                 id.replace('/', ".")
             )),
             Self::NotRestored { item, .. } => Some(format!(
-                "add a hook on `thread_continued` that fetches `{item}`, or lower `tokens` so that no context fills"
+                "add a hook on `thread_continued` that fetches `{item}`, or lower `tokens` so that the context never fills up"
             )),
             Self::Ceiling { because, .. } => Some(because.clone()),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
-                    "they are paid in full instead of from the cache: {price} dollars more per 100 {per} of `{model}`; bring what changes behind them"
+                    "they are paid in full instead of from the cache: {price} dollars more per 100 {per} of `{model}`; move the changing part behind them"
                 ),
-                None => "they are read anew instead of from the cache; bring what changes behind them".into(),
+                None => "they are not read from the cache; move the changing part behind them".into(),
             }),
         }
     }
@@ -100,22 +100,22 @@ impl Problem for ContextError {
                     || "no knowledge has this id".to_owned(),
                     |hook| format!("fetched by the hook `{hook}`; no knowledge has this id"),
                 );
-                vec![label(*span, text)]
+                vec![new_label(*span, text)]
             }
             Self::Duplicate { kept, first, second, .. } => {
-                vec![label(*second, "declared again here"), label(*first, format!("it stays here, in `<{kept}>`"))]
+                vec![new_label(*second, "declared again here"), new_label(*first, format!("used here, in `<{kept}>`"))]
             }
-            Self::SuppressesNothing { span, .. } => vec![label(*span, "removes nothing")],
-            Self::Unreached { span, .. } => vec![label(*span, "never sent")],
+            Self::SuppressesNothing { span, .. } => vec![new_label(*span, "no effect")],
+            Self::Unreached { span, .. } => vec![new_label(*span, "never sent")],
             Self::NotRestored { hook, span, .. } => {
-                vec![label(*span, format!("`{hook}` brings it to a fresh thread alone"))]
+                vec![new_label(*span, format!("`{hook}` injects it only into a new thread"))]
             }
-            Self::Ceiling { span, .. } => vec![label(*span, "set here")],
+            Self::Ceiling { span, .. } => vec![new_label(*span, "set here")],
             Self::VolatilePrefix { directive, span, .. } => {
-                vec![label(*span, format!("another text each time, in `{directive}` for one"))]
+                vec![new_label(*span, format!("a different text each time, for example in `{directive}`"))]
             }
             Self::SuppressedAndDeclared { declared, suppressed, .. } => {
-                vec![label(*suppressed, "suppressed here"), label(*declared, "declared here")]
+                vec![new_label(*suppressed, "suppressed here"), new_label(*declared, "declared here")]
             }
         }
     }

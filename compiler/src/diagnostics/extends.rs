@@ -3,22 +3,22 @@
 use rye_grammar::{ItemId, Span};
 use thiserror::Error;
 
-use super::{Label, Problem, did_you_mean, label};
+use super::{Label, Problem, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExtendsError {
     /// `by_hook` is the `resolve_extends` hook that set the parent.
-    #[error("there is no directive `{id}` to extend")]
+    #[error("unknown parent directive `{id}`")]
     Unknown { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// Every link of the cycle with the span of its `extends`, in chain order, beginning with the smallest id.
-    #[error("`extends` goes round in a circle: {}", circle(links))]
+    #[error("`extends` forms a cycle: {}", format_cycle(links))]
     Cycle { links: Vec<(ItemId, Span)> },
     #[error("the chain of `{leaf}` has more than {limit} links")]
     TooDeep { leaf: ItemId, limit: usize, span: Span },
 }
 
 /// Formats a cycle for the message: `a → b → a`.
-fn circle(links: &[(ItemId, Span)]) -> String {
+fn format_cycle(links: &[(ItemId, Span)]) -> String {
     let ids = links.iter().chain(links.first()).map(|(id, _)| format!("`{id}`"));
     ids.collect::<Vec<_>>().join(" → ")
 }
@@ -52,7 +52,7 @@ impl Problem for ExtendsError {
                     || "no directive has this id".to_owned(),
                     |hook| format!("set by the hook `{hook}`; no directive has this id"),
                 );
-                vec![label(*span, text)]
+                vec![new_label(*span, text)]
             }
             Self::Cycle { links } => {
                 let count = links.len();
@@ -61,10 +61,10 @@ impl Problem for ExtendsError {
                     .iter()
                     .zip(parents)
                     .take(count)
-                    .map(|((id, span), (parent, _))| label(*span, format!("`{id}` extends `{parent}`")))
+                    .map(|((id, span), (parent, _))| new_label(*span, format!("`{id}` extends `{parent}`")))
                     .collect()
             }
-            Self::TooDeep { span, limit, .. } => vec![label(*span, format!("this would be link {}", limit + 1))],
+            Self::TooDeep { span, limit, .. } => vec![new_label(*span, format!("this would be link {}", limit + 1))],
         }
     }
 }

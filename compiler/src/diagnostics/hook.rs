@@ -3,12 +3,12 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
     /// A condition compares a fact of calls with an item or a tool that does not exist.
-    #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool is called so" } else { "no item has this id" })]
+    #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if it is the name of a tier
     /// instead of a model.
@@ -26,9 +26,9 @@ pub enum HookError {
         span: Span,
     },
     /// An entry with only `enabled: false`, for an unknown hook id.
-    #[error("there is no hook `{id}` to take out")]
+    #[error("unknown hook `{id}`")]
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
-    #[error("there is no event `{event}`")]
+    #[error("unknown event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
     /// `facts` are the facts of the event.
     #[error("`{event}` has no fact `{path}`")]
@@ -48,13 +48,13 @@ pub enum HookError {
     /// `path` is a fact that the model or a tool controls; `parameter` is the parameter it would fill.
     #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
-    #[error("the hook `{id}` fills in which item it uses, and nothing grants it one")]
+    #[error("the item of hook `{id}` is a placeholder, but the hook has no grants")]
     Ungranted { id: String, span: Span },
     /// A directive's own hook is bounded by the directive's permissions.
     #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
     /// `grant` is the grant of the started directive, `granted` the permissions of the thread.
-    #[error("the hook `{id}` starts `{started}`, which may use `{capability}`, and `{thread}` may not")]
+    #[error("the hook `{id}` starts `{started}`, which is granted `{capability}`, but `{thread}` is not")]
     StartsMore {
         id: String,
         started: String,
@@ -106,7 +106,7 @@ impl Problem for HookError {
     fn help(&self) -> Option<String> {
         match self {
             Self::UnknownEvent { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(format!("events: {}", list(&crate::semantics::hook_point::event_names())))
+                Some(format!("events: {}", quote_list(&crate::semantics::hook_point::event_names())))
             }),
             Self::UnknownFact { path, suggestion, facts, .. } => {
                 let constant = match path.to_ascii_lowercase().as_str() {
@@ -116,12 +116,12 @@ impl Problem for HookError {
                     _ => None,
                 };
                 did_you_mean(constant.as_ref().or(suggestion.as_ref()), || {
-                    let quoted = if path.contains('.') { "" } else { "; a text stands in quotes" };
-                    Some(format!("facts here: {}{quoted}", list(facts)))
+                    let quoted = if path.contains('.') { "" } else { "; quote a text" };
+                    Some(format!("facts here: {}{quoted}", quote_list(facts)))
                 })
             }
             Self::WrongAction { suggestion, allowed, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", list(allowed))))
+                did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", quote_list(allowed))))
             }
             Self::UnknownCall { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
@@ -136,10 +136,10 @@ impl Problem for HookError {
                 })
             }),
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("remove the entry; a hook of a directive is taken out by `<suppress>`".into())
+                Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
             }),
             Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
-            Self::Always { .. } => Some("leave the condition out if that is meant".into()),
+            Self::Always { .. } => Some("remove the condition if this is intended".into()),
             Self::Shadowed { by, .. } => {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
@@ -148,7 +148,7 @@ impl Problem for HookError {
                 "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
             ),
             Self::StartsMore { started, .. } => Some(format!(
-                "add `grants: [pattern]` to the hook if it stands in a hook file, grant it to the thread, or ask for less in `{started}`"
+                "add `grants: [pattern]` to the hook if it is in a hook file, grant it to the thread, or grant less in `{started}`"
             )),
             Self::Beyond { capability, .. } => Some(format!(
                 "grant `{capability}` in `<permissions>`, or move the hook into a hook file of the project"
@@ -161,34 +161,36 @@ impl Problem for HookError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::UnknownEvent { span, .. } => vec![label(*span, "no such event")],
-            Self::UnknownFact { event, span, .. } => vec![label(*span, format!("nothing at `{event}` is called this"))],
-            Self::WrongAction { event, span, .. } => vec![label(*span, format!("no action of `{event}`"))],
-            Self::UnknownCall { fact, span, .. } => vec![label(*span, format!("no call has this `{fact}`"))],
-            Self::UnknownValue { fact, span, .. } => vec![label(*span, format!("no `{fact}` is called this"))],
-            Self::RemovesNothing { span, .. } => vec![label(*span, "no hook has this id")],
-            Self::Never { span, .. } => vec![label(*span, "never true")],
-            Self::Always { span, .. } => vec![label(*span, "never false")],
+            Self::UnknownEvent { span, .. } => vec![new_label(*span, "no such event")],
+            Self::UnknownFact { event, span, .. } => {
+                vec![new_label(*span, format!("`{event}` has no such fact"))]
+            }
+            Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
+            Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
+            Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],
+            Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
+            Self::Never { span, .. } => vec![new_label(*span, "never true")],
+            Self::Always { span, .. } => vec![new_label(*span, "never false")],
             Self::Shadowed { by, span, by_span, same, .. } => {
                 let when = if *same { "under the same condition" } else { "whenever the event does" };
-                vec![label(*span, "never reached"), label(*by_span, format!("`{by}` fires {when}"))]
+                vec![new_label(*span, "never reached"), new_label(*by_span, format!("`{by}` fires {when}"))]
             }
             Self::DuplicateId { first, second, .. } => {
-                vec![label(*second, "the second one"), label(*first, "the first one")]
+                vec![new_label(*second, "the second one"), new_label(*first, "the first one")]
             }
-            Self::UntrustedParameter { span, .. } => vec![label(*span, "this text comes from the model or a tool")],
-            Self::Ungranted { span, .. } => vec![label(*span, "any item could stand here at run time")],
+            Self::UntrustedParameter { span, .. } => vec![new_label(*span, "this text comes from the model or a tool")],
+            Self::Ungranted { span, .. } => vec![new_label(*span, "may be any item at run time")],
             Self::StartsMore { span, grant, granted, .. } => {
                 let mut labels = vec![
-                    label(*span, "runs under the thread's capabilities and the hook's grants"),
-                    label(*grant, "this will be refused"),
+                    new_label(*span, "runs under the thread's capabilities and the hook's grants"),
+                    new_label(*grant, "this will be refused"),
                 ];
-                labels.extend(granted.map(|span| label(span, "all that the thread has")));
+                labels.extend(granted.map(|span| new_label(span, "all that the thread has")));
                 labels
             }
             Self::Beyond { span, granted, .. } => {
-                let granted = granted.iter().map(|s| label(*s, "these are the grants"));
-                std::iter::once(label(*span, "will be refused when it fires")).chain(granted).collect()
+                let granted = granted.iter().map(|s| new_label(*s, "these are the grants"));
+                std::iter::once(new_label(*span, "will be refused when it fires")).chain(granted).collect()
             }
         }
     }

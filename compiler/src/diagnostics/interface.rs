@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InterfaceError {
@@ -17,7 +17,7 @@ pub enum InterfaceError {
         declared: Vec<String>,
     },
     /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant.
-    #[error("`{text}` is text: nothing fills it in")]
+    #[error("`{text}` is plain text, not a placeholder")]
     Lookalike { text: String, input: Option<String>, span: Span },
     /// A hook calls a tool with a parameter that the tool's schema does not allow.
     #[error("the tool `{tool}` has no parameter `{name}`")]
@@ -75,22 +75,22 @@ impl Problem for InterfaceError {
                 Some(if declared.is_empty() {
                     format!("declare it: `<inputs><input name=\"{name}\" type=\"string\">…</input></inputs>`")
                 } else {
-                    format!("declared: {}", list(declared))
+                    format!("declared: {}", quote_list(declared))
                 })
             }),
             Self::Lookalike { input: Some(name), .. } => Some(format!("an input is written `{{input:{name}}}`")),
             Self::Lookalike { input: None, .. } => Some(
-                "inputs alone are filled in, as `{input:name}`: declare one and give it with `--input`; code stands in backticks".into(),
+                "only inputs are filled in, as `{input:name}`: declare one and give it with `--input`; put code in backticks".into(),
             ),
             Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(if known.is_empty() { "it takes none".into() } else { format!("parameters: {}", list(known)) })
+                Some(if known.is_empty() { "it takes none".into() } else { format!("parameters: {}", quote_list(known)) })
             }),
             Self::MissingParameter { name, .. } => Some(format!("add `{name}: …` to the hook's `params`")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
-                    "without declared outputs nothing is returned, and this event never comes".into()
+                    "without declared outputs nothing is returned, and this event never fires".into()
                 } else {
-                    format!("declared: {}", list(declared))
+                    format!("declared: {}", quote_list(declared))
                 })
             }),
             Self::UnusedInput { name, .. } => {
@@ -105,19 +105,23 @@ impl Problem for InterfaceError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::UnknownInput { span, .. } => span.iter().map(|s| label(*s, "no such input is declared")).collect(),
-            Self::Lookalike { span, .. } => vec![label(*span, "sent as it stands")],
-            Self::UnknownOutput { span, .. } => vec![label(*span, "no such output is declared")],
-            Self::UnknownParameter { tool, span, .. } => vec![label(*span, format!("no parameter of `{tool}`"))],
-            Self::MissingParameter { tool, span, .. } => vec![label(*span, format!("`{tool}` cannot do without it"))],
-            Self::UnusedInput { span, .. } => vec![label(*span, "declared here, used nowhere")],
+            Self::UnknownInput { span, .. } => {
+                span.iter().map(|s| new_label(*s, "no such input is declared")).collect()
+            }
+            Self::Lookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
+            Self::UnknownOutput { span, .. } => vec![new_label(*span, "no such output is declared")],
+            Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],
+            Self::MissingParameter { tool, span, .. } => {
+                vec![new_label(*span, format!("required by `{tool}`"))]
+            }
+            Self::UnusedInput { span, .. } => vec![new_label(*span, "declared here, used nowhere")],
             Self::MissingInput { declared, used, .. } => {
-                let used = used.iter().map(|s| label(*s, "its value is needed here"));
-                used.chain(declared.iter().map(|s| label(*s, "required here, without a default"))).collect()
+                let used = used.iter().map(|s| new_label(*s, "its value is needed here"));
+                used.chain(declared.iter().map(|s| new_label(*s, "required here, without a default"))).collect()
             }
             Self::Type { expected, span, declared, .. } => {
-                let here = span.iter().map(|s| label(*s, format!("expected {expected}")));
-                here.chain(declared.iter().map(|s| label(*s, "declared here"))).collect()
+                let here = span.iter().map(|s| new_label(*s, format!("expected {expected}")));
+                here.chain(declared.iter().map(|s| new_label(*s, "declared here"))).collect()
             }
         }
     }

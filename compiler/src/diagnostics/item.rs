@@ -3,12 +3,12 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, instead, label};
+use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 use crate::world::ItemKind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
-    #[error("there is no {} `{id}`", kind.word())]
+    #[error("unknown {} `{id}`", kind.word())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
     /// An element, attribute or key outside the closed vocabulary: `what` is its category, `of` its parent.
     #[error("unknown {what} `{key}` in {of}")]
@@ -23,7 +23,7 @@ pub enum ItemError {
     /// `field` is `name` or `category`.
     #[error("the {field} is `{written}`, but the file's place {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
-    #[error("`{text}` is no item id: {reason}")]
+    #[error("`{text}` is not an item id: {reason}")]
     EscapesSpace { text: String, reason: String, span: Span },
     /// A value of the wrong type or outside its range.
     #[error("{what} cannot be {found}")]
@@ -32,7 +32,7 @@ pub enum ItemError {
     #[error("{of} has no {what}")]
     Missing { what: String, of: String, span: Span, help: String },
     /// A part that may occur once occurs twice.
-    #[error("{what} stands here twice")]
+    #[error("{what} occurs twice")]
     Repeated { what: String, first: Span, second: Span },
     /// The message comes from the reader of tool files.
     #[error("{message}")]
@@ -41,39 +41,42 @@ pub enum ItemError {
     ToolMissing { message: String, span: Span, label: String, help: Option<String> },
     #[error("{message}")]
     ToolValue { message: String, span: Span, label: String, help: Option<String> },
+    /// A tool of an MCP server whose schema nothing can use.
+    #[error("the schema of `{id}` cannot be used: {reason}")]
+    ServerSchema { id: String, reason: String, span: Span, label: String },
     /// `own_item` is the only item that may use it.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
-    #[error("{} `{id}` stands in two files: `{first}` and `{second}`", kind.word())]
+    #[error("{} `{id}` has two files: `{first}` and `{second}`", kind.word())]
     Ambiguous { kind: ItemKind, id: String, first: String, second: String },
     /// The content is not what was signed.
-    #[error("the signature of `{path}` does not hold")]
+    #[error("the signature of `{path}` is invalid")]
     Signature { path: String, reason: String, span: Option<Span> },
     /// A signature line that is not the first one.
-    #[error("the signature in `{path}` is not on the first line, so it signs nothing")]
+    #[error("the signature in `{path}` is not on the first line, so it has no effect")]
     LateSignature { path: String, span: Span },
     /// A directive without a prompt, which no hook or other directive provides.
-    #[error("`{id}` says nothing")]
+    #[error("`{id}` has no prompt")]
     Silent { id: String, span: Span },
     /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
-    #[error("nothing reads `{path}`: {reason}")]
+    #[error("`{path}` is never read: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
-    #[error("nothing reads the `{mark}` front matter of this {}", kind.word())]
+    #[error("the `{mark}` front matter of this {} is never read", kind.word())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
     /// An unknown id in the metadata of knowledge; `key` is `extends` or `used_by`.
-    #[error("there is no {what} `{id}`, which `{key}` names")]
+    #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
     /// A constant of a script whose name is close to a known one.
-    #[error("nothing reads the constant `{name}`")]
+    #[error("the constant `{name}` is never read")]
     NearConstant { name: String, suggestion: String, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
     /// `tokens` are those of the project's text and of the shadowed text.
-    #[error("the {} `{id}` stands in front of the standard library's own", kind.word())]
+    #[error("the {} `{id}` shadows the standard library's", kind.word())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
 }
 
@@ -91,6 +94,7 @@ impl Problem for ItemError {
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::LateSignature { .. } => "item::signature",
             Self::Stray { .. } | Self::FrontMatter { .. } => "item::stray",
+            Self::ServerSchema { .. } => "item::server-schema",
             Self::Silent { .. } => "item::silent",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
@@ -107,6 +111,7 @@ impl Problem for ItemError {
             | Self::UnknownCall { .. }
             | Self::UnknownBuiltin { .. }
             | Self::LateSignature { .. }
+            | Self::ServerSchema { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. } => Severity::Advice,
             Self::Unknown { .. }
@@ -128,16 +133,16 @@ impl Problem for ItemError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Unknown { kind, id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(format!("it is looked for in the project, the user space and the standard library: create `{}{id}.{}`, or name one that exists", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
+                Some(format!("create `{}{id}.{}` in the project or the user space, or name an existing one", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
             Self::UnknownKey { what, key, of, suggestion, known, .. } => {
                 misplaced_help(what, key, of).or_else(|| did_you_mean(suggestion.as_ref(), || {
-                    (!known.is_empty()).then(|| format!("known here: {}", super::list(known)))
+                    (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)))
                 }))
             }
             Self::NameMismatch { expected, field, .. } => Some(match (*field, expected.as_str()) {
                 ("name", _) => {
-                    format!("write `{field}=\"{expected}\"`, or move the file to where its {field} says it is")
+                    format!("write `{field}=\"{expected}\"`, or move the file to match its {field}")
                 }
                 (_, "") => "leave the category out, or move the file into a folder of its name".to_owned(),
                 _ => format!("write `{expected}`, leave the category out, or move the file"),
@@ -145,13 +150,16 @@ impl Problem for ItemError {
             Self::EscapesSpace { .. } => Some(
                 "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
             ),
-            Self::InvalidValue { expected, found, .. } => instead(found, expected),
+            Self::InvalidValue { expected, found, .. } => value_help(found, expected),
             Self::Missing { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
+            Self::ServerSchema { .. } => {
+                Some("no thread is offered this tool: correct it at its server, then run `rye mcp refresh`".into())
+            }
             Self::Unreadable { .. } => Some("put a readable UTF-8 text file there, inside the space, or remove it".into()),
             Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("move it to `.ai/data/`, where tools keep what they like, or out of `.ai/`".into())
+                Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
             Self::FrontMatter { help, .. } => Some((*help).to_owned()),
             Self::Dangling { suggestion, .. } => {
@@ -159,14 +167,14 @@ impl Problem for ItemError {
             }
             Self::NearConstant { suggestion, .. } => Some(format!("did you mean `{suggestion}`?")),
             Self::UnknownCall { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("the model will try it and be told that there is no such item: correct the id, or create the item".into())
+                Some("the call will fail: correct the id, or create the item".into())
             }),
             Self::UnknownBuiltin { own_item: Some(item), .. } => {
-                Some(format!("a thread does this for `{item}` alone: call that, or name another built-in tool"))
+                Some(format!("it is reserved for `{item}`: call that item, or name another built-in tool"))
             }
             Self::UnknownBuiltin { suggestion, own_item: None, .. } => did_you_mean(suggestion.as_ref(), || {
                 let known: Vec<String> = crate::tool_spec::builtins().into_iter().map(str::to_owned).collect();
-                Some(format!("every call of it will fail; there are {}", super::list(&known)))
+                Some(format!("every call will fail; known: {}", super::quote_list(&known)))
             }),
             Self::Shadows { tokens: (over, under), .. } => {
                 let difference = if over >= under {
@@ -177,12 +185,12 @@ impl Problem for ItemError {
                 Some(format!("every directive on a base of the standard library reads this instead, {difference}: {over} for {under}"))
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
-            Self::Silent { .. } => Some("write the prompt below the block; a base is there for those that extend it".into()),
+            Self::Silent { .. } => Some("write the prompt below the block, or let a directive extend it".into()),
             Self::LateSignature { .. } => {
-                Some("remove what stands above it, or the line itself and sign the file again with `rye sign`".into())
+                Some("remove the lines above it, or the line itself and sign the file again with `rye sign`".into())
             }
             Self::Signature { reason, .. } => {
-                Some(format!("{reason}: sign the file again if the change is yours, or restore what was signed"))
+                Some(format!("{reason}: sign the file again if the change is yours, or restore the signed content"))
             }
         }
     }
@@ -190,37 +198,38 @@ impl Problem for ItemError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Unknown { kind, span, .. } => {
-                span.iter().map(|s| label(*s, format!("no {} has this id", kind.word()))).collect()
+                span.iter().map(|s| new_label(*s, format!("no {} has this id", kind.word()))).collect()
             }
-            Self::UnknownCall { what, span, .. } => vec![label(*span, format!("no {what} has this name"))],
-            Self::FrontMatter { because, span, .. } => vec![label(*span, *because)],
-            Self::Dangling { what, span, .. } => vec![label(*span, format!("no {what} has this id"))],
-            Self::NearConstant { span, .. } => vec![label(*span, "declares nothing")],
-            Self::UnknownBuiltin { span, .. } => vec![label(*span, "no tool of the engine")],
-            Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
-            Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
+            Self::UnknownCall { what, span, .. } => vec![new_label(*span, format!("no {what} has this name"))],
+            Self::FrontMatter { because, span, .. } => vec![new_label(*span, *because)],
+            Self::Dangling { what, span, .. } => vec![new_label(*span, format!("no {what} has this id"))],
+            Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
+            Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no tool of the engine")],
+            Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],
+            Self::UnknownKey { what, of, span, .. } => vec![new_label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { field, expected, span, .. } => {
                 let what = if expected.is_empty() {
                     format!("no {field} fits here")
                 } else {
                     format!("expected `{expected}`")
                 };
-                vec![label(*span, what)]
+                vec![new_label(*span, what)]
             }
-            Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],
-            Self::LateSignature { span, .. } => vec![label(*span, "read as text")],
+            Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
+            Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::Silent { span, .. } => {
-                vec![label(*span, "no prompt below it, nothing brings one, and nobody extends it")]
+                vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
             }
-            Self::Signature { span, reason, .. } => span.iter().map(|s| label(*s, reason.clone())).collect(),
-            Self::InvalidValue { span, expected, .. } => vec![label(*span, format!("expected {expected}"))],
-            Self::Missing { what, span, .. } => vec![label(*span, format!("{what} is missing here"))],
+            Self::Signature { span, reason, .. } => span.iter().map(|s| new_label(*s, reason.clone())).collect(),
+            Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
+            Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
             Self::Repeated { first, second, .. } => {
-                vec![label(*second, "a second time"), label(*first, "the first time")]
+                vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
             Self::ToolKey { span, label: text, .. }
             | Self::ToolMissing { span, label: text, .. }
-            | Self::ToolValue { span, label: text, .. } => vec![label(*span, text.clone())],
+            | Self::ToolValue { span, label: text, .. }
+            | Self::ServerSchema { span, label: text, .. } => vec![new_label(*span, text.clone())],
             Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => Vec::new(),
         }
     }
@@ -231,7 +240,7 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),
         ("element", "`<permissions>`") if matches!(key, "tool" | "directive" | "knowledge") => {
-            Some(format!("say what may be done with it: `<execute><{key}>…</{key}></execute>`, `<fetch>` or `<sign>`"))
+            Some(format!("choose a primary: `<execute><{key}>…</{key}></execute>`, `<fetch>` or `<sign>`"))
         }
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
         ("attribute", "`<metadata>`") => Some(format!("it is an element: `<metadata><{key}>…</{key}></metadata>`")),
@@ -241,5 +250,5 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
 
 /// Describes the name or category that the file's path requires.
 fn expected_name(expected: &str) -> String {
-    if expected.is_empty() { "gives it none".to_owned() } else { format!("makes it `{expected}`") }
+    if expected.is_empty() { "requires none".to_owned() } else { format!("requires `{expected}`") }
 }

@@ -3,22 +3,22 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LimitError {
-    #[error("there is no limit `{name}`")]
+    #[error("unknown limit `{name}`")]
     Unknown { name: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// `why` describes the allowed values: "has to be a whole number above 0".
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
     /// Amounts are decimal dollars.
-    #[error("the spend limit of {limit} does not pay for one turn, which may cost {needed}")]
+    #[error("the spend limit of {limit} is below the cost of one turn, up to {needed}")]
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
     #[error("the limit `{name}` is never reached: {because}")]
     NeverBinds { name: String, because: String, span: Span },
     /// The limit is decimal dollars.
-    #[error("the spend limit of {limit} cannot hold: nobody says what `{model}` costs")]
+    #[error("the spend limit of {limit} cannot be enforced: `{model}` has no price")]
     Unpriced { limit: String, model: String, provider: String, span: Option<Span> },
 }
 
@@ -40,26 +40,26 @@ impl Problem for LimitError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Unknown { suggestion, known, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("limits: {}", list(known))))
+                did_you_mean(suggestion.as_ref(), || Some(format!("limits: {}", quote_list(known))))
             }
             Self::Invalid { why, .. } => Some(format!("it {why}")),
-            Self::NeverBinds { .. } => Some("lower it to what is meant, or leave it out".into()),
+            Self::NeverBinds { .. } => Some("lower it, or leave it out".into()),
             Self::CannotAffordOneTurn { model, .. } => {
-                Some(format!("raise `spend`, lower `output`, or ask for a cheaper model than `{model}`"))
+                Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
-                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` where it costs nothing"
+                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` if it costs nothing"
             )),
         }
     }
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "no such limit")).collect(),
-            Self::Invalid { span, why, .. } => span.iter().map(|s| label(*s, why.clone())).collect(),
-            Self::NeverBinds { span, .. } => vec![label(*span, "bounds nothing")],
+            Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "no such limit")).collect(),
+            Self::Invalid { span, why, .. } => span.iter().map(|s| new_label(*s, why.clone())).collect(),
+            Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
             Self::CannotAffordOneTurn { span, .. } | Self::Unpriced { span, .. } => {
-                span.iter().map(|s| label(*s, "set here")).collect()
+                span.iter().map(|s| new_label(*s, "set here")).collect()
             }
         }
     }

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
@@ -12,7 +12,7 @@ pub enum ModelError {
     Unknown { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// Requested by a directive, by the command line (then without a span), or as the `default_provider` of
     /// `agent/models`; `known` lists the existing provider files.
-    #[error("there is no provider `{requested}`")]
+    #[error("unknown provider `{requested}`")]
     NoProvider { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
@@ -20,7 +20,7 @@ pub enum ModelError {
     /// The `fallback` resolves to `model`, which it should replace.
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
-    #[error("nobody says what `{model}` costs: its tokens are counted and no money")]
+    #[error("`{model}` has no price: its tokens are counted, but not its cost")]
     Unpriced { model: String, provider: String, span: Option<Span> },
 }
 
@@ -44,27 +44,27 @@ impl Problem for ModelError {
         match self {
             Self::Unknown { suggestion, known, .. }
             | Self::NoProvider { suggestion, known, .. }
-            | Self::NoTier { suggestion, known, .. } => {
-                did_you_mean(suggestion.as_ref(), || (!known.is_empty()).then(|| format!("known: {}", list(known))))
-            }
+            | Self::NoTier { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
+                (!known.is_empty()).then(|| format!("known: {}", quote_list(known)))
+            }),
             Self::SameFallback { .. } => {
                 Some("name a tier or a model that is another one, or leave `fallback` out".into())
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
-                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` where it costs nothing"
+                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` if it costs nothing"
             )),
         }
     }
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "asked for here")).collect(),
+            Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "requested here")).collect(),
             Self::NoProvider { span, .. } => {
-                span.iter().map(|s| label(*s, "no file in `agent/providers/` has this name")).collect()
+                span.iter().map(|s| new_label(*s, "no file in `agent/providers/` has this name")).collect()
             }
-            Self::NoTier { span, .. } => vec![label(*span, "named here")],
-            Self::SameFallback { span, .. } => vec![label(*span, "nothing else would be asked")],
-            Self::Unpriced { span, .. } => span.iter().map(|s| label(*s, "gets a model without a price")).collect(),
+            Self::NoTier { span, .. } => vec![new_label(*span, "named here")],
+            Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
+            Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "gets a model without a price")).collect(),
         }
     }
 }

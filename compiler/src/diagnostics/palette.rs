@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, label};
+use super::{Label, Problem, Severity, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PaletteError {
@@ -11,11 +11,11 @@ pub enum PaletteError {
     #[error("`{first}` and `{second}` would both be the tool `{name}`")]
     Collision { name: String, first: String, second: String, span: Option<Span> },
     /// A protocol item describes a primary action that no grant allows.
-    #[error("`{item}` describes `{primary}`, which this directive may not use")]
+    #[error("`{item}` describes `{primary}`, which this directive is not granted")]
     DescribesUngranted { item: String, primary: String, span: Span },
-    #[error("the directive may use `{primary}`, and no protocol item describes it")]
+    #[error("the directive is granted `{primary}`, but no protocol item describes it")]
     Undescribed { primary: String, item: String, span: Span },
-    #[error("`{name}` is no name a provider accepts for a tool")]
+    #[error("providers do not accept the tool name `{name}`")]
     Name { name: String, item: String, span: Option<Span> },
     /// `tools` are the dropped tools, each with the tokens of its definition.
     #[error("{} of the granted tools {} into the palette of {max_tokens} tokens", tools.len(), if tools.len() == 1 { "does not fit" } else { "do not fit" })]
@@ -44,7 +44,7 @@ impl Problem for PaletteError {
         Some(match self {
             Self::Collision { .. } => "rename one of the tools, or grant only one of them".into(),
             Self::DescribesUngranted { item, .. } => {
-                format!("suppress it with `<suppress>{item}</suppress>`, or grant what it describes")
+                format!("suppress it with `<suppress>{item}</suppress>`, or grant the primary")
             }
             Self::Undescribed { item, .. } => format!("add `<before>{item}</before>` to `<context>`"),
             Self::Dropped { tools, .. } => {
@@ -53,7 +53,7 @@ impl Problem for PaletteError {
                 let more = tools.len().saturating_sub(shown.len());
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
                 format!(
-                    "left out, to be called through `rye_execute` alone: {}{more}; grant fewer tools, or raise `tool_preload.max_tokens`",
+                    "left out, callable only through `rye_execute`: {}{more}; grant fewer tools, or raise `tool_preload.max_tokens`",
                     shown.join(", ")
                 )
             }
@@ -63,15 +63,15 @@ impl Problem for PaletteError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Collision { span, .. } => span.iter().map(|s| label(*s, "this grant reaches both")).collect(),
+            Self::Collision { span, .. } => span.iter().map(|s| new_label(*s, "this grant reaches both")).collect(),
             Self::DescribesUngranted { primary, span, .. } => {
-                vec![label(*span, format!("`{primary}` is explained, and nothing here grants it"))]
+                vec![new_label(*span, format!("`{primary}` is described but not granted"))]
             }
             Self::Undescribed { primary, span, .. } => {
-                vec![label(*span, format!("`{primary}` is allowed, and nothing explains it"))]
+                vec![new_label(*span, format!("`{primary}` is granted but not described"))]
             }
-            Self::Dropped { span, .. } => vec![label(*span, "these grants reach more than fits")],
-            Self::Name { span, .. } => span.iter().map(|s| label(*s, "this grant reaches it")).collect(),
+            Self::Dropped { span, .. } => vec![new_label(*span, "these grants reach more than fits")],
+            Self::Name { span, .. } => span.iter().map(|s| new_label(*s, "this grant reaches it")).collect(),
         }
     }
 }

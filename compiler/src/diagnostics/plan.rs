@@ -14,8 +14,8 @@ pub enum PlanError {
     /// `lost` describes the missing connection: "be reached from the start", "reach the finish".
     #[error("the node `{node}` cannot {lost}")]
     Unreachable { node: String, lost: &'static str },
-    /// `why` names the missing half of the invariant: "passes no limit" or "uses up nothing" (decision 0002).
-    #[error("a circle {why}: {}", circle.join(" → "))]
+    /// `why` names the missing half of the invariant: "passes no limit" or "consumes nothing" (decision 0002).
+    #[error("a cycle {why}: {}", circle.join(" → "))]
     Unbounded { circle: Vec<String>, why: &'static str },
     #[error("tools can be reached without passing the gate: {}", path.join(" → "))]
     Ungated { path: Vec<String> },

@@ -9,40 +9,43 @@ use miette::{LabeledSpan, MietteError, SourceCode, SourceSpan, SpanContents};
 use rye_grammar::Sources;
 
 use super::{Diagnostic, Severity};
-pub(crate) use view::clean;
-use view::{View, shorten};
-pub use view::{breaks_line, steers};
+pub(crate) use view::sanitize;
+use view::{SourceView, shorten};
+pub use view::{breaks_line, is_terminal_control};
 
 /// Maximum number of lines that a label covers; longer spans are shown by their first lines.
 const MAX_LABEL_LINES: usize = 8;
 /// Maximum length of a message or a label in bytes; longer ones end in `…`.
 const MAX_TEXT_BYTES: usize = 1_000;
+/// Indentation of the continuation lines of a header.
+const HEADER_INDENT: &str = "  ";
 
 /// A diagnostic with the texts of its labels, ready for a `miette::ReportHandler`. Control and direction characters of
 /// a user's text never reach the terminal.
 #[derive(Debug)]
 pub struct Report {
     code: String,
+    /// Empty after the header is split off.
     message: String,
     help: Option<String>,
     severity: miette::Severity,
     labels: Vec<LabeledSpan>,
-    views: Vec<View>,
+    views: Vec<SourceView>,
 }
 
 impl Report {
     pub fn new(diagnostic: &Diagnostic, sources: &Sources) -> Self {
-        let (mut views, mut labels): (Vec<View>, Vec<LabeledSpan>) = (Vec::new(), Vec::new());
+        let (mut views, mut labels): (Vec<SourceView>, Vec<LabeledSpan>) = (Vec::new(), Vec::new());
         for label in diagnostic.labels() {
             let Some(source) = sources.get(label.span.source) else { continue };
             let known = views.iter().position(|v| v.source == label.span.source);
             let at = known.unwrap_or_else(|| {
-                views.push(View::new(label.span.source, source, views.last().map_or(0, View::end)));
+                views.push(SourceView::new(label.span.source, source, views.last().map_or(0, SourceView::end)));
                 views.len() - 1
             });
             let Some(view) = views.get(at) else { continue };
-            let (offset, length) = view.place(label.span, MAX_LABEL_LINES);
-            let text = Some(shorten(&clean(&label.text, "\u{fffd}"), MAX_TEXT_BYTES));
+            let (offset, length) = view.label_range(label.span, MAX_LABEL_LINES);
+            let text = Some(shorten(&sanitize(&label.text, "\u{fffd}"), MAX_TEXT_BYTES));
             let span = SourceSpan::new(offset.into(), length);
             labels.push(if labels.is_empty() {
                 LabeledSpan::new_primary_with_span(text, span)
@@ -50,7 +53,7 @@ impl Report {
                 LabeledSpan::new_with_span(text, span)
             });
         }
-        let said = |text: String| shorten(&clean(&text, "\u{fffd}"), MAX_TEXT_BYTES);
+        let said = |text: String| shorten(&sanitize(&text, "\u{fffd}"), MAX_TEXT_BYTES);
         Self {
             code: diagnostic.full_code(),
             message: said(diagnostic.message()),
@@ -63,19 +66,40 @@ impl Report {
 
     /// Overrides the severity.
     #[must_use]
-    pub fn at(mut self, severity: Severity) -> Self {
+    pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = to_miette_severity(severity);
         self
     }
 
-    /// Wraps message and help at spaces to a maximum line width. Renderers that wrap on their own break ids at hyphens.
+    /// Splits off the header, in the form of rustc: `error[rye::extends::cycle]: message`. The remaining report has the
+    /// labeled source and the help. Both are wrapped at spaces to a maximum line width, because renderers that wrap on
+    /// their own break ids at hyphens.
     #[must_use]
-    pub fn wrapped(mut self, width: usize) -> Self {
-        // Leave room for the prefixes `  × ` and `  help: `.
-        self.message = wrap(&self.message, width.saturating_sub(4));
+    pub fn split_header(mut self, width: usize) -> (ReportHeader, Self) {
+        let severity = match self.severity {
+            miette::Severity::Error => "error",
+            miette::Severity::Warning => "warning",
+            miette::Severity::Advice => "advice",
+        };
+        let marker = format!("{severity}[{}]", self.code);
+        let message = std::mem::take(&mut self.message);
+        let lines = wrap(&format!("{marker}: {message}"), width.saturating_sub(HEADER_INDENT.len()));
+        let lines = lines.replace('\n', &format!("\n{HEADER_INDENT}"));
+        // The marker has no space, so that no line break is inside it.
+        let text = lines.strip_prefix(&marker).unwrap_or(&lines).to_owned();
+        // Leave room for the prefix `  help: `.
         self.help = self.help.map(|help| wrap(&help, width.saturating_sub(8)));
-        self
+        (ReportHeader { marker, text }, self)
     }
+}
+
+/// The first lines of a rendered diagnostic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportHeader {
+    /// The severity and the code, such as `error[rye::extends::cycle]`.
+    pub marker: String,
+    /// The message, from the colon after the marker; several lines if it is wrapped.
+    pub text: String,
 }
 
 fn to_miette_severity(severity: Severity) -> miette::Severity {
@@ -113,10 +137,6 @@ impl fmt::Display for Report {
 impl std::error::Error for Report {}
 
 impl miette::Diagnostic for Report {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.code))
-    }
-
     fn severity(&self) -> Option<miette::Severity> {
         Some(self.severity)
     }
@@ -143,7 +163,7 @@ impl SourceCode for Report {
         before: usize,
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let view = self.views.iter().find(|v| v.holds(span.offset(), span.len())).ok_or(MietteError::OutOfBounds)?;
+        let view = self.views.iter().find(|v| v.contains(span.offset(), span.len())).ok_or(MietteError::OutOfBounds)?;
         view.read(span, before, after).map(|contents| Box::new(contents) as Box<_>).ok_or(MietteError::OutOfBounds)
     }
 }
@@ -209,6 +229,17 @@ mod tests {
         assert!(found.iter().all(|(.., text)| text.len() < 2_000));
         assert_eq!(found.first().unwrap().2, at / 2 + 1);
         assert_eq!(found.last().unwrap().3.lines().count(), MAX_LABEL_LINES + 1);
+    }
+
+    #[test]
+    fn header_has_severity_code_and_wrapped_message() {
+        let report = report("one\n", (0, 3), "", (0, 0)).with_severity(Severity::Warning);
+        let (header, body) = report.split_header(50);
+        assert_eq!(header.marker, "warning[rye::context::suppressed-and-declared]");
+        assert!(header.text.starts_with(":\n  `x\u{fffd}[31m` is declared"), "{header:?}");
+        assert!(header.text.lines().all(|line| line.chars().count() <= 50), "{header:?}");
+        assert_eq!(body.to_string(), "");
+        assert!(body.code().is_none() && body.help().is_some() && body.labels().is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list, quote_list_up_to};
+use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list, quote_list_up_to};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
@@ -11,14 +11,14 @@ pub enum SpawnError {
     #[error("{}, and only the default of `depth` ends that", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
     /// `capability` is a shortest capability that the child grants and the parent does not.
-    #[error("`{parent}` starts `{child}`, which grants `{capability}`, and `{parent}` may not do that")]
+    #[error("`{parent}` starts `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
     ExceedsParent { parent: String, child: String, capability: String, span: Span, grant: Span, granted: Span },
     /// `limit` is `depth` or `spawns`.
     #[error("`{parent}` starts `{child}`, and its `{limit}` of 0 lets it have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
     /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little, if the parent's
     /// own limit would be enough.
-    #[error("`{child}` asks for {asked}, and `{parent}` never has more than {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
+    #[error("`{child}` requests {asked}, but `{parent}` has at most {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
     NoBudget {
         parent: String,
         child: String,
@@ -68,26 +68,27 @@ impl Problem for SpawnError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Cycle { .. } => {
-                Some("say how deep it may go with `<limits depth=\"…\"/>` in one of them, or let one of them do the work itself".into())
+            Self::Cycle { .. } => Some(
+                "limit the depth with `<limits depth=\"…\"/>` in one of them, or let one of them do the work itself"
+                    .into(),
+            ),
+            Self::ExceedsParent { parent, child, .. } => {
+                Some(format!("the child's call will be denied: grant it in `{parent}` too, or grant less in `{child}`"))
             }
-            Self::ExceedsParent { parent, child, .. } => Some(format!(
-                "the call will be refused when the child makes it: grant it in `{parent}` too, or ask for less in `{child}`"
-            )),
             Self::NoChildren { limit, child, .. } => {
-                Some(format!("raise `{limit}`, or do not ask for `{child}`: the call will be refused"))
+                Some(format!("the call will be denied: raise `{limit}`, or do not start `{child}`"))
             }
             Self::NoBudget { above, parent, child, .. } => {
                 let first = above.as_ref().map_or(parent, |(id, _)| id);
                 Some(format!(
-                    "raise `spend` in `{first}`, or lower it in `{child}`; a child that names no `spend` gets what is left"
+                    "raise `spend` in `{first}`, or lower it in `{child}`; a child without `spend` gets the remaining amount"
                 ))
             }
             Self::UnknownOutput { suggestion, declared, children, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
-                    format!("{} has no outputs: its answer is its text, `result`", list(children))
+                    format!("{} has no outputs: its answer is its text, `result`", quote_list(children))
                 } else {
-                    format!("declared: {}", list(declared))
+                    format!("declared: {}", quote_list(declared))
                 })
             }),
         }
@@ -97,23 +98,23 @@ impl Problem for SpawnError {
         match self {
             Self::Cycle { circle, spans } => {
                 let next = circle.iter().skip(1).take(MAX_SHOWN_STEPS);
-                next.zip(spans).map(|(id, span)| label(*span, format!("starts `{id}`"))).collect()
+                next.zip(spans).map(|(id, span)| new_label(*span, format!("starts `{id}`"))).collect()
             }
             Self::ExceedsParent { parent, child, span, grant, granted, .. } => vec![
-                label(*span, format!("`{child}` is started here")),
-                label(*grant, "this will be refused"),
-                label(*granted, format!("all that `{parent}` has")),
+                new_label(*span, format!("`{child}` is started here")),
+                new_label(*grant, "this will be refused"),
+                new_label(*granted, format!("all that `{parent}` has")),
             ],
             Self::NoChildren { span, limit_span, .. } => {
-                let limit = limit_span.iter().map(|span| label(*span, "no children"));
-                std::iter::once(label(*span, "will be refused")).chain(limit).collect()
+                let limit = limit_span.iter().map(|span| new_label(*span, "no children"));
+                std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
             }
             Self::NoBudget { span, asked_span, above, parent, .. } => {
-                let asked = asked_span.iter().map(|span| label(*span, "asked for here"));
-                let above = above.iter().map(|(_, span)| label(*span, format!("`{parent}` is started here")));
-                std::iter::once(label(*span, "will be refused")).chain(asked).chain(above).collect()
+                let asked = asked_span.iter().map(|span| new_label(*span, "requested here"));
+                let above = above.iter().map(|(_, span)| new_label(*span, format!("`{parent}` is started here")));
+                std::iter::once(new_label(*span, "will be refused")).chain(asked).chain(above).collect()
             }
-            Self::UnknownOutput { span, .. } => vec![label(*span, "nothing returns this")],
+            Self::UnknownOutput { span, .. } => vec![new_label(*span, "no directive returns this")],
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use rye_grammar::SyntaxError;
 
-use super::{Label, Problem, label};
+use super::{Label, Problem, new_label};
 
 impl Problem for SyntaxError {
     fn code(&self) -> &'static str {
@@ -14,6 +14,6 @@ impl Problem for SyntaxError {
     }
 
     fn labels(&self) -> Vec<Label> {
-        SyntaxError::labels(self).into_iter().map(|(span, text)| label(span, text)).collect()
+        SyntaxError::labels(self).into_iter().map(|(span, text)| new_label(span, text)).collect()
     }
 }

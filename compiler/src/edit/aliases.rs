@@ -5,7 +5,7 @@ use rye_grammar::xml::{Attribute, Element};
 use super::Edit;
 
 /// Returns the edits that replace every old word below `root`; nothing moves.
-pub fn words(text: &str, root: &Element) -> Vec<Edit> {
+pub fn alias_edits(text: &str, root: &Element) -> Vec<Edit> {
     let mut edits = Vec::new();
     walk(text, root, &[], &mut edits);
     edits
@@ -29,7 +29,7 @@ fn walk(text: &str, element: &Element, above: &[&str], edits: &mut Vec<Edit>) {
         match (name, attribute.name.node.as_str(), attribute.value.node.as_str()) {
             ("limits", "max_turns", _) => edits.push(Edit::new(attribute.name.span.range(), "turns")),
             ("limits", "max_tokens", _) => edits.push(Edit::new(attribute.name.span.range(), "tokens")),
-            ("action", "primary", "load" | "search") => value(text, attribute, "fetch", edits),
+            ("action", "primary", "load" | "search") => rename_value(text, attribute, "fetch", edits),
             _ => {}
         }
     }
@@ -46,7 +46,7 @@ fn walk(text: &str, element: &Element, above: &[&str], edits: &mut Vec<Edit>) {
     }
 }
 
-fn value(text: &str, attribute: &Attribute, instead: &str, edits: &mut Vec<Edit>) {
+fn rename_value(text: &str, attribute: &Attribute, instead: &str, edits: &mut Vec<Edit>) {
     if text.get(attribute.value.span.range()) == Some(attribute.value.node.as_str()) {
         edits.push(Edit::new(attribute.value.span.range(), instead));
     }

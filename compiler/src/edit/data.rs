@@ -7,7 +7,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::knowledge::{self, KnowledgeFormat};
 use rye_grammar::{SourceId, signature, yaml};
 
-use super::{Edit, Formatted, Refused, apply};
+use super::{Edit, FormatRefusal, Formatted, apply};
 
 /// The source id of a text that is parsed on its own.
 const STANDALONE: SourceId = SourceId(0);
@@ -16,33 +16,33 @@ const STANDALONE: SourceId = SourceId(0);
 ///
 /// # Errors
 /// The file has syntax errors, is signed, or would change its meaning.
-pub fn format_data(text: &str) -> Result<Formatted, Refused> {
+pub fn format_data(text: &str) -> Result<Formatted, FormatRefusal> {
     if signature::parse(STANDALONE, text).is_some() {
-        return Err(Refused::Signed);
+        return Err(FormatRefusal::Signed);
     }
     let before = parse_yaml(text)?;
-    let laid_out = laid_out(text, &before);
+    let laid_out = lay_out(text, &before);
     let words = primary_alias_edits(&laid_out, &parse_yaml(&laid_out)?);
     let now = apply(&laid_out, &words);
     let is_same = with_renamed_primaries(before.to_value()) == with_renamed_primaries(parse_yaml(&now)?.to_value());
-    if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+    if is_same { Ok(Formatted { text: now }) } else { Err(FormatRefusal::Unsafe) }
 }
 
 /// Formats a knowledge file. Its body stays unchanged.
 ///
 /// # Errors
 /// As for [`format_data`].
-pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted, Refused> {
+pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted, FormatRefusal> {
     let parsed = knowledge::parse(STANDALONE, text, format);
     if parsed.tree.signature.is_some() {
-        return Err(Refused::Signed);
+        return Err(FormatRefusal::Signed);
     }
     if !parsed.errors.is_empty() {
-        return Err(Refused::Broken);
+        return Err(FormatRefusal::Broken);
     }
     // A YAML knowledge file is injected as a whole.
     if format == KnowledgeFormat::Yaml {
-        return Ok(Formatted { text: ended(text) });
+        return Ok(Formatted { text: end_with_newline(text) });
     }
     let mut now = text.to_owned();
     if let Some(metadata) = &parsed.tree.metadata {
@@ -53,29 +53,29 @@ pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted
         let edits = blank_edits(text, start..end, metadata);
         now = apply(text, &edits);
     }
-    let now = ended(&now);
+    let now = end_with_newline(&now);
     let again = knowledge::parse(STANDALONE, &now, format);
     let metadata = |node: &Option<Node>| node.as_ref().map(Node::to_value);
     let is_same = again.errors.is_empty()
         && metadata(&again.tree.metadata) == metadata(&parsed.tree.metadata)
         && again.tree.body.node == parsed.tree.body.node;
-    if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+    if is_same { Ok(Formatted { text: now }) } else { Err(FormatRefusal::Unsafe) }
 }
 
-fn parse_yaml(text: &str) -> Result<Node, Refused> {
+fn parse_yaml(text: &str) -> Result<Node, FormatRefusal> {
     let parsed = yaml::parse(STANDALONE, text);
-    if parsed.errors.is_empty() { Ok(parsed.tree) } else { Err(Refused::Broken) }
+    if parsed.errors.is_empty() { Ok(parsed.tree) } else { Err(FormatRefusal::Broken) }
 }
 
-fn laid_out(text: &str, node: &Node) -> String {
+fn lay_out(text: &str, node: &Node) -> String {
     let now = apply(text, &blank_edits(text, 0..text.len(), node));
     // A block text at the end of the file may keep its newlines.
-    let ended = ended(&now);
+    let ended = end_with_newline(&now);
     if yaml::parse(STANDALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
 }
 
 /// Ends a text with one newline; a blank text becomes empty.
-fn ended(text: &str) -> String {
+fn end_with_newline(text: &str) -> String {
     let end = text.trim_end_matches(['\n', '\r', ' ', '\t']);
     if end.is_empty() { String::new() } else { format!("{end}\n") }
 }
@@ -170,9 +170,9 @@ mod tests {
         // The closing line of a quoted text of several lines belongs to it.
         assert!(once == tight || once == tight.replace("lines\"\n", "lines\"  \n"), "{once:?}");
         assert_eq!(format_data(&once).unwrap().text, once);
-        assert_eq!(format_data("a: [").err(), Some(Refused::Broken));
+        assert_eq!(format_data("a: [").err(), Some(FormatRefusal::Broken));
         let signed = format!("# rye:signed:2026-02-14T00:27:54Z:{}:x:0011223344556677\na: 1\n", "0".repeat(64));
-        assert_eq!(format_data(&signed).err(), Some(Refused::Signed));
+        assert_eq!(format_data(&signed).err(), Some(FormatRefusal::Signed));
     }
 
     #[test]

@@ -50,6 +50,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::ToolKey { .. }
             | ItemError::ToolMissing { .. }
             | ItemError::ToolValue { .. }
+            | ItemError::ServerSchema { .. }
             | ItemError::Unreadable { .. }
             | ItemError::Ambiguous { .. }
             | ItemError::Signature { .. }

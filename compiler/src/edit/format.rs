@@ -15,12 +15,12 @@ pub struct Formatted {
 
 /// The reason why a file is not formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error("it has errors: `rye check` names them")]
+pub enum FormatRefusal {
+    #[error("it has errors: run `rye check` for the details")]
     Broken,
     #[error("it is signed: sign it again after changing it")]
     Signed,
-    #[error("its meaning would not survive")]
+    #[error("formatting would change its meaning")]
     Unsafe,
 }
 
@@ -33,17 +33,17 @@ const STANDALONE: SourceId = SourceId(0);
 ///
 /// # Errors
 /// The file has syntax errors, is signed, or would change its meaning.
-pub fn format(text: &str) -> Result<Formatted, Refused> {
+pub fn format(text: &str) -> Result<Formatted, FormatRefusal> {
     let before = read(text)?;
     let mut now = text.to_owned();
     // Each step parses the output of the previous one, so no step has to know another's offsets.
-    for step in [replace_old_words, sections, process, metadata] {
+    for step in [replace_old_words, move_sections, move_process, lay_out_metadata] {
         let tree = read(&now)?;
-        let Some(root) = &tree.root else { return Err(Refused::Broken) };
+        let Some(root) = &tree.root else { return Err(FormatRefusal::Broken) };
         let edits = step(&now, &tree, root);
         now = apply(&now, &edits);
     }
-    if has_same_meaning(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+    if has_same_meaning(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(FormatRefusal::Unsafe) }
 }
 
 /// Returns only the edits that replace old words; none if the file cannot be parsed.
@@ -52,23 +52,23 @@ pub fn old_word_edits(text: &str) -> Vec<Edit> {
     tree.root.as_ref().map(|root| replace_old_words(text, &tree, root)).unwrap_or_default()
 }
 
-fn read(text: &str) -> Result<DirectiveTree, Refused> {
+fn read(text: &str) -> Result<DirectiveTree, FormatRefusal> {
     let parsed = parse(STANDALONE, text);
     if parsed.tree.signature.is_some() {
-        return Err(Refused::Signed);
+        return Err(FormatRefusal::Signed);
     }
     if !parsed.errors.is_empty() || parsed.tree.root.is_none() {
-        return Err(Refused::Broken);
+        return Err(FormatRefusal::Broken);
     }
     Ok(parsed.tree)
 }
 
 fn replace_old_words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
-    aliases::words(text, root)
+    aliases::alias_edits(text, root)
 }
 
 /// Moves sections directly under the root to the end of `<metadata>`, in order, with the comments right above them.
-fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
+fn move_sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let metadata = root.elements().find(|e| e.name.node == "metadata");
     let inside = |name: &str| metadata.is_some_and(|m| m.elements().any(|e| e.name.node == name));
     let mut moved = String::new();
@@ -125,7 +125,7 @@ fn leading_comments(children: &[XmlNode], at: usize) -> Option<Span> {
 }
 
 /// Moves the text of a `<process>` to the start of the body, if it is plain text without entities.
-fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
+fn move_process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let Some(fence) = tree.fence else { return Vec::new() };
     let mut edits = Vec::new();
     let mut moved = String::new();
@@ -159,7 +159,7 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
 }
 
 /// Lays out the lines of the metadata.
-fn metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
+fn lay_out_metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let start = root.span.start as usize;
     let line = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);
     let blank = text.get(line..start).is_some_and(|t| t.trim().is_empty());

@@ -26,7 +26,7 @@ pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     if is_verbatim(element) {
         out.push_str(inner_text(text, element));
     } else {
-        children(text, element, indent + INDENT, out);
+        write_children(text, element, indent + INDENT, out);
         new_line(indent, out);
     }
     out.push_str("</");
@@ -36,7 +36,7 @@ pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
 
 /// Writes the children of an element without text, each on its own line. One blank line between two children stays, and
 /// a trailing comment stays on its line.
-fn children(text: &str, element: &Element, indent: usize, out: &mut String) {
+fn write_children(text: &str, element: &Element, indent: usize, out: &mut String) {
     let mut gap = "";
     let mut is_first = true;
     for child in &element.children {

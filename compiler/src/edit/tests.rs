@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rye_grammar::ItemId;
 
 use super::*;
-use crate::compile::{Request, compile};
+use crate::compile::{CompileRequest, compile};
 use crate::validate::{Selection, check};
 use crate::world::MapWorld;
 
@@ -47,10 +47,10 @@ fn process_moves_to_body_after_blank_lines() {
 
 #[test]
 fn format_refuses_broken_and_signed_files() {
-    assert_eq!(format("```xml\n<directive name=\"a\">\n```\n"), Err(Refused::Broken));
-    assert_eq!(format("no fence"), Err(Refused::Broken));
+    assert_eq!(format("```xml\n<directive name=\"a\">\n```\n"), Err(FormatRefusal::Broken));
+    assert_eq!(format("no fence"), Err(FormatRefusal::Broken));
     let signed = "<!-- rye:signed:2026-02-14T00:27:54Z:00:00:00 -->\n```xml\n<directive name=\"a\"/>\n```\n";
-    assert_eq!(format(signed), Err(Refused::Signed));
+    assert_eq!(format(signed), Err(FormatRefusal::Signed));
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn file() -> impl Strategy<Value = String> {
 
 /// Returns the content of a plan, without the hashes of the files it was made from.
 fn plan(text: &str) -> Option<(String, Vec<String>)> {
-    let world = crate::compile::tests::world::stdlib()
+    let world = crate::compile::tests::world::stdlib_world()
         .project(".ai/directives/a.md", text)
         .project(".ai/knowledge/k.md", "K.")
         .project(".ai/knowledge/l.md", "L.");
-    let compiled = compile(&world, &Request::new(ItemId::parse("a").unwrap()));
+    let compiled = compile(&world, &CompileRequest::new(ItemId::parse("a").unwrap()));
     let codes = compiled.diagnostics.iter().map(|d| d.code().to_owned()).collect();
     let mut plan = compiled.value?.plan;
     plan.manifest.clear();

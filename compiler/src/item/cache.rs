@@ -62,7 +62,10 @@ impl std::fmt::Debug for DeferredDrop {
 }
 
 /// The settings files that hold hooks.
-const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+/// Maximum length of a directive, a knowledge file or a settings file, in bytes. Tools have a bound of their own.
+const MAX_ITEM_BYTES: usize = 1 << 20;
+
+const HOOK_CONFIG_IDS: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
 
 /// A settings file in each space that has it, highest space first.
 type Layers = Arc<[(Space, Arc<Node>)]>;
@@ -125,7 +128,7 @@ impl<'w> Items<'w> {
         })
     }
 
-    fn note(&self, read: impl FnOnce() -> Dependency) {
+    fn record(&self, read: impl FnOnce() -> Dependency) {
         if let Some(log) = &self.log {
             log.note(read);
         }
@@ -202,8 +205,8 @@ impl<'w> Items<'w> {
     /// Returns true if any space has the item. If the kind is not listed yet, only the one file is looked up, because
     /// listing thousands of items to find one is slow.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
-        self.note(|| Dependency::Exists(kind, id.clone()));
-        let listed = self.slot(kind).get();
+        self.record(|| Dependency::Exists(kind, id.clone()));
+        let listed = self.list_slot(kind).get();
         if listed.is_some_and(|list| list.binary_search_by(|e| e.id.cmp(id)).is_ok()) {
             return true;
         }
@@ -221,11 +224,11 @@ impl<'w> Items<'w> {
 
     /// Returns every item of a kind, sorted by id, then by space.
     pub fn list(&self, kind: ItemKind) -> Arc<[Entry]> {
-        self.note(|| Dependency::List(kind));
+        self.record(|| Dependency::List(kind));
         self.entries(kind).clone()
     }
 
-    fn slot(&self, kind: ItemKind) -> &OnceCell<Arc<[Entry]>> {
+    fn list_slot(&self, kind: ItemKind) -> &OnceCell<Arc<[Entry]>> {
         let [directives, knowledge, tools, configs] = &self.cache.lists;
         match kind {
             ItemKind::Directive => directives,
@@ -236,7 +239,7 @@ impl<'w> Items<'w> {
     }
 
     fn entries(&self, kind: ItemKind) -> &Arc<[Entry]> {
-        self.slot(kind).get_or_init(|| match self.world.list(kind) {
+        self.list_slot(kind).get_or_init(|| match self.world.list(kind) {
             Ok(entries) => entries.into(),
             Err(error) => {
                 self.report(FaultSource::List(kind), world_error(kind, error));
@@ -248,8 +251,8 @@ impl<'w> Items<'w> {
 
     /// Returns the project's files and folders that are not items; empty if they cannot be read, because then reading a
     /// list fails too.
-    pub fn strays(&self) -> Vec<UnrecognizedFile> {
-        self.world.strays().unwrap_or_default()
+    pub fn unrecognized_files(&self) -> Vec<UnrecognizedFile> {
+        self.world.unrecognized_files().unwrap_or_default()
     }
 
     /// Returns the existing id that is closest to an unknown one.
@@ -258,7 +261,7 @@ impl<'w> Items<'w> {
     }
 
     /// Returns the number of files parsed by this compilation, without those recalled from an earlier one.
-    pub fn parsed_files(&self) -> usize {
+    pub fn parsed_file_count(&self) -> usize {
         self.cache.parsed.get()
     }
 
@@ -308,7 +311,7 @@ impl<'w> Items<'w> {
         id: &ItemId,
         parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
     ) -> Option<Arc<T>> {
-        self.note(|| Dependency::Item(kind, id.clone()));
+        self.record(|| Dependency::Item(kind, id.clone()));
         if let Some(known) = cache.borrow().get(id) {
             return known.clone();
         }
@@ -339,6 +342,11 @@ impl<'w> Items<'w> {
         parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
     ) -> Option<T> {
         let path = located.space.display(&located.path);
+        if is_too_long(&located) {
+            let reason = format!("it has {} bytes, and {MAX_ITEM_BYTES} are allowed", located.bytes.len());
+            self.report(FaultSource::Item(located.kind, located.id), ItemError::Unreadable { path, reason });
+            return None;
+        }
         let text: Arc<str> = match source::decode(&located.bytes) {
             Ok(text) => text.into(),
             Err(invalid) => {
@@ -349,15 +357,17 @@ impl<'w> Items<'w> {
         };
         let source = self.cache.sources.borrow_mut().add(Source::new(path.as_str(), text.clone()));
         if let Some(log) = &self.log {
-            log.opened(located.kind, &located.id, source);
+            log.record_opened(located.kind, &located.id, source);
         }
         if let Some(error) = broken_signature(source, path.clone(), &text) {
             self.report(FaultSource::Source(source), error);
             return None;
         }
-        if located.space != Space::System && rye_grammar::signature::parse(source, &text).is_none() && self.all_signed()
+        if located.space != Space::System
+            && rye_grammar::signature::parse(source, &text).is_none()
+            && self.requires_signatures()
         {
-            let reason = "it is not signed, and `signing.require` asks for every file to be".to_owned();
+            let reason = "it is not signed, and `signing.require` requires signatures on all files".to_owned();
             self.report(
                 FaultSource::Source(source),
                 ItemError::Signature { path, reason, span: Some(Span::new(source, 0, 0)) },
@@ -367,7 +377,9 @@ impl<'w> Items<'w> {
         self.cache.parsed.set(self.cache.parsed.get() + 1);
         let file = FileRef { kind: located.kind, id: located.id, space: located.space, path: located.path, source };
         let mut found = Diagnostics::new();
-        if let Some(span) = rye_grammar::signature::late(source, &text).filter(|_| file.space != Space::System) {
+        if let Some(span) =
+            rye_grammar::signature::find_misplaced(source, &text).filter(|_| file.space != Space::System)
+        {
             found.push(ItemError::LateSignature { path, span });
         }
         let item = parse(file, &text, &mut found);
@@ -379,7 +391,7 @@ impl<'w> Items<'w> {
 
     /// Returns true if any space requires a signature on every file (`language.md` 3). The strictest setting applies: a
     /// project cannot relax the setting of its user.
-    fn all_signed(&self) -> bool {
+    fn requires_signatures(&self) -> bool {
         *self.cache.all_signed.get_or_init(|| {
             let Ok(id) = ItemId::parse("agent/agent") else { return false };
             let files = self.world.candidates(ItemKind::Config, &id).unwrap_or_default();
@@ -404,7 +416,7 @@ impl<'w> Items<'w> {
 
     fn read_hook_files(&self) -> HookFiles {
         let mut files = HookFiles::default();
-        for name in HOOK_FILES {
+        for name in HOOK_CONFIG_IDS {
             let Ok(id) = ItemId::parse(name) else { continue };
             for located in self.candidates(ItemKind::Config, &id) {
                 let space = located.space;
@@ -420,7 +432,7 @@ impl<'w> Items<'w> {
         for space in Space::ALL {
             let all = [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
             let of_space: Vec<_> = all.filter(|h| h.space == space).cloned().collect();
-            hook_reader::unique(&of_space, &mut found);
+            hook_reader::check_unique_ids(&of_space, &mut found);
         }
         for diagnostic in found {
             // Each of these diagnostics points into a hook file, and is dropped when that file is read again.
@@ -431,4 +443,14 @@ impl<'w> Items<'w> {
         (files.line, files.routing) = (OrderedHooks::new(all().cloned().collect()), OrderedHooks::routing(all()));
         files
     }
+}
+
+/// Returns true for an item beyond [`MAX_ITEM_BYTES`]. Tools are programs, and exports of threads hold whole replies.
+fn is_too_long(located: &LocatedFile) -> bool {
+    let bounded = match located.kind {
+        ItemKind::Directive | ItemKind::Config => true,
+        ItemKind::Knowledge => !located.id.as_str().starts_with("agent/threads/"),
+        ItemKind::Tool => false,
+    };
+    bounded && located.bytes.len() > MAX_ITEM_BYTES
 }

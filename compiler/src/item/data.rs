@@ -7,7 +7,7 @@ use super::xml::shorten;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 
 /// Reports every key that is not in `known`; `of` names the mapping in the message.
-pub fn keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str) {
+pub fn check_keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str) {
     for entry in entries {
         let key = entry.key.node.as_str();
         if !known.contains(&key) {
@@ -24,7 +24,7 @@ pub fn keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str
 }
 
 /// Reports a value that does not have the expected form.
-pub fn invalid(found: &mut Diagnostics, what: &str, node: &Node, expected: &str) {
+pub fn report_invalid(found: &mut Diagnostics, what: &str, node: &Node, expected: &str) {
     found.push(ItemError::InvalidValue {
         what: format!("`{what}`"),
         found: describe(node),
@@ -45,16 +45,16 @@ pub fn describe(node: &Node) -> String {
 }
 
 /// Returns a string, or `None` and a diagnostic.
-pub fn string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanned<String>> {
+pub fn read_string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanned<String>> {
     let text = node.as_str().map(|text| Spanned::new(text.to_owned(), node.span));
     if text.is_none() {
-        invalid(found, what, node, "a string");
+        report_invalid(found, what, node, "a string");
     }
     text
 }
 
 /// Returns a boolean, also from text, because XML holds only text; otherwise `None` and a diagnostic.
-pub fn truth(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
+pub fn read_bool(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
     let value = match &node.kind {
         Kind::Bool(value) => Some(*value),
         Kind::String(text) if text == "true" => Some(true),
@@ -62,13 +62,13 @@ pub fn truth(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
         Kind::String(_) | Kind::Null | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
     };
     if value.is_none() {
-        invalid(found, what, node, "`true` or `false`");
+        report_invalid(found, what, node, "`true` or `false`");
     }
     value
 }
 
 /// Returns a finite number, also from text; otherwise `None` and a diagnostic.
-pub fn number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
+pub fn read_number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_f64(),
         Kind::String(text) => text.trim().parse().ok(),
@@ -76,20 +76,20 @@ pub fn number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
     };
     let value = value.filter(|v: &f64| v.is_finite());
     if value.is_none() {
-        invalid(found, what, node, "a number");
+        report_invalid(found, what, node, "a number");
     }
     value
 }
 
 /// Returns a whole number from 0 up, also from text; otherwise `None` and a diagnostic.
-pub fn count(found: &mut Diagnostics, what: &str, node: &Node) -> Option<u64> {
+pub fn read_count(found: &mut Diagnostics, what: &str, node: &Node) -> Option<u64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_u64(),
         Kind::String(text) => text.trim().parse().ok(),
         Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
     };
     if value.is_none() {
-        invalid(found, what, node, "a whole number, 0 or more");
+        report_invalid(found, what, node, "a whole number, 0 or more");
     }
     value
 }

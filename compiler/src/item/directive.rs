@@ -16,7 +16,7 @@ pub use read::read;
 
 use super::{FileRef, HookDecl};
 use crate::plan::{FieldType, NudgePolicy, Sampling};
-use crate::semantics::limits::Written;
+use crate::semantics::limits::LimitValue;
 
 #[derive(Debug, Clone)]
 pub struct Directive {
@@ -61,7 +61,7 @@ pub struct ModelRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclaredLimit {
     pub name: Spanned<String>,
-    pub value: Spanned<Written>,
+    pub value: Spanned<LimitValue>,
 }
 
 /// `<context>`: knowledge ids by position, and the suppressed knowledge ids and hook ids.

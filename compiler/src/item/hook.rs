@@ -15,7 +15,7 @@ use super::FileRef;
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::semantics::condition::{Condition, ConditionError};
-use crate::semantics::hook_table::{self, Candidate, Place};
+use crate::semantics::hook_table::{self, HookCandidate, HookPlace};
 use crate::world::Space;
 
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ pub struct HookFactPlaceholder {
 
 impl HookPlaceholders {
     /// Returns true if a field contains no placeholder.
-    pub fn spare(&self, field: &str) -> bool {
+    pub fn is_literal_field(&self, field: &str) -> bool {
         let facts = self.facts.iter().map(|h| &h.field);
         facts.chain(self.inputs.iter().map(|h| &h.field)).all(|f| f != field)
     }
@@ -95,12 +95,12 @@ impl HookDecl {
 
     /// Returns true if the item that it uses is known before the run.
     pub fn has_static_id(&self) -> bool {
-        self.holes.spare("item_id")
+        self.holes.is_literal_field("item_id")
     }
 
     /// Returns the hook as a row of the hook table.
-    pub fn candidate(&self) -> Candidate<'_> {
-        Candidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
+    pub fn to_candidate(&self) -> HookCandidate<'_> {
+        HookCandidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
     }
 }
 
@@ -109,13 +109,13 @@ impl HookDecl {
 pub struct OrderedHooks {
     pub hooks: Vec<Arc<HookDecl>>,
     /// In evaluation order; each place holds an index into `hooks`.
-    pub places: Vec<Place>,
+    pub places: Vec<HookPlace>,
 }
 
 impl OrderedHooks {
     pub fn new(hooks: Vec<Arc<HookDecl>>) -> Self {
-        let candidates: Vec<Candidate<'_>> = hooks.iter().map(|h| h.candidate()).collect();
-        let places = hook_table::order(&candidates);
+        let candidates: Vec<HookCandidate<'_>> = hooks.iter().map(|h| h.to_candidate()).collect();
+        let places = hook_table::order_hooks(&candidates);
         Self { hooks, places }
     }
 
@@ -132,13 +132,13 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
     let parsed = rye_grammar::hooks::from_xml(element);
     found.syntax(parsed.errors);
     let source = HookSource::Directive { id: file.id.to_string() };
-    let hooks = read::list(&parsed.tree, &source, file.space, found);
-    read::unique(&hooks, found);
+    let hooks = read::read_hooks(&parsed.tree, &source, file.space, found);
+    read::check_unique_ids(&hooks, found);
     hooks
 }
 
 /// Converts the static errors of a condition to syntax errors.
-pub fn faults(faults: Vec<ConditionError>) -> Vec<SyntaxError> {
+pub fn condition_errors(faults: Vec<ConditionError>) -> Vec<SyntaxError> {
     let mut errors = Vec::with_capacity(faults.len());
     for ConditionError { span, message, help } in faults {
         errors.push(SyntaxKind::Condition.error(span, message, "in this part").with_help_if(help));

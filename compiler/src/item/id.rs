@@ -16,7 +16,7 @@ pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<I
                 let help = id_help(&text.node);
                 found.push(
                     SyntaxKind::Reference
-                        .error(text.span, format!("`{}` is no item id", text.node.escape_debug()), invalid.reason)
+                        .error(text.span, format!("`{}` is not an item id", text.node.escape_debug()), invalid.reason)
                         .with_help(help),
                 );
             }
@@ -38,7 +38,7 @@ fn escape_reason(text: &str) -> Option<String> {
         Some("a path into a home folder".into())
     } else {
         let up = text.split(['/', '\\']).find(|s| *s == "." || *s == "..")?;
-        Some(format!("`{up}` is no segment of an item id"))
+        Some(format!("`{up}` is not a segment of an item id"))
     }
 }
 

@@ -54,10 +54,10 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     let metadata = tree.metadata;
     let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
     if file.path.ends_with(".md") {
-        data::keys(found, entries, &KEYS, "knowledge metadata");
+        data::check_keys(found, entries, &KEYS, "knowledge metadata");
     }
     let get = |key: &str| metadata.as_ref().and_then(|m| m.get(key)).filter(|n| !matches!(n.kind, Kind::Null));
-    let mut text = |key: &str| get(key).and_then(|n| data::string(found, key, n));
+    let mut text = |key: &str| get(key).and_then(|n| data::read_string(found, key, n));
     let name = text("name");
     let title = text("title").map(|t| t.node);
     let description = text("description").map(|t| t.node);
@@ -66,11 +66,11 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
         let tag = is_tag_name(&n.node);
         if !tag {
             let node = Node::new(Kind::String(n.node.clone()), n.span);
-            data::invalid(
+            data::report_invalid(
                 found,
                 "name",
                 &node,
-                "a name that can be a tag: letters, digits, `_`, `-` and `.`, beginning with a letter",
+                "a name that can be a tag: letters, digits, `_`, `-` and `.`, starting with a letter",
             );
         }
         tag
@@ -80,7 +80,7 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
         Some(Kind::String(one)) => one.split(',').map(|t| t.trim().to_owned()).collect(),
         Some(Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_)) | None => Vec::new(),
     };
-    let names = if file.path.ends_with(".md") { names(&get) } else { Vec::new() };
+    let names = if file.path.ends_with(".md") { referenced_ids(&get) } else { Vec::new() };
     let metadata = match metadata.as_ref().map(Node::to_value) {
         Some(Value::Object(map)) => map,
         Some(_) | None => Map::new(),
@@ -89,7 +89,7 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
 }
 
 /// Returns the ids in `extends` and `used_by`, each a string or a list of strings; other values are ignored.
-fn names<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
+fn referenced_ids<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
     let mut all = Vec::new();
     for key in ["extends", "used_by"] {
         let Some(node) = get(key) else { continue };

@@ -238,7 +238,7 @@ fn items_are_parsed_on_demand_and_once() {
     items.directive(&id("d7"));
     assert_eq!(items.list(ItemKind::Directive).len(), 1000);
     assert!(items.exists(ItemKind::Directive, &id("d8")));
-    assert_eq!(items.parsed_files(), 1);
+    assert_eq!(items.parsed_file_count(), 1);
 }
 
 #[test]

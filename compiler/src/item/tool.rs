@@ -36,6 +36,10 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
                         ToolSpecErrorKind::UnknownKey => ItemError::ToolKey { message, span, label, help },
                         ToolSpecErrorKind::MissingKey => ItemError::ToolMissing { message, span, label, help },
                         ToolSpecErrorKind::BadValue => ItemError::ToolValue { message, span, label, help },
+                        ToolSpecErrorKind::ServerSchema => {
+                            let id = file.id.to_string();
+                            ItemError::ServerSchema { id, reason: message, span, label }
+                        }
                     });
                 }
             }
@@ -64,7 +68,7 @@ fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     let others = tree.script.iter().flat_map(|script| &script.others);
     let others = others.filter(|name| !OWN.contains(&name.node.as_str()));
     let near = others.filter_map(|name| {
-        let suggestion = closest(&name.node, tool_header::declaring())?;
+        let suggestion = closest(&name.node, tool_header::declaring_names())?;
         Some(ItemError::NearConstant { name: name.node.clone(), suggestion, span: name.span })
     });
     near.collect()

@@ -6,14 +6,14 @@ use rye_grammar::xml::{Element, XmlNode};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 
 /// Reports every attribute that is not in `known`.
-pub fn attributes(found: &mut Diagnostics, element: &Element, known: &[&str]) {
+pub fn check_attributes(found: &mut Diagnostics, element: &Element, known: &[&str]) {
     for attribute in &element.attributes {
         let key = attribute.name.node.as_str();
         if !known.contains(&key) {
             found.push(ItemError::UnknownKey {
                 what: "attribute",
                 key: key.to_owned(),
-                of: tag(element),
+                of: quote_tag(element),
                 span: attribute.name.span,
                 suggestion: closest(key, known.iter().copied()),
                 known: owned(known),
@@ -23,14 +23,14 @@ pub fn attributes(found: &mut Diagnostics, element: &Element, known: &[&str]) {
 }
 
 /// Reports every child element that is not in `known`.
-pub fn children(found: &mut Diagnostics, element: &Element, known: &[&str]) {
+pub fn check_children(found: &mut Diagnostics, element: &Element, known: &[&str]) {
     for child in element.elements() {
         let key = child.name.node.as_str();
         if !known.contains(&key) {
             found.push(ItemError::UnknownKey {
                 what: "element",
                 key: key.to_owned(),
-                of: tag(element),
+                of: quote_tag(element),
                 span: child.name.span,
                 suggestion: closest(key, known.iter().copied()),
                 known: owned(known),
@@ -48,7 +48,7 @@ pub fn reject_text(found: &mut Diagnostics, element: &Element) {
             found.push(ItemError::UnknownKey {
                 what: "text",
                 key: shorten(text.node.trim()),
-                of: tag(element),
+                of: quote_tag(element),
                 span: text.span,
                 suggestion: None,
                 known: Vec::new(),
@@ -59,13 +59,13 @@ pub fn reject_text(found: &mut Diagnostics, element: &Element) {
 
 /// Returns the text of an element that may hold nothing else; other content is reported.
 pub fn read_text(found: &mut Diagnostics, element: &Element, known_attributes: &[&str]) -> Spanned<String> {
-    attributes(found, element, known_attributes);
-    children(found, element, &[]);
+    check_attributes(found, element, known_attributes);
+    check_children(found, element, &[]);
     element.text()
 }
 
 /// Returns the first child of that name; every further one is reported.
-pub fn once<'e>(found: &mut Diagnostics, element: &'e Element, name: &str) -> Option<&'e Element> {
+pub fn single_child<'e>(found: &mut Diagnostics, element: &'e Element, name: &str) -> Option<&'e Element> {
     let mut all = element.elements().filter(|e| e.name.node == name);
     let first = all.next()?;
     for second in all {
@@ -79,7 +79,7 @@ pub fn once<'e>(found: &mut Diagnostics, element: &'e Element, name: &str) -> Op
 }
 
 /// Returns `` `<name>` ``, for messages.
-pub fn tag(element: &Element) -> String {
+pub fn quote_tag(element: &Element) -> String {
     format!("`<{}>`", element.name.node)
 }
 

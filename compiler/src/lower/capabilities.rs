@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use rye_grammar::Sources;
 
 use super::origin;
-use super::shared::Shared;
+use super::shared::LowerContext;
 use crate::compose::{Composed, WithOrigin};
 use crate::item::Permissions;
 use crate::plan::{Capabilities, Grant, Origin, Origins};
 use crate::semantics::risk::Policy;
 
 /// Returns the initial capabilities of a thread. If the chain declares none, the parent's apply.
-pub fn set(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
+pub fn initial_capabilities(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
     let Some(WithOrigin { value: permissions, .. }) = &composed.permissions else {
         let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {
             declared: false,
@@ -25,26 +25,31 @@ pub fn set(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
         return inherited;
     };
     let from = composed.chain.iter().rev().find(|link| link.permissions.is_some()).map(|link| link.id().clone());
-    Capabilities { declared: true, from, grants: grants(permissions), acknowledged: acknowledged(permissions) }
+    Capabilities {
+        declared: true,
+        from,
+        grants: merge_grants(permissions),
+        acknowledged: acknowledged_risks(permissions),
+    }
 }
 
-/// Returns the capabilities like [`set`] and records the origin of each grant.
+/// Returns the capabilities like [`initial_capabilities`] and records the origin of each grant.
 pub fn lower(
     composed: &Composed,
     parent: Option<&Capabilities>,
     sources: &Sources,
     origins: &mut Origins,
 ) -> Capabilities {
-    let set = set(composed, parent);
+    let set = initial_capabilities(composed, parent);
     let Some(WithOrigin { value: permissions, origin: by }) = &composed.permissions else {
         for grant in &set.grants {
-            origins.insert(format!("capability.{}", grant.pattern), origin::unwritten("inherited at spawn"));
+            origins.insert(format!("capability.{}", grant.pattern), origin::origin_without_place("inherited at spawn"));
         }
         return set;
     };
-    let from = origin::of(sources, by);
+    let from = origin::plan_origin(sources, by);
     for grant in &permissions.grants {
-        let place = origin::place(sources, grant.span);
+        let place = origin::plan_place(sources, grant.span);
         let key = format!("capability.{}", grant.pattern.0);
         if origins.get(&key).is_none() {
             origins.insert(key, Origin { place, because: from.because.clone() });
@@ -54,7 +59,7 @@ pub fn lower(
 }
 
 /// Returns the grants in file order; grants of the same pattern are merged.
-fn grants(permissions: &Permissions) -> Vec<Grant> {
+fn merge_grants(permissions: &Permissions) -> Vec<Grant> {
     let mut grants: Vec<Grant> = Vec::new();
     for declared in &permissions.grants {
         let known = grants.iter_mut().find(|g| g.pattern == declared.pattern.0);
@@ -69,12 +74,12 @@ fn grants(permissions: &Permissions) -> Vec<Grant> {
     grants
 }
 
-fn acknowledged(permissions: &Permissions) -> BTreeMap<String, String> {
+fn acknowledged_risks(permissions: &Permissions) -> BTreeMap<String, String> {
     permissions.acknowledged.iter().map(|a| (a.risk.node.clone(), a.why.clone())).collect()
 }
 
 /// Returns the grants whose risk requires an acknowledgement that is missing.
-pub fn unacknowledged<'c>(capabilities: &'c Capabilities, shared: &Shared<'_, '_>) -> Vec<&'c Grant> {
+pub fn unacknowledged_grants<'c>(capabilities: &'c Capabilities, shared: &LowerContext<'_, '_>) -> Vec<&'c Grant> {
     let asks = |grant: &&Grant| {
         let risk = shared.risk_of(&grant.pattern);
         risk.policy == Policy::AcknowledgeRequired && !capabilities.acknowledged.contains_key(risk.tier.as_str())
@@ -83,7 +88,7 @@ pub fn unacknowledged<'c>(capabilities: &'c Capabilities, shared: &Shared<'_, '_
 }
 
 /// Returns the capabilities in one line, for the fact `capabilities_summary`.
-pub fn summary(capabilities: &Capabilities) -> String {
+pub fn capabilities_summary(capabilities: &Capabilities) -> String {
     if capabilities.grants.is_empty() {
         return "none".to_owned();
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::compose::Composed;
 use crate::hook::HookPoint;
 use crate::semantics::facts::Facts;
-use crate::semantics::hook_point::{self, Shape};
+use crate::semantics::hook_point::{self, FactShape};
 use crate::semantics::limits::{LimitName, Limits};
 
 /// The values of a thread that are known when its plan is made.
@@ -26,25 +26,25 @@ pub struct PlanTimeFacts<'a> {
 impl PlanTimeFacts<'_> {
     /// Returns the facts of a point. `reads` lists the paths that will be looked up, because the fields of a transcript
     /// event are not in the table of facts.
-    pub fn at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
+    pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();
         facts.set("directive", self.composed.id.as_str().into());
         facts.set("category", leaf.map_or(self.composed.id.category(), |l| l.category()).into());
         facts.set("model", self.model.into());
-        let line = hook_point::of(point);
-        for fact in hook_point::COMMON.iter().chain(line.facts) {
+        let line = hook_point::row_of(point);
+        for fact in hook_point::COMMON_FACTS.iter().chain(line.facts) {
             match (fact.shape, self.known(fact.name)) {
-                (Shape::Inputs, _) => self.inputs(&mut facts),
+                (FactShape::Inputs, _) => self.inputs(&mut facts),
                 (_, Some(value)) => facts.set(fact.name, value),
                 (_, None) if facts.known().contains_key(fact.name) => {}
-                (_, None) => facts.unknown(fact.name),
+                (_, None) => facts.declare_unknown(fact.name),
             }
         }
         if line.is_transcript_event() {
-            for root in reads.iter().filter_map(|path| root(path)) {
+            for root in reads.iter().filter_map(|path| first_segment(path)) {
                 if !facts.known().contains_key(root) {
-                    facts.unknown(root);
+                    facts.declare_unknown(root);
                 }
             }
         }
@@ -70,7 +70,7 @@ impl PlanTimeFacts<'_> {
         }
         facts.set("inputs", Value::Object(Map::new()));
         for name in self.composed.inputs.keys() {
-            facts.unknown(&format!("inputs.{name}"));
+            facts.declare_unknown(&format!("inputs.{name}"));
         }
     }
 }
@@ -81,7 +81,7 @@ fn limits(limits: &Limits) -> Map<String, Value> {
 }
 
 /// Returns the first segment of a path.
-pub fn root(path: &Path) -> Option<&str> {
+pub fn first_segment(path: &Path) -> Option<&str> {
     match path.segments.first()? {
         Segment::Name(name) => Some(name),
         Segment::Number(_) => None,

@@ -4,17 +4,17 @@ use rye_grammar::Sources;
 
 use super::facts::PlanTimeFacts;
 use super::origin;
-use super::words::{list, shown};
+use super::words::{format_value, quote_list};
 use crate::compose::ComposedHook;
 use crate::hook::{HookPoint, HookSource, PlanVerdict, PlannedHook};
-use crate::plan::{Origin, Origins, Place};
-use crate::semantics::condition::{Found, Reading, Verdict};
+use crate::plan::{Origin, Origins, SourcePlace};
+use crate::semantics::condition::{FactReading, ReadingResult, Verdict};
 
 /// The explanation of a planned hook: the reason for its verdict, and its place in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookTrace {
     pub because: String,
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
 }
 
 /// Returns the hooks of the plan in evaluation order, each with its trace.
@@ -26,22 +26,22 @@ pub fn lower(
     let mut planned = Vec::new();
     let mut traces = Vec::new();
     for hook in &frame.composed.hooks {
-        let (verdict, because) = verdict(frame, hook);
+        let (verdict, because) = explain_verdict(frame, hook);
         // A disabled hook may have no action; it is not planned.
-        let Some(mut plan) = hook.planned() else { continue };
+        let Some(mut plan) = hook.to_planned() else { continue };
         plan.verdict = verdict;
-        let origin = origin::of(sources, &hook.origin());
+        let origin = origin::plan_origin(sources, &hook.origin());
         traces.push(HookTrace { because, place: origin.place.clone() });
         let key = format!("hook.{}", plan.id);
         if origins.get(&key).is_none() || plan.is_live() {
-            origins.insert(key, Origin { because: source(&plan), ..origin });
+            origins.insert(key, Origin { because: describe_source(&plan), ..origin });
         }
         planned.push(plan);
     }
     (planned, traces)
 }
 
-fn source(hook: &PlannedHook) -> String {
+fn describe_source(hook: &PlannedHook) -> String {
     match &hook.source {
         HookSource::User => "a hook of the user space".to_owned(),
         HookSource::Directive { id } => format!("a hook of `{id}`"),
@@ -52,7 +52,7 @@ fn source(hook: &PlannedHook) -> String {
 }
 
 /// Returns the verdict of a hook, and the reason as text.
-pub fn verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
+pub fn explain_verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
     if let PlanVerdict::Removed { because } = &hook.verdict {
         return (hook.verdict.clone(), because.clone());
     }
@@ -63,7 +63,7 @@ pub fn verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanVerdict, 
     let Some(condition) = &hook.decl.compiled else {
         return (hook.verdict.clone(), describe_verdict(&hook.verdict));
     };
-    let facts = frame.at(hook.decl.event, &condition.paths());
+    let facts = frame.facts_at(hook.decl.event, &condition.paths());
     let (verdict, readings) = condition.evaluate_traced(&facts);
     let (verdict, because) = match verdict {
         Verdict::True => (PlanVerdict::Fires, describe_readings(&readings, "the condition is always true")),
@@ -88,7 +88,7 @@ fn is_same_variant(a: &PlanVerdict, b: &PlanVerdict) -> bool {
 }
 
 fn describe_unknown_paths(on: &[String]) -> String {
-    format!("depends on {}", list(on))
+    format!("depends on {}", quote_list(on))
 }
 
 fn describe_verdict(verdict: &PlanVerdict) -> String {
@@ -100,14 +100,14 @@ fn describe_verdict(verdict: &PlanVerdict) -> String {
 }
 
 /// Describes the facts that the condition read: "`directive` is `deploy_staging`".
-fn describe_readings(readings: &[Reading], otherwise: &str) -> String {
+fn describe_readings(readings: &[FactReading], otherwise: &str) -> String {
     let mut told: Vec<String> = Vec::new();
     for reading in readings {
         let path = &reading.path;
         let text = match &reading.found {
-            Found::Value(value) => format!("`{path}` is `{}`", shown(value)),
-            Found::Absent => format!("`{path}` is absent"),
-            Found::Unknown => continue,
+            ReadingResult::Value(value) => format!("`{path}` is `{}`", format_value(value)),
+            ReadingResult::Absent => format!("`{path}` is absent"),
+            ReadingResult::Unknown => continue,
         };
         if !told.contains(&text) {
             told.push(text);

@@ -4,16 +4,16 @@ use indexmap::IndexMap;
 use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value};
 
-use super::words::{list, shown};
+use super::words::{format_value, quote_list};
 use crate::compose::WithOrigin;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::item;
-use crate::plan::{Field, FieldType};
+use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::value::{Type, equal};
 
 /// Converts declared fields to the plan's form.
-pub fn fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> IndexMap<String, Field> {
-    let plan = |field: &item::FieldDecl| Field {
+pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> IndexMap<String, InterfaceField> {
+    let plan = |field: &item::FieldDecl| InterfaceField {
         kind: field.kind,
         required: field.required,
         default: field.default.clone(),
@@ -25,7 +25,7 @@ pub fn fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> Index
 
 /// Returns the given inputs in declared order with defaults filled in. Reports values of the wrong type or outside the
 /// choices.
-pub fn values(
+pub fn resolve_inputs(
     directive: &ItemId,
     declared: &IndexMap<String, WithOrigin<item::FieldDecl>>,
     given: &Map<String, Value>,
@@ -65,13 +65,13 @@ fn type_error(name: &str, field: &item::FieldDecl, value: &Value) -> Option<Inte
     let expected = if !field.kind.fits(value) {
         article(field.kind).to_owned()
     } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| equal(choice, value)) {
-        let choices: Vec<String> = field.choices.iter().map(shown).collect();
-        format!("one of {}", list(&choices))
+        let choices: Vec<String> = field.choices.iter().map(format_value).collect();
+        format!("one of {}", quote_list(&choices))
     } else {
         return None;
     };
     let what = format!("the input `{name}`");
-    let found = format!("{} `{}`", Type::of(value).name(), shown(value));
+    let found = format!("{} `{}`", Type::of(value).name(), format_value(value));
     Some(InterfaceError::Type { what, expected, found, span: None::<Span>, declared: Some(field.span) })
 }
 

@@ -6,7 +6,9 @@ use super::origin;
 use crate::compose::{self, LimitLayers};
 use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::plan::{Origin, Origins};
-use crate::semantics::limits::{LimitName, LimitResolutionError, Limits, Setting, Source, Written, amount, resolve};
+use crate::semantics::limits::{
+    LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, parse_limit_value, resolve,
+};
 
 /// The source of a limit: its origin, its span and its text.
 #[derive(Clone)]
@@ -18,10 +20,10 @@ struct LimitOrigin {
 
 /// Returns the `spend` limit that the directive or its caller requests explicitly, in nano-dollars, regardless of the
 /// parent's; `None` if there is no such request.
-pub fn named_spend(layers: &LimitLayers, overrides: &[(String, Written)]) -> Option<u64> {
-    let spend = |name: &str, written: &Written| {
+pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)]) -> Option<u64> {
+    let spend = |name: &str, written: &LimitValue| {
         let named = LimitName::parse(name).filter(|name| *name == LimitName::Spend)?;
-        amount(named, written).ok()
+        parse_limit_value(named, written).ok()
     };
     let given = overrides.iter().rev().find_map(|(name, written)| spend(name, written));
     given.or_else(|| layers.directive.iter().rev().find_map(|setting| spend(&setting.name, &setting.written)))
@@ -31,35 +33,52 @@ pub fn named_spend(layers: &LimitLayers, overrides: &[(String, Written)]) -> Opt
 /// only errors of the overrides; errors of files are reported when the file is checked.
 pub fn lower(
     layers: &LimitLayers,
-    overrides: &[(String, Written)],
+    overrides: &[(String, LimitValue)],
     parent: Option<&Limits>,
     sources: &Sources,
     origins: &mut Origins,
     diagnostics: &mut Diagnostics,
 ) -> Option<Limits> {
-    let layer = |settings: &[Setting<compose::Origin>]| -> Vec<Setting<LimitOrigin>> {
+    let layer = |settings: &[LimitSetting<compose::DeclaredOrigin>]| -> Vec<LimitSetting<LimitOrigin>> {
         settings.iter().map(|setting| with_source(setting, sources)).collect()
     };
-    let given: Vec<Setting<LimitOrigin>> = overrides
+    let given: Vec<LimitSetting<LimitOrigin>> = overrides
         .iter()
-        .map(|(name, written)| Setting {
+        .map(|(name, written)| LimitSetting {
             name: name.clone(),
             written: written.clone(),
-            source: LimitOrigin { origin: origin::unwritten(origin::GIVEN), span: None, shown: shown(written) },
+            source: LimitOrigin {
+                origin: origin::origin_without_place(origin::GIVEN_WITH_CALL),
+                span: None,
+                shown: shown(written),
+            },
         })
         .collect();
     let ceiling = LimitOrigin {
-        origin: origin::unwritten("the parent thread has no more"),
+        origin: origin::origin_without_place("the parent thread has no more"),
         span: None,
         shown: "used up".to_owned(),
     };
     let parent = parent.map_or_else(Vec::new, |p| p.to_settings(&ceiling));
     match resolve(&layer(&layers.defaults), &layer(&layers.directive), &given, &parent) {
-        Ok(resolved) => {
+        Ok(mut resolved) => {
+            let overridden: Vec<LimitName> = overrides.iter().filter_map(|(name, _)| LimitName::parse(name)).collect();
+            for ceiling in layer(&layers.ceilings) {
+                // Errors of the file are reported when the file is checked.
+                let name = LimitName::parse(&ceiling.name).filter(|name| !overridden.contains(name));
+                let Some((name, value)) =
+                    name.and_then(|name| Some((name, parse_limit_value(name, &ceiling.written).ok()?)))
+                else {
+                    continue;
+                };
+                if resolved.limits.lower_to(name, value) {
+                    resolved.sources.insert(name, LimitSource::Written(ceiling.source));
+                }
+            }
             for (name, source) in resolved.sources {
                 let origin = match source {
-                    Source::BuiltIn => origin::unwritten("built in"),
-                    Source::Written(writer) | Source::Parent(writer) => writer.origin,
+                    LimitSource::BuiltIn => origin::origin_without_place("built in"),
+                    LimitSource::Written(writer) | LimitSource::Parent(writer) => writer.origin,
                 };
                 origins.insert(format!("limit.{name}"), origin);
             }
@@ -77,20 +96,20 @@ pub fn lower(
     }
 }
 
-fn with_source(setting: &Setting<compose::Origin>, sources: &Sources) -> Setting<LimitOrigin> {
+fn with_source(setting: &LimitSetting<compose::DeclaredOrigin>, sources: &Sources) -> LimitSetting<LimitOrigin> {
     let source = LimitOrigin {
-        origin: origin::of(sources, &setting.source),
+        origin: origin::plan_origin(sources, &setting.source),
         span: setting.source.span,
         shown: shown(&setting.written),
     };
-    Setting { name: setting.name.clone(), written: setting.written.clone(), source }
+    LimitSetting { name: setting.name.clone(), written: setting.written.clone(), source }
 }
 
-fn shown(written: &Written) -> String {
+fn shown(written: &LimitValue) -> String {
     let text = match written {
-        Written::Json(value) => value.to_string(),
-        Written::Text(text) => text.clone(),
-        Written::Kept(value) => value.to_string(),
+        LimitValue::Json(value) => value.to_string(),
+        LimitValue::Text(text) => text.clone(),
+        LimitValue::Kept(value) => value.to_string(),
     };
     format!("`{}`", text.chars().take(40).collect::<String>())
 }

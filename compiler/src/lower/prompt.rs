@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::compose::{ComposedHook, ContextItem};
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
 use crate::item::Knowledge;
-use crate::plan::{Layer, LayerKind, Pending, Prompt, Segment};
+use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
 use crate::world::ItemKind;
 
 use super::facts::PlanTimeFacts;
@@ -34,22 +34,22 @@ pub fn lower(
 ) -> Prompt {
     let composed = frame.composed;
     let mut collect = LayerCollector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
-    collect.hooks(HookPoint::BuildSystemPrompt, Position::Before);
-    collect.items(&composed.system, None);
-    collect.hooks(HookPoint::BuildSystemPrompt, Position::After);
+    collect.add_hooks(HookPoint::BuildSystemPrompt, Position::Before);
+    collect.add_items(&composed.system, None);
+    collect.add_hooks(HookPoint::BuildSystemPrompt, Position::After);
     let system = std::mem::take(&mut collect.layers);
     let before_message = collect.seen.clone();
 
-    collect.hooks(HookPoint::ThreadStarted, Position::Before);
-    collect.items(&composed.before, Some(Position::Before));
+    collect.add_hooks(HookPoint::ThreadStarted, Position::Before);
+    collect.add_items(&composed.before, Some(Position::Before));
     collect.layers.push(body);
-    collect.items(&composed.after, Some(Position::After));
-    collect.hooks(HookPoint::ThreadStarted, Position::After);
+    collect.add_items(&composed.after, Some(Position::After));
+    collect.add_hooks(HookPoint::ThreadStarted, Position::After);
     let first_message = std::mem::take(&mut collect.layers);
 
     collect.seen = before_message;
-    collect.hooks(HookPoint::ThreadContinued, Position::Before);
-    collect.hooks(HookPoint::ThreadContinued, Position::After);
+    collect.add_hooks(HookPoint::ThreadContinued, Position::Before);
+    collect.add_hooks(HookPoint::ThreadContinued, Position::After);
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
@@ -64,17 +64,19 @@ struct LayerCollector<'a, 'f> {
 
 impl LayerCollector<'_, '_> {
     /// Adds the chain's own items verbatim: `${…}` in them is text.
-    fn items(&mut self, items: &[ContextItem], position: Option<Position>) {
+    fn add_items(&mut self, items: &[ContextItem], position: Option<Position>) {
         for item in items {
             let link = match &item.origin.by {
-                crate::compose::By::Directive(id) => Some(id.clone()),
-                crate::compose::By::Hook(_) | crate::compose::By::Config(_) | crate::compose::By::BuiltIn => None,
+                crate::compose::OriginKind::Directive(id) => Some(id.clone()),
+                crate::compose::OriginKind::Hook(_)
+                | crate::compose::OriginKind::Config(_)
+                | crate::compose::OriginKind::BuiltIn => None,
             };
-            if !self.first(item.id.as_str(), link.as_ref().map_or("", |l| l.as_str()), false) {
+            if !self.is_first(item.id.as_str(), link.as_ref().map_or("", |l| l.as_str()), false) {
                 continue;
             }
-            let tag = item.wrap.then(|| tag(&item.knowledge));
-            let filled = fill::verbatim(&item.knowledge, tag.as_deref());
+            let tag = item.wrap.then(|| wrapping_tag(&item.knowledge));
+            let filled = fill::verbatim_layer(&item.knowledge, tag.as_deref());
             self.layers.push(Layer {
                 id: item.id.to_string(),
                 kind: LayerKind::Knowledge,
@@ -89,10 +91,10 @@ impl LayerCollector<'_, '_> {
         }
     }
 
-    fn hooks(&mut self, point: HookPoint, position: Position) {
+    fn add_hooks(&mut self, point: HookPoint, position: Position) {
         let at = |hook: &&ComposedHook| hook.decl.event == point && hook.decl.position == position;
         for hook in self.frame.composed.hooks.iter().filter(at) {
-            let depends = match hooks::verdict(self.frame, hook).0 {
+            let depends = match hooks::explain_verdict(self.frame, hook).0 {
                 PlanVerdict::Fires => false,
                 PlanVerdict::Depends { .. } => true,
                 PlanVerdict::Never { .. } | PlanVerdict::Removed { .. } => continue,
@@ -108,10 +110,10 @@ impl LayerCollector<'_, '_> {
         let action = &hook.decl.action.as_ref()?.node;
         if let (HookAction::Fetch { item_type: ItemKind::Knowledge, .. }, Some(knowledge)) = (action, &hook.knowledge) {
             let item = knowledge.file.id.as_str();
-            if !self.first(item, id, depends) {
+            if !self.is_first(item, id, depends) {
                 return None;
             }
-            let tag = hook.decl.wrap.then(|| tag(knowledge));
+            let tag = hook.decl.wrap.then(|| wrapping_tag(knowledge));
             let filled = fill::knowledge(self.frame, point, knowledge, tag.as_deref());
             return Some(Layer {
                 id: item.to_owned(),
@@ -126,18 +128,18 @@ impl LayerCollector<'_, '_> {
             });
         }
         // The result of an executed item, and an item fetched by a templated id, are only known at run time.
-        let (item_type, item_id) = match action.deed() {
+        let (item_type, item_id) = match action.call() {
             Some(HookCall::Fetch { item_type, item_id } | HookCall::Execute { item_type, item_id, .. }) => {
                 (item_type, item_id)
             }
             Some(HookCall::Sign { .. }) | None => return None,
         };
         let pending = Segment::Pending {
-            pending: Pending::Hook { id: id.clone() },
+            pending: RuntimePlaceholder::Hook { id: id.clone() },
             why: format!("the answer of the hook `{id}`"),
         };
         let tag = hook.decl.wrap.then(|| fill::to_tag_name(item_id.rsplit('/').next().unwrap_or(item_id)));
-        let segments = fill::enclosed(tag.as_deref(), item_id, item_type, vec![pending]);
+        let segments = fill::enclose(tag.as_deref(), item_id, item_type, vec![pending]);
         Some(Layer {
             id: id.clone(),
             kind: LayerKind::Answer,
@@ -152,7 +154,7 @@ impl LayerCollector<'_, '_> {
     }
 
     /// Returns true if no earlier layer contains the item for certain; otherwise records a repeat.
-    fn first(&mut self, id: &str, by: &str, depends: bool) -> bool {
+    fn is_first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
             self.repeats.push(RepeatedKnowledge { id: id.to_owned(), by: by.to_owned() });
             return false;
@@ -166,7 +168,7 @@ impl LayerCollector<'_, '_> {
 
 /// Returns the wrapping tag of a knowledge item: its name, else its id's last segment, else that segment made a valid
 /// tag.
-fn tag(knowledge: &Knowledge) -> String {
+fn wrapping_tag(knowledge: &Knowledge) -> String {
     let name = knowledge.tag();
-    if fill::is_name(name) { name.to_owned() } else { fill::to_tag_name(knowledge.file.id.name()) }
+    if fill::is_tag_name(name) { name.to_owned() } else { fill::to_tag_name(knowledge.file.id.name()) }
 }

@@ -3,8 +3,8 @@
 
 use rye_grammar::{ItemId, Span};
 
-use super::shared::Shared;
-use crate::compose::{By, Composed, ContextItem, Origin};
+use super::shared::LowerContext;
+use crate::compose::{Composed, ContextItem, DeclaredOrigin, OriginKind};
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::hook::PlanVerdict;
 use crate::primary::Primary;
@@ -15,7 +15,7 @@ const BASE_PREFIX: &str = "rye/agent/core/base";
 
 /// Warns about a primary that is described but not granted, or granted but not described. Skips chains without
 /// permissions, and chains that neither extend a standard base nor provide a protocol item.
-pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
+pub fn check(shared: &LowerContext<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
     let Some(permissions) = &composed.permissions else { return };
     let allowed = |primary: Primary| {
         permissions.value.grants.iter().find(|grant| shared.primaries_of(&grant.pattern.0).contains(&primary))
@@ -42,7 +42,9 @@ pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
                     diagnostics.push(PaletteError::DescribesUngranted { item, primary: primary_word, span });
                 }
             }
-            (Some(grant), None) if explains && !by_hooks.contains(&item.as_str()) && exists(shared, &item) => {
+            (Some(grant), None)
+                if explains && !by_hooks.contains(&item.as_str()) && knowledge_exists(shared, &item) =>
+            {
                 let leaf = composed.leaf().filter(|leaf| leaf.permissions.is_none());
                 // Permissions that the leaf inherits unchanged have no span of their own.
                 let span = leaf.map_or(grant.span, |leaf| leaf.span);
@@ -53,7 +55,7 @@ pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     }
 }
 
-fn exists(shared: &Shared<'_, '_>, item: &str) -> bool {
+fn knowledge_exists(shared: &LowerContext<'_, '_>, item: &str) -> bool {
     ItemId::parse(item).is_ok_and(|id| shared.items.exists(ItemKind::Knowledge, &id))
 }
 
@@ -62,10 +64,10 @@ fn is_protocol_item(item: &ContextItem) -> bool {
 }
 
 /// Returns the span that is nearer to the leaf: the later declaration caused the mismatch.
-fn nearer_span(composed: &Composed, a: &Origin, b: &Origin) -> Option<Span> {
-    let depth = |origin: &Origin| match &origin.by {
-        By::Directive(id) => composed.chain.iter().position(|link| link.id() == id),
-        By::Hook(_) | By::Config(_) | By::BuiltIn => None,
+fn nearer_span(composed: &Composed, a: &DeclaredOrigin, b: &DeclaredOrigin) -> Option<Span> {
+    let depth = |origin: &DeclaredOrigin| match &origin.by {
+        OriginKind::Directive(id) => composed.chain.iter().position(|link| link.id() == id),
+        OriginKind::Hook(_) | OriginKind::Config(_) | OriginKind::BuiltIn => None,
     };
     if depth(a) >= depth(b) { a.span } else { b.span }
 }

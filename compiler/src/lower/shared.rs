@@ -15,17 +15,17 @@ use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, Pla
 use crate::item::{Dependencies, Dependency, Invalidation, Items};
 use crate::model::{self, ModelSettings, ProviderCatalog};
 use crate::palette::{self, Palette, PreloadSettings, SizedTool, ToolIndex};
-use crate::plan::graph::{Graph, Needs, build};
-use crate::plan::verify::verify;
+use crate::plan::graph::{Graph, GraphNeeds, build_graph};
+use crate::plan::verify::verify_graph;
 use crate::plan::{Capabilities, Tokenizer};
 use crate::primary::Primary;
 use crate::semantics::risk::{Risk, RiskTable};
 use crate::world::{ItemKind, Space};
 
-/// The settings that a run reads, by their key in `Plan::settings`.
-pub const FROZEN: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
+/// The settings that a run reads, by their key in `Plan::read_settings`.
+pub const FROZEN_SETTINGS: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
 /// Id prefix of provider files.
-pub const PROVIDERS: &str = "agent/providers/";
+pub const PROVIDER_PREFIX: &str = "agent/providers/";
 
 /// A palette with its diagnostics and dependencies.
 pub struct PaletteEntry {
@@ -40,7 +40,7 @@ pub struct PaletteEntry {
 impl PaletteEntry {
     /// Returns true if both give a check the same answers.
     fn gives_same_answers(&self, other: &Self) -> bool {
-        let is_counted = !Tokenizer::O200k.here().is_estimate();
+        let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()
             && other.diagnostics.is_empty()
             && self.heavy.is_empty() == other.heavy.is_empty()
@@ -53,27 +53,27 @@ type Patterns = Arc<[String]>;
 
 /// Results that may stay valid for a later compilation.
 #[derive(Default)]
-pub struct Kept {
+pub struct LowerCache {
     tools: OnceCell<ToolIndex>,
     sized: RefCell<BTreeMap<ItemId, Option<SizedTool>>>,
     /// Palettes by grant patterns: directives with the same grants share a palette.
     palettes: RefCell<BTreeMap<Patterns, Rc<PaletteEntry>>>,
-    proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
+    proofs: RefCell<BTreeMap<GraphNeeds, (Graph, Vec<PlanError>)>>,
 }
 
-impl Kept {
+impl LowerCache {
     /// Returns the number of cached palettes.
-    pub fn palettes(&self) -> usize {
+    pub fn palette_count(&self) -> usize {
         self.palettes.borrow().len()
     }
 
     /// Evicts palettes that are no longer in use.
-    pub fn keep_asked(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
+    pub fn evict_palettes(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
         self.palettes.get_mut().retain(|patterns, _| is_asked(&Dependency::Palette(patterns.clone())));
     }
 
-    /// Evicts results that the changes invalidate, except palettes, which [`Shared::revalidate_palettes`] rebuilds.
-    pub fn refresh(&mut self, changes: &Invalidation) {
+    /// Evicts results that the changes invalidate, except palettes, which [`LowerContext::revalidate_palettes`] rebuilds.
+    pub fn invalidate(&mut self, changes: &Invalidation) {
         if changes.everything {
             *self = Self::default();
         }
@@ -89,7 +89,7 @@ impl Kept {
 }
 
 /// The state of the module's introduction: one for all directives of a project, or for the planned one.
-pub struct Shared<'i, 'w> {
+pub struct LowerContext<'i, 'w> {
     pub items: &'i Items<'w>,
     catalog: OnceCell<ProviderCatalog<'i>>,
     risk: OnceCell<RiskTable>,
@@ -99,17 +99,17 @@ pub struct Shared<'i, 'w> {
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
-    kept: Kept,
+    kept: LowerCache,
     found: Rc<RefCell<Diagnostics>>,
 }
 
-impl<'i, 'w> Shared<'i, 'w> {
+impl<'i, 'w> LowerContext<'i, 'w> {
     pub fn new(items: &'i Items<'w>) -> Self {
-        Self::with(items, Kept::default())
+        Self::with_cache(items, LowerCache::default())
     }
 
     /// Creates a context that reuses the valid results of an earlier compilation.
-    pub fn with(items: &'i Items<'w>, kept: Kept) -> Self {
+    pub fn with_cache(items: &'i Items<'w>, kept: LowerCache) -> Self {
         Self {
             items,
             kept,
@@ -124,7 +124,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
     }
 
-    pub fn keep(self) -> Kept {
+    pub fn into_cache(self) -> LowerCache {
         self.kept
     }
 
@@ -134,13 +134,13 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Returns the graph for these needs and the invariants that it breaks. Memoized, because few needs are distinct.
-    pub fn graph(&self, needs: Needs) -> (Graph, Vec<PlanError>) {
+    pub fn graph(&self, needs: GraphNeeds) -> (Graph, Vec<PlanError>) {
         let mut proofs = self.kept.proofs.borrow_mut();
         if let Some(proved) = proofs.get(&needs) {
             return proved.clone();
         }
-        let graph = build(&needs);
-        let broken = verify(&graph);
+        let graph = build_graph(&needs);
+        let broken = verify_graph(&graph);
         let proved = (graph, broken);
         proofs.insert(needs, proved.clone());
         proved
@@ -154,7 +154,7 @@ impl<'i, 'w> Shared<'i, 'w> {
                 .config_by_name("agent/models")
                 .map_or_else(ModelSettings::default, |node| model::settings(&node, &mut found.borrow_mut()));
             let names = items.list(ItemKind::Config);
-            let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDERS));
+            let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDER_PREFIX));
             let names: Vec<String> = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();
             // Without any provider, each directive that requests a model reports it.
             if let Some(default) =
@@ -168,7 +168,7 @@ impl<'i, 'w> Shared<'i, 'w> {
                 });
             }
             let load = move |name: &str| {
-                let node = items.config_by_name(&format!("{PROVIDERS}{name}"))?;
+                let node = items.config_by_name(&format!("{PROVIDER_PREFIX}{name}"))?;
                 model::provider(name, &node, &items.sources(), &mut found.borrow_mut())
             };
             ProviderCatalog::new(settings, names, Box::new(load))
@@ -176,22 +176,22 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Reads the settings that all directives share, so that their errors are reported even if no directive uses them.
-    pub fn settings(&self) {
+    pub fn read_settings(&self) {
         self.catalog();
         self.preload();
         self.risk();
     }
 
-    /// Reads a provider file even if no directive uses it; its errors are part of [`Shared::diagnostics`].
+    /// Reads a provider file even if no directive uses it; its errors are part of [`LowerContext::diagnostics`].
     pub fn check_provider_file(&self, id: &ItemId) {
-        if let Some(name) = id.as_str().strip_prefix(PROVIDERS) {
-            self.catalog().read(name);
+        if let Some(name) = id.as_str().strip_prefix(PROVIDER_PREFIX) {
+            self.catalog().load(name);
         }
     }
 
     /// Reports tiers that `agent/models` names and no provider has. Skipped unless a project or user wrote that file,
     /// because the check reads all provider files.
-    pub fn tiers(&self, found: &mut Diagnostics) {
+    pub fn check_tiers(&self, found: &mut Diagnostics) {
         let Ok(id) = ItemId::parse("agent/models") else { return };
         let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);
         let Some(node) = self.items.config(&id).filter(|_| written && self.catalog().has_any()) else { return };
@@ -217,7 +217,7 @@ impl<'i, 'w> Shared<'i, 'w> {
                     file: "agent/capability_risk".to_owned(),
                     key: fault.at.clone(),
                     why: fault.message.clone(),
-                    span: Some(at(&node, &fault.at).span),
+                    span: Some(node_at_path(&node, &fault.at).span),
                 });
                 RiskTable::default()
             })
@@ -228,7 +228,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<PaletteEntry> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
         if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {
-            self.items.depends_on(&known.reads);
+            self.items.record_reads(&known.reads);
             return known;
         }
         // Don't warn about tools dropped from standard library wildcard grants; the plan lists them.
@@ -241,7 +241,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             && let Some(known) = self.kept.palettes.borrow().get(patterns)
             && (written.is_none() || known.heavy.is_empty())
         {
-            self.items.depends(|| Dependency::Palette(patterns.clone()));
+            self.items.record_read(|| Dependency::Palette(patterns.clone()));
             return Rc::clone(known);
         }
         let place = |pattern: &str| {
@@ -249,17 +249,17 @@ impl<'i, 'w> Shared<'i, 'w> {
             grants.iter().find(|g| g.pattern.0 == pattern).map(|g| g.span)
         };
         // Depend on the resulting palette, not on its inputs.
-        let mut built = self.items.apart(|| self.build(patterns.as_deref(), &place));
+        let mut built = self.items.untracked(|| self.build_palette(patterns.as_deref(), &place));
         if let Some(span) = written.filter(|_| !built.heavy.is_empty()) {
             let (tools, max_tokens) = (built.heavy.clone(), self.preload().max_tokens);
             built.diagnostics.push(PaletteError::Dropped { tools, max_tokens, span });
         }
         let built = Rc::new(built);
         if let Some(patterns) = patterns.filter(|_| built.diagnostics.is_empty()) {
-            self.items.depends(|| Dependency::Palette(patterns.clone()));
+            self.items.record_read(|| Dependency::Palette(patterns.clone()));
             self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
         } else {
-            self.items.depends_on(&built.reads);
+            self.items.record_reads(&built.reads);
             // The spans of these diagnostics belong to this element alone.
             if let Some(key) = key.filter(|_| !built.diagnostics.is_empty()) {
                 self.faulty.borrow_mut().insert(key, Rc::clone(&built));
@@ -271,7 +271,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     /// Rebuilds invalidated palettes that are still in use, and adds the changed ones to `changes`.
     pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_asked: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
-        let touched = palettes.iter().filter(|(_, built)| changes.touch(&built.reads));
+        let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));
         let touched: Vec<(Patterns, Rc<PaletteEntry>)> =
             touched.map(|(p, built)| (p.clone(), Rc::clone(built))).collect();
         drop(palettes);
@@ -280,7 +280,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             if !is_asked(&Dependency::Palette(patterns.clone())) {
                 continue;
             }
-            let now = self.build(Some(&patterns), &|_| None);
+            let now = self.build_palette(Some(&patterns), &|_| None);
             if now.gives_same_answers(&before) {
                 self.kept.palettes.borrow_mut().insert(patterns, Rc::new(now));
             } else {
@@ -306,19 +306,22 @@ impl<'i, 'w> Shared<'i, 'w> {
             .any(|(patterns, built)| built.reads.contains(read) && is_asked(&Dependency::Palette(patterns.clone())))
     }
 
-    fn build(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {
+    fn build_palette(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {
         let mut diagnostics = Diagnostics::new();
-        let (palette, reads) = self.items.during(|| {
+        let (palette, reads) = self.items.tracked(|| {
             let preload = self.preload();
-            let primaries = palette::primaries(patterns, |pattern| self.primaries_of(pattern));
+            let primaries = palette::granted_primaries(patterns, |pattern| self.primaries_of(pattern));
             let granted = patterns.filter(|_| preload.enabled);
             let reached = granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns));
             // A tool that cannot be read was already reported by the parser.
-            let reached: Vec<_> = reached.into_iter().filter_map(|r| self.tool(&r.id).map(|tool| (r, tool))).collect();
+            let reached: Vec<_> =
+                reached.into_iter().filter_map(|r| self.sized_tool(&r.id).map(|tool| (r, tool))).collect();
             palette::build(&primaries, &reached, preload, place, &mut diagnostics)
         });
-        let heavy =
-            palette.dropped.iter().filter(|d| d.tokens > 0 && palette::flatten(&d.item_id).len() <= palette::MAX_NAME);
+        let heavy = palette
+            .dropped
+            .iter()
+            .filter(|d| d.tokens > 0 && palette::tool_name(&d.item_id).len() <= palette::MAX_TOOL_NAME_BYTES);
         let heavy = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
         PaletteEntry { palette, diagnostics, heavy, reads }
     }
@@ -329,8 +332,8 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Returns a tool with the tokens of its definition; `None` if the tool cannot be read, which the parser reported.
-    fn tool(&self, id: &ItemId) -> Option<SizedTool> {
-        self.items.depends(|| Dependency::Item(ItemKind::Tool, id.clone()));
+    fn sized_tool(&self, id: &ItemId) -> Option<SizedTool> {
+        self.items.record_read(|| Dependency::Item(ItemKind::Tool, id.clone()));
         if let Some(known) = self.kept.sized.borrow().get(id) {
             return known.clone();
         }
@@ -354,7 +357,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         if let Some(known) = self.primaries.borrow().get(pattern) {
             return known.clone();
         }
-        let primaries = palette::primaries_of(pattern);
+        let primaries = palette::possible_primaries(pattern);
         self.primaries.borrow_mut().insert(pattern.to_owned(), primaries.clone());
         primaries
     }
@@ -363,29 +366,29 @@ impl<'i, 'w> Shared<'i, 'w> {
         *self.preload.get_or_init(|| {
             let node = self.items.config_by_name("agent/resilience");
             let section = node.as_ref().and_then(|n| n.get("tool_preload"));
-            section.map_or_else(PreloadSettings::default, |section| preload(section, &mut self.found.borrow_mut()))
+            section.map_or_else(PreloadSettings::default, |section| read_preload(section, &mut self.found.borrow_mut()))
         })
     }
 
     /// Returns the merged settings that a run reads.
-    pub fn frozen(&self) -> &BTreeMap<String, Value> {
+    pub fn frozen_settings(&self) -> &BTreeMap<String, Value> {
         self.frozen.get_or_init(|| {
             let value = |name: &&str| {
                 let node = self.items.config_by_name(&format!("agent/{name}"))?;
                 Some(((*name).to_owned(), node.to_value()))
             };
-            FROZEN.iter().filter_map(value).collect()
+            FROZEN_SETTINGS.iter().filter_map(value).collect()
         })
     }
 
     fn tools(&self) -> &ToolIndex {
-        self.items.depends(|| Dependency::List(ItemKind::Tool));
+        self.items.record_read(|| Dependency::List(ItemKind::Tool));
         self.kept.tools.get_or_init(|| ToolIndex::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
     }
 }
 
 /// Returns the node at a dotted path, or the last node on the way that exists.
-fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
+fn node_at_path<'n>(node: &'n Node, path: &str) -> &'n Node {
     let mut here = node;
     for segment in path.split('.') {
         let next = segment.parse().ok().and_then(|i: usize| here.items().get(i)).or_else(|| here.get(segment));
@@ -395,7 +398,7 @@ fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
     here
 }
 
-fn preload(section: &Node, found: &mut Diagnostics) -> PreloadSettings {
+fn read_preload(section: &Node, found: &mut Diagnostics) -> PreloadSettings {
     let mut preload = PreloadSettings::default();
     for entry in section.entries() {
         let expected = match (entry.key.node.as_str(), &entry.value.kind) {

@@ -3,9 +3,9 @@
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError, ModelError};
-use crate::model::SCRIPTED;
+use crate::model::SCRIPTED_WIRE;
 use crate::plan::PlannedModel;
-use crate::semantics::limits::{Limits, Written};
+use crate::semantics::limits::{LimitValue, Limits};
 
 /// Warns about each model without a price. Reports an error instead if the directive or its caller sets `spend`
 /// explicitly; a default does not count.
@@ -13,13 +13,13 @@ pub fn check(
     composed: &Composed,
     model: &PlannedModel,
     limits: &Limits,
-    given: &[(String, Written)],
+    given: &[(String, LimitValue)],
     diagnostics: &mut Diagnostics,
 ) {
     let declared = composed.limits.directive.iter().rfind(|setting| setting.name == "spend");
     let wished = declared.is_some() || given.iter().any(|(name, _)| name == "spend");
     let models = [Some(model), model.fallback.as_deref()];
-    for model in models.into_iter().flatten().filter(|m| m.prices.is_none() && m.wire != SCRIPTED) {
+    for model in models.into_iter().flatten().filter(|m| m.prices.is_none() && m.wire != SCRIPTED_WIRE) {
         let (model, provider) = (model.id.clone(), model.provider.clone());
         if wished {
             let (limit, span) = (limits.spend.to_string(), declared.and_then(|d| d.source.span));

@@ -6,7 +6,7 @@ use serde_json::Value;
 const MAX_VALUE_CHARS: usize = 60;
 
 /// Formats a value for a message: strings without quotes, long values truncated.
-pub fn shown(value: &Value) -> String {
+pub fn format_value(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or("")),
@@ -15,6 +15,6 @@ pub fn shown(value: &Value) -> String {
 }
 
 /// Joins words in backticks with commas.
-pub fn list(words: &[impl AsRef<str>]) -> String {
+pub fn quote_list(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
 }

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{Model, ModelSettings, Provider};
 use crate::diagnostics::{ConfigError, Diagnostics};
-use crate::plan::{LongPrompt, Prices, Tokenizer, ToolUse};
+use crate::plan::{LongPromptPrices, Prices, Tokenizer, ToolUse};
 use crate::semantics::money::Nanos;
 
 /// The wire format that replays a script.
-pub const SCRIPTED: &str = "scripted";
+pub const SCRIPTED_WIRE: &str = "scripted";
 /// The supported wire formats of requests and streams.
-pub const WIRES: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED];
+pub const WIRE_FORMATS: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED_WIRE];
 /// The value of `prices` for a model without cost, or whose cost does not matter.
 const NO_PRICE: &str = "none";
 /// Keys of a provider file that do not describe the connection.
@@ -49,7 +49,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
         reader.invalid("wire", "missing", &expected_wires(), Some(node.span));
         return None;
     };
-    let Some(wire_name) = wire.as_str().filter(|w| WIRES.contains(w)) else {
+    let Some(wire_name) = wire.as_str().filter(|w| WIRE_FORMATS.contains(w)) else {
         let found = wire.as_str().map_or_else(|| wire.describe().to_owned(), |w| format!("`{w}`"));
         reader.invalid("wire", &found, &expected_wires(), Some(wire.span));
         return None;
@@ -59,7 +59,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
         None => Vec::new(),
     };
     let tiers = reader.texts(node, "tiers");
-    if wire_name != SCRIPTED {
+    if wire_name != SCRIPTED_WIRE {
         for (tier, model) in &tiers {
             if models.iter().all(|m| m.id != *model) {
                 let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
@@ -99,7 +99,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
 }
 
 fn expected_wires() -> String {
-    format!("one of {}", WIRES.map(|w| format!("`{w}`")).join(", "))
+    format!("one of {}", WIRE_FORMATS.map(|w| format!("`{w}`")).join(", "))
 }
 
 /// Returns true if a value is written in a file of the project: paths of the other spaces start with the space's name.
@@ -193,7 +193,7 @@ impl ProviderReader<'_> {
         let tokenizer = match node.get("tokenizer") {
             None => None,
             Some(value) => {
-                let known = value.as_str().and_then(Tokenizer::named).filter(|tokenizer| !tokenizer.is_estimate());
+                let known = value.as_str().and_then(Tokenizer::from_name).filter(|tokenizer| !tokenizer.is_estimate());
                 if known.is_none() {
                     let names = Tokenizer::EXACT.map(|name| format!("`{name}`")).join(" or ");
                     let found = value.as_str().map_or_else(|| value.describe().to_owned(), |name| format!("`{name}`"));
@@ -232,7 +232,7 @@ impl ProviderReader<'_> {
                 let output = self.price(long, "output", &key, None)?;
                 let cache_read = self.price(long, "cache_read", &key, Some(input))?;
                 let cache_write = self.price(long, "cache_write", &key, Some(input))?;
-                Some(LongPrompt { above, input, output, cache_read, cache_write })
+                Some(LongPromptPrices { above, input, output, cache_read, cache_write })
             }
         };
         Some(Prices { input, output, cache_read, cache_write, long_prompt })

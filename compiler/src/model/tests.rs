@@ -106,6 +106,19 @@ fn fallback_is_resolved_unless_it_is_the_model() {
 }
 
 #[test]
+fn fallback_may_name_its_provider() {
+    for (fallback, found) in
+        [("beta/general", "beta/b-one"), ("beta/b-one", "beta/b-one"), ("alpha/general", "alpha/a-large")]
+    {
+        let model = resolve(&[("tier", "fast"), ("fallback", fallback)], &ModelOverride::default()).unwrap();
+        let fallback = model.fallback.unwrap();
+        assert_eq!(format!("{}/{}", fallback.provider, fallback.id), found);
+    }
+    let unknown = resolve(&[("tier", "fast"), ("fallback", "beta/none")], &ModelOverride::default()).unwrap_err();
+    assert!(matches!(unknown, ModelError::Unknown { span: Some(_), .. }), "{unknown:?}");
+}
+
+#[test]
 fn unknown_model_is_reported_with_suggestion() {
     let unknown = |asked: &[(&str, &str)]| resolve(asked, &ModelOverride::default()).unwrap_err();
     let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]) else { panic!() };

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rye_grammar::ItemId;
-use rye_grammar::capability::is_plain;
+use rye_grammar::capability::is_literal;
 
-use super::{Reached, Specificity};
+use super::{ReachedTool, Specificity};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::glob::Glob;
 
@@ -36,7 +36,7 @@ impl ToolIndex {
     }
 
     /// Returns the tools that patterns reach, most specific pattern first, then by id.
-    pub fn reached(&self, patterns: &[String]) -> Vec<Reached> {
+    pub fn reached(&self, patterns: &[String]) -> Vec<ReachedTool> {
         let mut best: BTreeMap<usize, (Specificity, &str)> = BTreeMap::new();
         for pattern in patterns {
             let matches = self.matches(pattern);
@@ -51,9 +51,9 @@ impl ToolIndex {
         }
         let reached = best.into_iter().filter_map(|(place, (specific, grant))| {
             let (_, id) = self.tools.get(place)?;
-            Some(Reached { id: id.clone(), grant: grant.to_owned(), specific })
+            Some(ReachedTool { id: id.clone(), grant: grant.to_owned(), specific })
         });
-        let mut reached: Vec<Reached> = reached.collect();
+        let mut reached: Vec<ReachedTool> = reached.collect();
         reached.sort_by(|a, b| b.specific.cmp(&a.specific).then_with(|| a.id.cmp(&b.id)));
         reached
     }
@@ -63,7 +63,7 @@ impl ToolIndex {
             return Rc::clone(known);
         }
         let glob = Glob::new(pattern);
-        let prefix = pattern.strip_suffix('*').filter(|prefix| is_plain(prefix));
+        let prefix = pattern.strip_suffix('*').filter(|prefix| is_literal(prefix));
         let places = match prefix {
             // The tools are sorted, so a prefix matches one contiguous range.
             Some(prefix) => {

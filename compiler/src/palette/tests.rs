@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::item::FileRef;
 use crate::plan::FieldType;
-use crate::tool_spec::{Needs, ToolKind, ToolSpec};
+use crate::tool_spec::{ToolKind, ToolNeeds, ToolSpec};
 use crate::world::{ItemKind, Space};
 
 fn id(text: &str) -> ItemId {
@@ -27,7 +27,7 @@ fn tool(text: &str, tokens: usize) -> Arc<Tool> {
         timeout_seconds: 1,
         parallel: true,
         idempotent: Idempotence::default(),
-        needs: Needs::default(),
+        needs: ToolNeeds::default(),
         environment: Vec::new(),
         config: None,
         version: None,
@@ -56,7 +56,7 @@ fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Pale
         .collect();
     let mut diagnostics = Diagnostics::new();
     let preload = PreloadSettings { enabled: true, max_tokens };
-    let primaries = super::primaries(Some(&patterns), primaries_of);
+    let primaries = super::granted_primaries(Some(&patterns), possible_primaries);
     let palette = build(&primaries, &reached, preload, &|_| None, &mut diagnostics);
     (palette, diagnostics)
 }
@@ -67,8 +67,8 @@ fn names(palette: &Palette) -> Vec<&str> {
 
 #[test]
 fn tool_names_are_flattened() {
-    assert_eq!(flatten(&id("rye/file-system/read")), "rye_file_system_read");
-    assert_eq!(flatten(&id("A-b_c/9")), "A_b_c_9");
+    assert_eq!(tool_name(&id("rye/file-system/read")), "rye_file_system_read");
+    assert_eq!(tool_name(&id("A-b_c/9")), "A_b_c_9");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn tool_name_of_65_characters_is_dropped_with_diagnostic() {
     let fits = format!("p/{}", "x".repeat(62));
     let long = format!("p/{}", "y".repeat(63));
     let (palette, diagnostics) = palette(&["rye.execute.tool.*"], &[(&fits, 10), (&long, 10)], 2000);
-    assert_eq!(names(&palette), ["rye_execute", &flatten(&id(&fits))]);
+    assert_eq!(names(&palette), ["rye_execute", &tool_name(&id(&fits))]);
     assert_eq!(palette.dropped.len(), 1);
     assert!(palette.dropped[0].because.contains("65 characters"), "{:?}", palette.dropped);
     assert_eq!(diagnostics.codes().into_iter().collect::<Vec<_>>(), ["palette::name"]);
@@ -97,7 +97,7 @@ fn tool_over_budget_is_dropped_and_smaller_ones_fit() {
     let (palette, _) = palette(&["rye.execute.tool.*"], &[("a/one", 30), ("b/two", 80), ("c/three", 70)], 100);
     assert_eq!(names(&palette), ["rye_execute", "a_one", "c_three"]);
     assert_eq!((palette.dropped[0].item_id.as_str(), palette.dropped[0].tokens), ("b/two", 80));
-    assert_eq!(palette.dropped[0].because, "80 tokens do not fit: 70 of 100 are left");
+    assert_eq!(palette.dropped[0].because, "80 tokens do not fit: 70 of 100 remain");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn primary_is_offered_if_a_grant_could_allow_it() {
     assert_eq!(primaries(&["rye.execute.nothing.a", "other"]), Vec::<String>::new());
     assert_eq!(primaries(&[]), Vec::<String>::new());
     let all = build(
-        &super::primaries(None, primaries_of),
+        &super::granted_primaries(None, possible_primaries),
         &[],
         PreloadSettings::default(),
         &|_| None,
@@ -135,7 +135,7 @@ fn disabled_preload_keeps_primaries_and_return_tool() {
     let patterns = texts(&["rye.execute.tool.a"]);
     let reached: Vec<_> =
         ToolIndex::new([id("a")]).reached(&patterns).into_iter().map(|r| (r, SizedTool::of(tool("a", 10)))).collect();
-    let field = Field {
+    let field = InterfaceField {
         kind: FieldType::String,
         required: true,
         default: None,
@@ -144,7 +144,7 @@ fn disabled_preload_keeps_primaries_and_return_tool() {
     };
     let outputs = IndexMap::from([("url".to_owned(), field)]);
     let off = PreloadSettings { enabled: false, max_tokens: 2000 };
-    let primaries = super::primaries(Some(&patterns), primaries_of);
+    let primaries = super::granted_primaries(Some(&patterns), possible_primaries);
     let mut palette = build(&primaries, &reached, off, &|_| None, &mut Diagnostics::new());
     assert!(palette.add_return(&outputs) && !palette.add_return(&IndexMap::new()));
     assert_eq!(names(&palette), ["rye_execute", "rye_directive_return"]);
@@ -153,7 +153,7 @@ fn disabled_preload_keeps_primaries_and_return_tool() {
 
 #[test]
 fn pattern_within_one_primary_allows_only_it() {
-    let only = |pattern: &str| primaries_of(pattern).iter().map(|p| p.word()).collect::<Vec<_>>();
+    let only = |pattern: &str| possible_primaries(pattern).iter().map(|p| p.word()).collect::<Vec<_>>();
     assert_eq!(only("rye.execute.tool.rye.bash.*"), ["execute"]);
     assert_eq!(only("rye.fetch.knowledge.x"), ["fetch"]);
     assert_eq!(only("rye.execute.tool.a..b"), Vec::<&str>::new());

@@ -7,17 +7,17 @@ use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
 use super::Tokenizer;
-use super::provenance::{Absent, OmissionReason, absent};
+use super::provenance::{Omission, OmissionReason, omissions};
 use crate::compile::Compilation;
 use crate::item::Items;
 use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 /// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.
-pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
+pub fn estimate_tokens(world: &dyn World, compilation: &mut Compilation) {
     let items = Items::new(world);
     let by = compilation.plan.model.counted_by;
     let mut weights = BTreeMap::new();
-    for one in absent(compilation) {
+    for one in omissions(compilation) {
         let tokens = one.tokens.or_else(|| match one.why {
             OmissionReason::Suppressed | OmissionReason::Deduplicated => {
                 of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
@@ -45,7 +45,7 @@ fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64
 }
 
 /// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body.
-fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Absent) -> Option<u64> {
+fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Omission) -> Option<u64> {
     let id = ItemId::parse(&one.id).ok()?;
     let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;
     let found = world.candidates(read.kind, &id).ok()?;
@@ -79,7 +79,7 @@ impl World for OneSpace<'_> {
         Ok(entries)
     }
 
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         Ok(Vec::new())
     }
 
@@ -92,20 +92,22 @@ impl World for OneSpace<'_> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::compile::tests::world::deploy;
-    use crate::compile::{Request, compile};
+    use crate::compile::tests::world::deploy_world;
+    use crate::compile::{CompileRequest, compile};
 
     #[test]
     fn omitted_items_get_token_estimates_outside_the_manifest() {
-        let world = deploy();
-        let request = Request::new(ItemId::parse("deploy_staging").unwrap());
+        let world = deploy_world();
+        let request = CompileRequest::new(ItemId::parse("deploy_staging").unwrap());
         let inputs = serde_json::json!({"service": "billing"});
         let request = request.with_inputs(inputs.as_object().unwrap().clone());
         let mut compilation = compile(&world, &request).value.unwrap();
         let before = compilation.plan.manifest.clone();
-        assert!(absent(&compilation).iter().any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none()));
-        weigh(&world, &mut compilation);
-        let all = absent(&compilation);
+        assert!(
+            omissions(&compilation).iter().any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none())
+        );
+        estimate_tokens(&world, &mut compilation);
+        let all = omissions(&compilation);
         let weight = |why: OmissionReason| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
         assert!(
             weight(OmissionReason::Suppressed) > Some(10) && weight(OmissionReason::Shadowed) > Some(10),

@@ -14,11 +14,11 @@ pub struct Prices {
     pub cache_write: u64,
     /// Prices that apply to the whole request when its prompt is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long_prompt: Option<LongPrompt>,
+    pub long_prompt: Option<LongPromptPrices>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LongPrompt {
+pub struct LongPromptPrices {
     /// Prompt tokens, cached ones included, above which these prices apply.
     pub above: u64,
     pub input: u64,
@@ -47,7 +47,7 @@ impl Prices {
             Some(long) if prompt > long.above => (long.input, long.output, long.cache_read, long.cache_write),
             Some(_) | None => (self.input, self.output, self.cache_read, self.cache_write),
         };
-        money::cost(&[
+        money::call_cost(&[
             (Nanos::from_u64(input), tokens.input),
             (Nanos::from_u64(output), tokens.output),
             (Nanos::from_u64(read), tokens.cache_read),
@@ -65,13 +65,20 @@ impl Prices {
         u64::try_from(spend.0.checked_div(plain.min(cached).0)?.max(0)).ok()?.checked_add(1)
     }
 
-    /// Returns the worst-case cost of an attempt; the largest amount if it overflows. A provider may write the whole
-    /// prompt to its cache, which can cost more than reading it as input.
+    /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if it overflows. A
+    /// provider may write the whole prompt to its cache, or read it from there, at a price of its own. A shorter prompt
+    /// may cost more, if its prices are higher.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
-        let plain = self.cost(&Tokens { input, output, ..Tokens::default() });
-        let cached = self.cost(&Tokens { cache_write: input, output, ..Tokens::default() });
-        let most = Nanos(i64::MAX);
-        plain.unwrap_or(most).max(cached.unwrap_or(most))
+        let cost_of = |input: u64| {
+            let ways = [
+                Tokens { input, output, ..Tokens::default() },
+                Tokens { cache_write: input, output, ..Tokens::default() },
+                Tokens { cache_read: input, output, ..Tokens::default() },
+            ];
+            ways.iter().map(|tokens| self.cost(tokens).unwrap_or(Nanos(i64::MAX))).max().unwrap_or(Nanos(i64::MAX))
+        };
+        let short = self.long_prompt.map_or(input, |long| input.min(long.above));
+        cost_of(input).max(cost_of(short))
     }
 }
 
@@ -82,7 +89,7 @@ impl PlannedModel {
     }
 
     /// Describes how tokens are counted; completes the phrase `tokens counted …` in reports.
-    pub fn counted(&self) -> String {
+    pub fn describe_counting(&self) -> String {
         if !self.counted_by.is_estimate() {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
         }
@@ -103,22 +110,24 @@ impl PlannedModel {
 
     /// Returns the output tokens that a request asks for if no limit is near: `limit`, but no more than the model's
     /// maximum.
-    pub fn output(&self, limit: u64) -> u64 {
+    pub fn requested_output(&self, limit: u64) -> u64 {
         limit.min(self.max_output)
     }
 }
 
 /// Token counts of a thread's first request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Weight {
+pub struct RequestTokens {
     pub system: u64,
     pub first_message: u64,
     pub palette: u64,
+    /// Upper bound on the prompt tokens.
+    pub input_bound: u64,
     /// Requested output tokens.
     pub output: u64,
 }
 
-impl Weight {
+impl RequestTokens {
     /// Returns the prompt tokens: everything but the output.
     pub fn input(&self) -> u64 {
         self.system.saturating_add(self.first_message).saturating_add(self.palette)
@@ -127,12 +136,13 @@ impl Weight {
 
 impl Plan {
     /// Counts the tokens of the first request from the texts as rendered by the caller.
-    pub fn weight(&self, system: &str, first_message: &str) -> Weight {
-        Weight {
+    pub fn count_request_tokens(&self, system: &str, first_message: &str) -> RequestTokens {
+        RequestTokens {
             system: self.model.counted_by.count(system),
             first_message: self.model.counted_by.count(first_message),
             palette: self.palette.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens)),
-            output: self.model.output(self.limits.output),
+            input_bound: self.bound_first_request(system, first_message),
+            output: self.model.requested_output(self.limits.output),
         }
     }
 }
@@ -146,7 +156,7 @@ mod tests {
         output: 10_000_000_000,
         cache_read: 200_000_000,
         cache_write: 2_500_000_000,
-        long_prompt: Some(LongPrompt {
+        long_prompt: Some(LongPromptPrices {
             above: 1000,
             input: 4_000_000_000,
             output: 20_000_000_000,

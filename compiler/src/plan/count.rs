@@ -22,10 +22,10 @@ pub enum Tokenizer {
 
 impl Tokenizer {
     /// Tokenizers that are exact for some model, by the names that provider files use.
-    pub const EXACT: [&str; 2] = [Self::Cl100k.word(), Self::O200k.word()];
+    pub const EXACT: [&str; 2] = [Self::Cl100k.as_str(), Self::O200k.as_str()];
 
     /// Returns the name used by plans, reports and provider files.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Characters => "characters / 4",
             Self::Cl100k => "cl100k_base",
@@ -34,14 +34,14 @@ impl Tokenizer {
     }
 
     /// Looks up a tokenizer by name.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.word() == name)
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.as_str() == name)
     }
 
     /// Returns the tokenizer that this build uses in place of this one: the vocabularies of the exact tokenizers are
     /// compiled in only with the feature `tokenizers`.
     #[must_use]
-    pub const fn here(self) -> Self {
+    pub const fn available(self) -> Self {
         if cfg!(feature = "tokenizers") { self } else { Self::Characters }
     }
 
@@ -50,9 +50,9 @@ impl Tokenizer {
     }
 
     /// Counts the tokens of a text. Control tokens in the text are counted as plain text. A plan from another build may
-    /// name a tokenizer that this build lacks; [`Tokenizer::here`] then chooses the substitute.
+    /// name a tokenizer that this build lacks; [`Tokenizer::available`] then chooses the substitute.
     pub fn count(self, text: &str) -> u64 {
-        match self.here() {
+        match self.available() {
             Self::Characters => u64::try_from(text.chars().count().div_ceil(4)).unwrap_or(u64::MAX),
             exact @ (Self::Cl100k | Self::O200k) => bpe::count(exact, text),
         }
@@ -61,7 +61,7 @@ impl Tokenizer {
 
 impl fmt::Display for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 

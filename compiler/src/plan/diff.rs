@@ -22,7 +22,7 @@ use crate::compile::Compilation;
 use crate::world::WorldError;
 pub use capabilities::CapabilityChange;
 use change::DiffSides;
-pub use change::{Area, Change, Direction, Tree};
+pub use change::{ChangeArea, DiffSide, Direction, PlanChange};
 pub use context::{PartChange, PrefixChange};
 pub use hooks::HookChange;
 
@@ -36,7 +36,7 @@ pub struct PlanDiff {
     /// out.
     pub widened: bool,
     /// Input tokens of the first request.
-    pub tokens: Pair<u64>,
+    pub tokens: BeforeAfter<u64>,
     /// Changed layers and tools, in the order of the new plan, then removed ones. They change the text sent, not the
     /// permissions.
     pub parts: Vec<PartChange>,
@@ -45,17 +45,17 @@ pub struct PlanDiff {
     pub hooks: Vec<HookChange>,
     pub limits: Vec<LimitChange>,
     /// All other changes, each with its direction.
-    pub changes: Vec<Change>,
-    pub model: Option<Pair<String>>,
+    pub changes: Vec<PlanChange>,
+    pub model: Option<BeforeAfter<String>>,
     /// Parents, root first.
-    pub chain: Option<Pair<Vec<String>>>,
+    pub chain: Option<BeforeAfter<Vec<String>>>,
     pub cost: CostChange,
     /// Differing directives that this one can start.
     pub starts: Vec<PlanDiff>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Pair<T> {
+pub struct BeforeAfter<T> {
     pub before: T,
     pub after: T,
 }
@@ -73,9 +73,9 @@ pub struct LimitChange {
 /// Dollars; null if a side is missing or has no price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostChange {
-    pub first: Pair<Option<Value>>,
-    pub typical: Pair<Option<Value>>,
-    pub worst: Pair<Option<Value>>,
+    pub first: BeforeAfter<Option<Value>>,
+    pub typical: BeforeAfter<Option<Value>>,
+    pub worst: BeforeAfter<Option<Value>>,
 }
 
 impl PlanDiff {
@@ -93,7 +93,7 @@ impl PlanDiff {
             && self.changes.is_empty()
     }
 
-    fn judge(&mut self) {
+    fn set_widened(&mut self) {
         self.widened = self.capabilities.iter().any(|change| change.direction.may_widen())
             || self.limits.iter().any(|limit| limit.raised)
             || self.hooks.iter().any(|hook| hook.direction.may_widen())
@@ -110,11 +110,16 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
     if let (Some(before), Some(after)) = (before, after) {
         found.changes = unread_files(before, after);
         if before.plan_id != after.plan_id && found.has_no_changes() {
-            let what = "the plan differs in what is not printed".to_owned();
-            found.changes.push(Change { area: Area::Plan, what, direction: Direction::Unknown, source: None });
+            let what = "the plan differs in a part that is not printed".to_owned();
+            found.changes.push(PlanChange {
+                area: ChangeArea::Plan,
+                what,
+                direction: Direction::Unknown,
+                source: None,
+            });
         }
     }
-    found.judge();
+    found.set_widened();
     found
 }
 
@@ -122,13 +127,13 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
 ///
 /// # Errors
 /// The directives of a side cannot be listed.
-pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<PlanDiff, WorldError> {
+pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> Result<PlanDiff, WorldError> {
     let (Some(old), Some(new)) = (before, after) else {
-        let report = |tree: Option<Tree<'_>>| tree.map(|tree| render(tree.compilation, Vec::new()));
+        let report = |tree: Option<DiffSide<'_>>| tree.map(|tree| render(tree.compilation, Vec::new()));
         return Ok(diff(report(before).as_ref(), report(after).as_ref()));
     };
     let mut found = of_trees(old, new);
-    let starts = |tree: Tree<'_>| started(tree.world, &[&tree.compilation.plan]);
+    let starts = |tree: DiffSide<'_>| started(tree.world, &[&tree.compilation.plan]);
     let (was, is) = (starts(old)?, starts(new)?);
     for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
         // A directive without a plan cannot be started.
@@ -137,7 +142,9 @@ pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<P
         for (was, is) in pairs(&was, &is) {
             let one = match (was, is) {
                 (Some(was), Some(is)) if was.plan_id == is.plan_id && !reaches_others(was, is, old, new) => continue,
-                (Some(was), Some(is)) => of_trees(Tree { compilation: was, ..old }, Tree { compilation: is, ..new }),
+                (Some(was), Some(is)) => {
+                    of_trees(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new })
+                }
                 (was, is) => {
                     let report = |one: Option<&Compilation>| one.map(|one| render(one, Vec::new()));
                     diff(report(was).as_ref(), report(is).as_ref())
@@ -146,14 +153,14 @@ pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<P
             found.starts.extend(without_reported(one, &found));
         }
     }
-    found.judge();
+    found.set_widened();
     Ok(found)
 }
 
 /// Checks whether two equal plans reach tools whose files differ: a plan does not list every tool that its grants
 /// allow.
-fn reaches_others(was: &Compilation, is: &Compilation, old: Tree<'_>, new: Tree<'_>) -> bool {
-    let trees = DiffSides::new(Tree { compilation: was, ..old }, Tree { compilation: is, ..new });
+fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: DiffSide<'_>) -> bool {
+    let trees = DiffSides::new(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new });
     !tools::changes(&trees).is_empty()
 }
 
@@ -171,13 +178,13 @@ fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.hooks.retain(|hook| !root.hooks.contains(hook));
     one.parts.retain(|part| !root.parts.contains(part));
     one.limits.retain(|limit| !root.limits.contains(limit));
-    one.judge();
+    one.set_widened();
     let is_on_one_side = one.before.is_none() != one.after.is_none();
     (is_on_one_side || !one.has_no_changes()).then_some(one)
 }
 
 /// Compares two plans without those that they start.
-fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
+fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));
     let trees = DiffSides::new(before, after);
@@ -192,31 +199,31 @@ fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
     let sources = sources.chain(found.parts.iter().map(|part| &part.source));
     let named: BTreeSet<String> = sources.flatten().map(|source| source.file.clone()).collect();
     found.changes.extend(rest::files(&trees, &named));
-    let missing: Vec<Change> =
+    let missing: Vec<PlanChange> =
         rest::unexplained(&trees).into_iter().filter_map(|one| unexplained_field(one, &found)).collect();
     found.changes.extend(missing);
     found.changes.sort_by_key(|change| change.area);
-    found.judge();
+    found.set_widened();
     found
 }
 
 /// Returns the change of a plan field, unless another change already covers the field.
-fn unexplained_field(mut change: Change, found: &PlanDiff) -> Option<Change> {
+fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanChange> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
-    let has = |area: Area| found.changes.iter().any(|change| change.area == area);
+    let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);
     let said = match field.as_str() {
         "manifest" | "chain" | "graph" => !found.has_no_changes(),
-        "prompt" => !found.parts.is_empty() || has(Area::Interface),
-        "palette" => has(Area::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
-        "dropped_tools" => has(Area::Tool) || has(Area::Setting) || !found.capabilities.is_empty(),
-        "capabilities" => !found.capabilities.is_empty() || has(Area::Approval),
+        "prompt" => !found.parts.is_empty() || has(ChangeArea::Interface),
+        "palette" => has(ChangeArea::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
+        "dropped_tools" => has(ChangeArea::Tool) || has(ChangeArea::Setting) || !found.capabilities.is_empty(),
+        "capabilities" => !found.capabilities.is_empty() || has(ChangeArea::Approval),
         "limits" => !found.limits.is_empty(),
         "hooks" => !found.hooks.is_empty(),
-        "interface" => has(Area::Interface),
-        "model" => has(Area::Model),
-        "route" => has(Area::Chain),
-        "settings" => has(Area::Setting) || has(Area::Approval),
-        "description" | "category" | "nudge" | "continuation_directive" => has(Area::Plan),
+        "interface" => has(ChangeArea::Interface),
+        "model" => has(ChangeArea::Model),
+        "route" => has(ChangeArea::Chain),
+        "settings" => has(ChangeArea::Setting) || has(ChangeArea::Approval),
+        "description" | "category" | "nudge" | "continuation_directive" => has(ChangeArea::Plan),
         _ => false,
     };
     if said {
@@ -230,14 +237,14 @@ fn unexplained_field(mut change: Change, found: &PlanDiff) -> Option<Change> {
 }
 
 /// Lists changed files whose content a printed plan does not contain.
-fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
+fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
     let hooked = |id: &str| {
         let file = format!("{id}.md");
         let all = before.hooks.iter().chain(&after.hooks).filter_map(|hook| hook.source.as_ref());
         all.into_iter().any(|source| source.file.ends_with(&file))
     };
     let is_read = |plan: &PlanReport, id: &str| plan.manifest.iter().any(|read| read.kind == "tool" && read.id == id);
-    let mut found: Vec<Change> = Vec::new();
+    let mut found: Vec<PlanChange> = Vec::new();
     let one_way = |from: &PlanReport, to: &PlanReport| -> Vec<super::render::json::ReadReport> {
         to.manifest.iter().filter(|read| !from.manifest.contains(read)).cloned().collect()
     };
@@ -252,7 +259,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
         let what = format!("{} {} changed", read.kind, read.id);
         let direction = if unknown { Direction::Unknown } else { Direction::Neutral };
         if !found.iter().any(|change| change.what == what) {
-            found.push(Change { area: Area::File, what, direction, source: None });
+            found.push(PlanChange { area: ChangeArea::File, what, direction, source: None });
         }
     }
     found
@@ -262,7 +269,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
 fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
     let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);
-    let cost = |of: fn(&PlanReport) -> &RunEstimateReport| Pair {
+    let cost = |of: fn(&PlanReport) -> &RunEstimateReport| BeforeAfter {
         before: before.and_then(|plan| of(plan).cost.clone()),
         after: after.and_then(|plan| of(plan).cost.clone()),
     };
@@ -271,9 +278,9 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
         before: before.map(|plan| plan.plan_id.clone()),
         after: after.map(|plan| plan.plan_id.clone()),
         widened: false,
-        tokens: Pair { before: input(before), after: input(after) },
+        tokens: BeforeAfter { before: input(before), after: input(after) },
         parts: context::parts(before, after),
-        prefix: context::prefix(before, after),
+        prefix: context::prefix_change(before, after),
         capabilities: capabilities::changes(before, after),
         hooks: Vec::new(),
         // A new directive raises no limits: its permissions are the change.
@@ -294,9 +301,9 @@ fn changed<T: PartialEq>(
     before: Option<&PlanReport>,
     after: Option<&PlanReport>,
     of: impl Fn(&PlanReport) -> T,
-) -> Option<Pair<T>> {
+) -> Option<BeforeAfter<T>> {
     let (before, after) = (of(before?), of(after?));
-    (before != after).then_some(Pair { before, after })
+    (before != after).then_some(BeforeAfter { before, after })
 }
 
 fn limits(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<LimitChange> {

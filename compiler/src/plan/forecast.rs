@@ -1,9 +1,10 @@
 //! Cost forecast of a run: its first request, a typical run and the worst case. A forecast uses only the plan's own
 //! prices and limits; its assumptions are the constants below and are printed beside it.
 
-use super::{Plan, Primary, Prompt, Segment, Tokenizer, Tokens, Weight};
+use super::bound::MESSAGE_OVERHEAD_TOKENS;
+use super::{PalettePrimary, Plan, Prompt, RequestTokens, Segment, Tokenizer, Tokens};
 use crate::hook::HookPoint;
-use crate::lower::LEAST_OUTPUT;
+use crate::lower::MIN_OUTPUT_TOKENS;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
@@ -15,6 +16,10 @@ pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Largest tool result in bytes if `tool_result.max_bytes` is not set.
 const DEFAULT_MAX_RESULT_BYTES: u64 = 32 * 1024;
+/// Bytes of a token in a typical run.
+const BYTES_PER_TOKEN: u64 = 4;
+/// Frames of the messages that one turn adds: the reply and a tool result, each with one block.
+const FRAMES_PER_TURN: u64 = 4;
 /// Turns after which the simulation of a run stops.
 const MAX_SIMULATED_TURNS: u64 = 10_000;
 
@@ -44,7 +49,7 @@ pub enum StopReason {
 
 impl StopReason {
     /// Returns the name used in reports: `done`, a limit's name, or `context window`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Limit(limit) => limit.as_str(),
@@ -53,20 +58,24 @@ impl StopReason {
     }
 }
 
+/// The value 1 in billionths.
+pub const BILLIONTHS: u64 = 1_000_000_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
     pub first: RunEstimate,
     pub typical: RunEstimate,
-    /// The worst case: every reply of maximum length, one largest tool result per turn, nothing read from a cache.
+    /// The worst case: every byte sent is a token, every reply of maximum length, one largest tool result per turn,
+    /// nothing read from a cache.
     pub worst: RunEstimate,
     /// Upper bound on the turns that the spend limit pays for; `None` if the model has no price.
     pub affordable_turns: Option<u64>,
-    pub prefix: Prefix,
+    pub prefix: StablePrefix,
 }
 
 /// Tokens at the start of every request that are byte-identical each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
+pub struct StablePrefix {
     /// Identical in every thread of this plan: the palette, then the prompt up to its first placeholder.
     pub constant: u64,
     /// Identical in every turn of one thread.
@@ -84,33 +93,41 @@ struct Scenario {
     worst: bool,
 }
 
+impl Scenario {
+    /// Returns the part of a turn's bound that exceeds its tokens: the bytes that the provider has not counted yet.
+    fn unmeasured(&self) -> u64 {
+        let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
+        fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
+    }
+}
+
 impl Plan {
     /// Computes the forecast from the token counts of the first request.
-    pub fn forecast(&self, first: &Weight) -> Forecast {
-        let prefix = Prefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
+    pub fn forecast(&self, first: &RequestTokens) -> Forecast {
+        let prefix = StablePrefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
         let output = first.output;
         let turns = if self.can_continue() { u64::MAX } else { 1 };
-        let result = if self.calls_tools() { self.largest_result() } else { 0 };
+        let largest = if self.calls_tools() { self.largest_result_bytes() } else { 0 };
         let is_cached = prefix.per_thread > 0;
         let typical = Scenario {
             turns: turns.min(TYPICAL_TURNS),
             output: output.min(TYPICAL_OUTPUT_TOKENS),
-            result: result.min(TYPICAL_RESULT_TOKENS),
+            result: (largest / BYTES_PER_TOKEN).min(TYPICAL_RESULT_TOKENS),
             is_cached,
             worst: false,
         };
-        let worst = Scenario { turns, output, result, is_cached: false, worst: true };
+        let worst = Scenario { turns, output, result: largest, is_cached: false, worst: true };
         Forecast {
-            first: self.course(first, Scenario { turns: 1, ..worst }),
-            typical: self.course(first, typical),
-            worst: self.course(first, worst),
+            first: self.estimate_run(first, Scenario { turns: 1, ..worst }),
+            typical: self.estimate_run(first, typical),
+            worst: self.estimate_run(first, worst),
             affordable_turns: self.affordable_turns(first, &prefix),
             prefix,
         }
     }
 
-    fn course(&self, first: &Weight, pace: Scenario) -> RunEstimate {
-        let opening = first.input();
+    fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
+        let opening = if pace.worst { first.input_bound } else { first.input() };
         let budget = Nanos::from_u64(self.limits.spend);
         let mut course =
             RunEstimate { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: StopReason::Done };
@@ -119,11 +136,16 @@ impl Plan {
         while course.turns < pace.turns.min(MAX_SIMULATED_TURNS) {
             let prompt = opening.saturating_add(grown);
             let left = Nanos(budget.0.saturating_sub(spent.0));
-            course.stopped = self.stopped(&course, prompt, left);
+            let bound = match (pace.worst, course.turns) {
+                (true, _) => prompt,
+                (false, 0) => first.input_bound,
+                (false, _) => prompt.saturating_add(pace.unmeasured()),
+            };
+            course.stopped = self.stopped(&course, prompt, bound, left);
             if course.stopped != StopReason::Done {
                 break;
             }
-            let output = self.affordable_output(prompt, pace.output, left);
+            let output = self.affordable_output(bound, pace.output, left);
             let is_read = pace.is_cached && course.turns > 0;
             let tokens = match (pace.is_cached, is_read) {
                 (true, true) => Tokens { cache_read: opening, input: grown, output, cache_write: 0 },
@@ -141,42 +163,55 @@ impl Plan {
             course.cached = course.cached.saturating_add(tokens.cache_read);
             course.output = course.output.saturating_add(output);
             grown = grown.saturating_add(output).saturating_add(pace.result);
+            if pace.worst {
+                grown = grown.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS);
+            }
         }
         course.cost = self.model.prices.map(|_| spent);
         course
     }
 
     /// Returns the limit that prevents the next request, checked in the order of a run.
-    fn stopped(&self, course: &RunEstimate, prompt: u64, left: Nanos) -> StopReason {
+    fn stopped(&self, course: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
         if course.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);
         }
         if course.input.saturating_add(course.output) >= self.limits.tokens {
             return StopReason::Limit(LimitName::Tokens);
         }
-        if self.model.prices.is_some() && self.model.worst_case(prompt, self.least_output()) > left {
+        if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output()) > left {
             return StopReason::Limit(LimitName::Spend);
         }
         // The first request is sent however large it is.
-        if course.turns > 0 && prompt.saturating_mul(10) >= self.model.context_window.saturating_mul(9) {
+        let (used, window) = (u128::from(prompt), u128::from(self.model.context_window));
+        let threshold = u128::from(self.continuation_threshold());
+        if course.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
             return StopReason::Window;
         }
         StopReason::Done
     }
 
+    /// Returns the usable part of the context window, in billionths: `continuation.trigger_threshold`.
+    pub fn continuation_threshold(&self) -> u64 {
+        let settings = self.settings.get("coordination");
+        let written = settings.and_then(|v| v.pointer("/continuation/trigger_threshold"));
+        let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
+        read.filter(|part| (1..=BILLIONTHS).contains(part)).unwrap_or(BILLIONTHS / 10 * 9)
+    }
+
     fn least_output(&self) -> u64 {
-        self.model.output(self.limits.output).min(LEAST_OUTPUT)
+        self.model.requested_output(self.limits.output).min(MIN_OUTPUT_TOKENS)
     }
 
     /// Returns the largest output, up to `wanted`, that the remaining budget pays for.
-    fn affordable_output(&self, prompt: u64, wanted: u64, left: Nanos) -> u64 {
-        if self.model.worst_case(prompt, wanted) <= left || self.model.prices.is_none() {
+    fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
+        if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
             return wanted;
         }
         let (mut low, mut high) = (self.least_output().min(wanted), wanted);
         while low < high {
             let middle = high - (high - low) / 2;
-            if self.model.worst_case(prompt, middle) <= left {
+            if self.model.worst_case(bound, middle) <= left {
                 low = middle;
             } else {
                 high = middle - 1;
@@ -187,7 +222,7 @@ impl Plan {
 
     /// Upper bound on the turns that the spend limit pays for: one token per reply, everything else from the cache. A
     /// turn starts only if the remaining budget covers its worst case.
-    fn affordable_turns(&self, first: &Weight, prefix: &Prefix) -> Option<u64> {
+    fn affordable_turns(&self, first: &RequestTokens, prefix: &StablePrefix) -> Option<u64> {
         let prices = self.model.prices?;
         let needed = self.model.worst_case(first.input(), self.least_output()).0;
         let left = Nanos::from_u64(self.limits.spend).0.checked_sub(needed).filter(|left| *left >= 0)?;
@@ -200,34 +235,34 @@ impl Plan {
     }
 
     fn calls_tools(&self) -> bool {
-        self.palette.iter().any(|tool| tool.primary != Primary::Return)
+        self.palette.iter().any(|tool| tool.primary != PalettePrimary::Return)
     }
 
-    fn largest_result(&self) -> u64 {
+    fn largest_result_bytes(&self) -> u64 {
         let resilience = self.settings.get("resilience").or_else(|| self.settings.get("agent/resilience"));
         let written = resilience.and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
-        written.and_then(serde_json::Value::as_u64).unwrap_or(DEFAULT_MAX_RESULT_BYTES) / 4
+        written.and_then(serde_json::Value::as_u64).unwrap_or(DEFAULT_MAX_RESULT_BYTES)
     }
 
     /// Returns the tokens that every turn of a thread repeats; 0 if a hook rewrites earlier messages, because the cache
     /// then never matches.
-    fn per_thread(&self, first: &Weight) -> u64 {
+    fn per_thread(&self, first: &RequestTokens) -> u64 {
         let rewrites = |event| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
         if self.hooks.iter().any(|h| h.is_live() && rewrites(h.event)) { 0 } else { first.input() }
     }
 
-    fn constant_prefix(&self, first: &Weight) -> u64 {
-        let (system, is_whole) = known(&self.prompt, true, self.model.counted_by);
+    fn constant_prefix(&self, first: &RequestTokens) -> u64 {
+        let (system, is_whole) = count_fixed_tokens(&self.prompt, true, self.model.counted_by);
         if !is_whole {
             return first.palette.saturating_add(system);
         }
-        let (message, _) = known(&self.prompt, false, self.model.counted_by);
+        let (message, _) = count_fixed_tokens(&self.prompt, false, self.model.counted_by);
         first.palette.saturating_add(first.system).saturating_add(message)
     }
 }
 
 /// Counts the tokens up to the first placeholder, and returns whether the text has none.
-fn known(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
+fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };
     for layer in layers {
@@ -248,16 +283,16 @@ fn known(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::compile::tests::world::{mini, with_directives};
-    use crate::compile::{Request, compile};
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::{CompileRequest, compile};
     use rye_grammar::ItemId;
 
     /// Uses `large` of the provider `mini`: window 2000, output at most 500, $2 per million input tokens, $10 per
     /// million output tokens.
     fn forecast(inside: &str) -> Forecast {
-        let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
-        let plan = compile(&world, &Request::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;
-        let weight = plan.weight("", &"x".repeat(400));
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+        let plan = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;
+        let weight = plan.count_request_tokens("", &"x".repeat(400));
         plan.forecast(&weight)
     }
 
@@ -267,7 +302,8 @@ mod tests {
     fn without_tools_there_is_one_turn() {
         let found = forecast("<metadata><permissions/></metadata>");
         assert_eq!((found.typical.turns, found.worst.turns), (1, 1));
-        assert_eq!(found.worst.cost, Some(Nanos(100 * 2000 + 500 * 10_000)));
+        // The message has 400 bytes; its frame, its block's and the request's have 128, 128 and 256 tokens.
+        assert_eq!(found.worst.cost, Some(Nanos((400 + 512) * 2000 + 500 * 10_000)));
         assert_eq!(found.first, RunEstimate { stopped: StopReason::Done, ..found.worst });
     }
 
@@ -277,16 +313,16 @@ mod tests {
         assert_eq!(wall("").stopped, StopReason::Window);
         assert_eq!(wall("<limits turns=\"1\"/>").stopped, StopReason::Limit(LimitName::Turns));
         assert_eq!(wall("<limits tokens=\"300\"/>").stopped, StopReason::Limit(LimitName::Tokens));
-        let spend = wall("<limits spend=\"0.0056\"/>");
+        let spend = wall("<limits spend=\"0.0112\"/>");
         assert_eq!((spend.stopped, spend.turns), (StopReason::Limit(LimitName::Spend), 1));
-        assert!(spend.cost.unwrap() <= Nanos::parse("0.0056").unwrap());
+        assert!(spend.cost.unwrap() <= Nanos::parse("0.0112").unwrap());
     }
 
     #[test]
     fn cached_prefix_lowers_later_turns_unless_a_hook_rewrites_messages() {
         let plain = forecast(&format!("<metadata>{TOOLS}</metadata>"));
         assert!(plain.typical.cached > 0 && plain.typical.turns > 1);
-        assert_eq!(plain.prefix.per_thread, plain.first.input);
+        assert_eq!(plain.typical.cached, plain.prefix.per_thread * (plain.typical.turns - 1));
         let hook = "<hooks><hook id=\"h\" event=\"context\"><keep_last n=\"3\"/></hook></hooks>";
         let rewritten = forecast(&format!("<metadata>{TOOLS}{hook}</metadata>"));
         assert_eq!((rewritten.typical.cached, rewritten.prefix.per_thread), (0, 0));
@@ -295,7 +331,7 @@ mod tests {
 
     #[test]
     fn affordable_turns_are_an_upper_bound() {
-        for spend in ["0.006", "0.01", "0.05", "0.5"] {
+        for spend in ["0.012", "0.02", "0.05", "0.5"] {
             let found = forecast(&format!("<metadata><limits turns=\"5000\" spend=\"{spend}\"/>{TOOLS}</metadata>"));
             let most = found.affordable_turns.unwrap();
             assert!(most >= found.worst.turns && most >= found.typical.turns, "{spend}: {found:?}");

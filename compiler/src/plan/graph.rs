@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hook::HookPoint;
-pub use build::{Needs, Part, build, build_call_graph};
+pub use build::{GraphNeeds, GraphPart, build_call_graph, build_graph};
 
 /// A node of the execution graph (`engine.md` 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +30,7 @@ pub enum Node {
     Guard,
     /// `rye_directive_return`.
     Return,
-    /// Checks how full the context window is.
+    /// Checks before every request how full the context window is.
     Context,
     Compact,
     Handoff,
@@ -74,9 +74,9 @@ pub enum Outcome {
     Exceeded,
     /// Model: the reply holds tool calls.
     Calls,
-    /// Model: text only.
+    /// Model, `after_step` hooks: text only.
     Text,
-    /// Model: text only, and control messages are waiting.
+    /// Model, `after_step` hooks: text only, and messages are waiting.
     Queued,
     /// Model: the attempt failed and another is allowed.
     Failed,
@@ -105,7 +105,7 @@ pub enum Outcome {
     More,
     /// Guard: every call of this reply is answered.
     Done,
-    /// Return: all outputs are valid.
+    /// Return, `after_step` hooks: all outputs are valid.
     Accepted,
     Incomplete,
     /// Context: the window has room left.
@@ -132,7 +132,7 @@ impl Graph {
 }
 
 /// Lists every outcome that a node can return; a *total* graph has an edge for each. Depends on the node alone.
-pub fn outcomes(node: Node) -> &'static [Outcome] {
+pub fn outcomes_of(node: Node) -> &'static [Outcome] {
     use Outcome as O;
     match node {
         Node::Start => &[O::Ready],
@@ -157,7 +157,8 @@ fn hook_outcomes(point: HookPoint) -> &'static [Outcome] {
     use Outcome as O;
     match point {
         HookPoint::Input => &[O::Pass, O::Handled],
-        HookPoint::AfterStep | HookPoint::Error => &[O::Pass, O::Retry, O::Continue, O::Terminate],
+        HookPoint::AfterStep => &[O::Pass, O::Text, O::Queued, O::Accepted, O::Retry, O::Continue, O::Terminate],
+        HookPoint::Error => &[O::Pass, O::Retry, O::Continue, O::Terminate],
         HookPoint::Limit => &[O::Pass, O::Retry, O::Continue, O::Terminate, O::Escalate, O::Raise, O::Handoff],
         HookPoint::ContextLimitReached => &[O::Pass, O::Handoff, O::Compact, O::Terminate],
         HookPoint::AgentEnd => &[O::Pass, O::FollowUp],
@@ -235,6 +236,6 @@ impl<'de> Deserialize<'de> for Node {
             return point.map(Node::Hooks).map_err(serde::de::Error::custom);
         }
         let known = NODE_NAMES.iter().find(|(_, s)| *s == text).map(|(n, _)| *n);
-        known.ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no node of a plan")))
+        known.ok_or_else(|| serde::de::Error::custom(format!("unknown plan node `{text}`")))
     }
 }

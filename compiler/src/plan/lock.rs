@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::render::json::{PlanReport, render};
 use super::started::{NoPlan, plans};
 use super::{Plan, hex};
-use crate::compile::{Compilation, Request, compile};
+use crate::compile::{Compilation, CompileRequest, compile};
 use crate::hook::{PlanVerdict, PlannedHook};
 use crate::world::World;
 use rye_grammar::ItemId;
@@ -23,13 +23,13 @@ pub const LOCK_FORMAT: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lock {
     pub format: u32,
-    pub directives: BTreeMap<String, Vec<Locked>>,
+    pub directives: BTreeMap<String, Vec<LockEntry>>,
 }
 
 /// A locked plan of a directive. If no input decides the route, there is one plan without inputs, else one for each
 /// context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Locked {
+pub struct LockEntry {
     /// Null if no input was needed.
     pub inputs: Option<Map<String, Value>>,
     pub plan_id: String,
@@ -65,12 +65,12 @@ pub enum LockMismatch {
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
-pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, NoPlan> {
+pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, NoPlan> {
     Ok(entry_of(&plans(world, id)?))
 }
 
 /// Computes the entry for the plans of one directive.
-pub fn entry_of(plans: &[Compilation]) -> Vec<Locked> {
+pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
     let entry = |one: &Compilation| locked(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
     plans.iter().map(entry).collect()
 }
@@ -80,13 +80,13 @@ pub fn entry_of(plans: &[Compilation]) -> Vec<Locked> {
 ///
 /// # Errors
 /// The directive is not locked, has no plan now, or differs from the lock.
-pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), LockMismatch> {
+pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), LockMismatch> {
     let directive = plan.directive.as_str();
     let locked = lock.directives.get(directive).ok_or(LockMismatch::NotLocked)?;
     let now = entry(world, &plan.directive).map_err(LockMismatch::NoPlan)?;
     let mut found = drift(directive, locked, &now);
     if found.is_empty() {
-        let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         let again = compile(world, &request);
         let Some(again) = again.value else { return Err(LockMismatch::NoPlan(NoPlan::Errors(again.diagnostics))) };
         let is_call = plan.prompt.body.is_empty() && !again.plan.prompt.body.is_empty();
@@ -119,7 +119,7 @@ fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
-fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> Locked {
+fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> LockEntry {
     let mut parts = BTreeMap::new();
     let mut put = |name: String, value: Value| {
         parts.insert(name, hex(&Sha256::digest(value.to_string())));
@@ -128,7 +128,7 @@ fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) 
     put("model".into(), Value::from(format!("{}/{}", report.model.provider, report.model.id)));
     put("prices".into(), json(serde_json::to_value(plan.model.prices)));
     put("connection".into(), plan.model.connection.clone());
-    put("tokenizer".into(), plan.model.counted_by.word().into());
+    put("tokenizer".into(), plan.model.counted_by.as_str().into());
     put("system".into(), report.system.text.clone().into());
     put("message".into(), report.first_message.text.clone().into());
     put("continuation".into(), report.continued.text.clone().into());
@@ -145,15 +145,15 @@ fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) 
     for tool in &plan.palette {
         put(format!("tool {}", tool.name), json(serde_json::to_value(tool)));
     }
-    let read = |read: &super::Read| match (&read.space, &read.sha256) {
+    let read = |read: &super::ManifestEntry| match (&read.space, &read.sha256) {
         (Some(space), Some(sha256)) => (format!("{} {} ({})", read.kind.word(), read.id, space.word()), sha256.clone()),
         (_, _) => (format!("{} {}", read.kind.word(), read.id), "not there".to_owned()),
     };
-    Locked { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
+    LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
 }
 
 /// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal bytes.
-pub fn drift(directive: &str, locked: &[Locked], now: &[Locked]) -> Vec<Drift> {
+pub fn drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut tell = |what: &str, how: &str| {
         let drift = Drift { directive: directive.to_owned(), what: what.to_owned(), how: how.to_owned() };
@@ -172,7 +172,7 @@ pub fn drift(directive: &str, locked: &[Locked], now: &[Locked]) -> Vec<Drift> {
         for (before, after) in [(&was.manifest, &is.manifest), (&was.parts, &is.parts)] {
             for (name, value) in before {
                 match after.get(name) {
-                    None => tell(name, "gone"),
+                    None => tell(name, "removed"),
                     Some(now) if now != value => tell(name, "changed"),
                     Some(_) => {}
                 }

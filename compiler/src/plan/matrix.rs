@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 use super::render::json::{CallReport, PlanReport, RunEstimateReport, render};
-use super::{Field, FieldType};
-use crate::compile::{Request, compile};
+use super::{FieldType, InterfaceField};
+use crate::compile::{CompileRequest, compile};
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
 use crate::item::Items;
-use crate::lower::interface::fields;
+use crate::lower::interface::lower_fields;
 use crate::resolve::{Inputs, Launch};
-use crate::semantics::condition::{ComparedLiterals, around};
+use crate::semantics::condition::{ComparedLiterals, boundary_values};
 use crate::world::World;
 
 /// Largest number of combinations that are planned.
-pub const MOST: usize = 4_096;
+pub const MAX_COMBINATIONS: usize = 4_096;
 
 /// The contexts of a directive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,14 +35,14 @@ pub struct Matrix {
     /// Combinations that were planned.
     pub combinations: usize,
     /// Contexts in the order of discovery.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<MatrixContext>,
     /// Combinations that have no plan, with the codes of their errors.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedCombination>,
 }
 
 /// A context and the combinations that lead to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Context {
+pub struct MatrixContext {
     /// The combinations of values that lead here. Inputs that make no difference are left out.
     pub when: Vec<Map<String, Value>>,
     /// A call that produces this context, with placeholder values for inputs that make no difference.
@@ -59,7 +59,7 @@ pub struct Context {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Refused {
+pub struct RefusedCombination {
     pub when: Map<String, Value>,
     pub codes: Vec<String>,
 }
@@ -67,17 +67,19 @@ pub struct Refused {
 /// Reasons why a directive has no matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MatrixError {
-    #[error("`{0}` cannot be composed: `rye check` says why")]
+    #[error("`{0}` cannot be composed; run `rye check` for the reason")]
     Broken(ItemId),
-    #[error("the inputs have {0} combinations, and {MOST} are gone through at most: give some of them with `--input`")]
+    #[error(
+        "the inputs have {0} combinations, more than the maximum of {MAX_COMBINATIONS}; set some of them with `--input`"
+    )]
     TooMany(usize),
 }
 
 /// Plans every combination of the inputs that the request leaves open.
 ///
 /// # Errors
-/// Fails if the directive cannot be composed, or if there are more than [`MOST`] combinations.
-pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixError> {
+/// Fails if the directive cannot be composed, or if there are more than [`MAX_COMBINATIONS`] combinations.
+pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
     let id = &request.directive;
     let items = Items::new(world);
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
@@ -86,14 +88,14 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixErro
         return Err(MatrixError::Broken(id.clone()));
     }
     let given = request.inputs.clone().unwrap_or_default();
-    let mut declared: IndexMap<String, Field> = IndexMap::new();
+    let mut declared: IndexMap<String, InterfaceField> = IndexMap::new();
     for composed in &all {
-        declared.extend(fields(&composed.inputs));
+        declared.extend(lower_fields(&composed.inputs));
     }
     let (mut tried, open) = values(&all, &declared);
     tried.retain(|name, _| !given.contains_key(name));
     let combinations = tried.values().fold(1usize, |product, values| product.saturating_mul(values.len().max(1)));
-    if combinations > MOST {
+    if combinations > MAX_COMBINATIONS {
         return Err(MatrixError::TooMany(combinations));
     }
     let mut matrix = Matrix {
@@ -104,7 +106,7 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixErro
         contexts: Vec::new(),
         refused: Vec::new(),
     };
-    let mut known: IndexMap<String, Context> = IndexMap::new();
+    let mut known: IndexMap<String, MatrixContext> = IndexMap::new();
     for at in 0..combinations {
         let when = combination(&tried, at);
         let mut inputs = given.clone();
@@ -116,11 +118,11 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixErro
                 inputs.insert(name.clone(), value);
             }
         }
-        let compiled = compile(world, &Request { inputs: Some(inputs), ..request.clone() });
+        let compiled = compile(world, &CompileRequest { inputs: Some(inputs), ..request.clone() });
         let Some(compilation) = compiled.value else {
             let codes: BTreeSet<String> =
                 compiled.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
-            matrix.refused.push(Refused { when, codes: codes.into_iter().collect() });
+            matrix.refused.push(RefusedCombination { when, codes: codes.into_iter().collect() });
             continue;
         };
         let report = render(&compilation, Vec::new());
@@ -135,7 +137,10 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, MatrixErro
 
 /// Collects, by input, the values at which conditions change their result, and the inputs for which that list may be
 /// incomplete.
-fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
+fn values(
+    all: &[Composed],
+    declared: &IndexMap<String, InterfaceField>,
+) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
     let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut open = BTreeSet::new();
     let hooks = all.iter().flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live()));
@@ -179,7 +184,7 @@ fn candidates(samples: &ComparedLiterals, kind: FieldType) -> Vec<Value> {
     let whole = kind == FieldType::Integer;
     let numbers = samples.numbers().filter(|_| whole || kind == FieldType::Number);
     let mut values = match numbers {
-        Some(numbers) => around(&numbers, whole).into_iter().filter_map(json).collect(),
+        Some(numbers) => boundary_values(&numbers, whole).into_iter().filter_map(json).collect(),
         None => samples.values.clone(),
     };
     // An element stands for a list that contains it, and a text for a text that contains it.
@@ -196,7 +201,7 @@ fn json(number: f64) -> Option<Value> {
 }
 
 /// Returns values that no condition names.
-fn unnamed_values(name: &str, field: &Field) -> Vec<Value> {
+fn unnamed_values(name: &str, field: &InterfaceField) -> Vec<Value> {
     match field.kind {
         FieldType::Boolean => vec![Value::Bool(true), Value::Bool(false)],
         FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Array | FieldType::Object => {
@@ -208,7 +213,7 @@ fn unnamed_values(name: &str, field: &Field) -> Vec<Value> {
 }
 
 /// Returns a value for an input that makes no difference.
-fn placeholder_value(name: &str, field: &Field) -> Option<Value> {
+fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
     if field.default.is_some() {
         return None;
     }
@@ -254,8 +259,8 @@ fn parts(report: &PlanReport) -> Vec<String> {
     layers.chain(report.palette.iter().map(|tool| tool.name.clone())).collect()
 }
 
-fn context(report: &PlanReport) -> Context {
-    Context {
+fn context(report: &PlanReport) -> MatrixContext {
+    MatrixContext {
         when: Vec::new(),
         call: report.call.clone(),
         plan_id: report.plan_id.clone(),
@@ -290,15 +295,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::compile::tests::world::{mini, with_directives};
+    use crate::compile::tests::world::{minimal_world, with_directives};
 
     fn found(inputs: &str, hooks: &str) -> Result<Matrix, MatrixError> {
         let inside = format!("<metadata><permissions/></metadata><inputs>{inputs}</inputs>");
-        let world = with_directives(mini(), &[("leaf", "", &inside, "Do {input:a?} {input:b?}.")])
+        let world = with_directives(minimal_world(), &[("leaf", "", &inside, "Do {input:a?} {input:b?}.")])
             .project(".ai/knowledge/k.md", "Some knowledge.")
             .project(".ai/knowledge/l.md", "More knowledge.")
             .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{hooks}"));
-        matrix(&world, &Request::new(ItemId::parse("leaf").unwrap()))
+        build_matrix(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()))
     }
 
     fn hook(id: &str, item: &str, condition: &str) -> String {

@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 
 use crate::hook::Position;
-pub use guard::{Piece, escape_own, guard};
+pub use guard::{LayerPiece, escape_closing_tags, guard_layer};
 
 /// The system text and the first user message as layers, in the order they are joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,20 +72,20 @@ pub enum LayerKind {
 #[serde(tag = "segment", rename_all = "snake_case")]
 pub enum Segment {
     Text { text: String },
-    Pending { pending: Pending, why: String },
+    Pending { pending: RuntimePlaceholder, why: String },
 }
 
 /// A placeholder that only a run can fill.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "hole", rename_all = "snake_case")]
-pub enum Pending {
+pub enum RuntimePlaceholder {
     /// `${path}` or `{input:name}` (as `inputs.name`) whose fact is not known at compile time.
     Fact { path: String, fallback: Option<String> },
     /// The text that an execute hook returns.
     Hook { id: String },
 }
 
-impl Pending {
+impl RuntimePlaceholder {
     /// Returns the marker that stands for the placeholder in printed plans: `${thread_id}`.
     pub fn marker(&self) -> String {
         match self {
@@ -98,33 +98,33 @@ impl Pending {
 /// The facts of a run that a plan lacks. Printing a plan implements this with markers, a run with values.
 pub trait PromptFacts {
     /// Returns the text for a placeholder.
-    fn text(&mut self, hole: &Pending) -> String;
+    fn text(&mut self, hole: &RuntimePlaceholder) -> String;
     /// Returns whether the hook of a layer fires; called only for layers with `depends`.
     fn fires(&mut self, hook: &str) -> bool;
 }
 
 /// Renders one layer with its placeholders filled by `fill`, even if its hook does not fire. A layer whose answers are
 /// all empty renders to an empty string, not to an empty element.
-pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&Pending) -> String) -> String {
+pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
     let mut empty = layer.kind == LayerKind::Answer;
     let mut pieces = Vec::with_capacity(layer.segments.len());
     for segment in &layer.segments {
         pieces.push(match segment {
-            Segment::Text { text } => Piece::Text(text.clone()),
+            Segment::Text { text } => LayerPiece::Text(text.clone()),
             Segment::Pending { pending, .. } => {
                 let value = fill(pending);
                 empty = empty && value.is_empty();
-                Piece::Value(value)
+                LayerPiece::Value(value)
             }
         });
     }
-    if empty { String::new() } else { guard(layer.tag.as_deref(), &pieces) }
+    if empty { String::new() } else { guard_layer(layer.tag.as_deref(), &pieces) }
 }
 
 /// The opening messages of a thread and the ids of their contributors: hooks by the hook's id, items of the chain by
 /// the item's id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opening {
+pub struct OpeningMessages {
     pub system: String,
     pub system_layers: Vec<String>,
     /// The first user message of a fresh thread, or the last one of a continuation.
@@ -135,7 +135,7 @@ pub struct Opening {
 
 impl Prompt {
     /// Renders the fact `directive_body`.
-    pub fn directive_body(&self, fill: &mut dyn FnMut(&Pending) -> String) -> String {
+    pub fn directive_body(&self, fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
         let text = |segment: &Segment| match segment {
             Segment::Text { text } => text.clone(),
             Segment::Pending { pending, .. } => fill(pending),
@@ -144,37 +144,37 @@ impl Prompt {
     }
 
     /// Renders the opening of a fresh thread.
-    pub fn open(&self, known: &mut dyn PromptFacts) -> Opening {
+    pub fn render_opening(&self, known: &mut dyn PromptFacts) -> OpeningMessages {
         let mut seen = BTreeSet::new();
-        let system = rendered(&self.system, known, &mut seen);
-        let message = rendered(&self.first_message, known, &mut seen);
+        let system = render_sent_layers(&self.system, known, &mut seen);
+        let message = render_sent_layers(&self.first_message, known, &mut seen);
         opening(&system, &message)
     }
 
     /// Renders the opening of a continuation or resume whose last user message is `message`.
-    pub fn go_on(&self, known: &mut dyn PromptFacts, message: &str) -> Opening {
+    pub fn render_continuation(&self, known: &mut dyn PromptFacts, message: &str) -> OpeningMessages {
         let mut seen = BTreeSet::new();
-        let system = rendered(&self.system, known, &mut seen);
-        let layers = rendered(&self.continued, known, &mut seen);
+        let system = render_sent_layers(&self.system, known, &mut seen);
+        let layers = render_sent_layers(&self.continued, known, &mut seen);
         let mut opening = opening(&system, &layers);
         let after = |layer: &&(&Layer, String)| layer.0.position == Some(Position::After);
         let before: Vec<&str> = layers.iter().filter(|l| !after(l)).map(|(_, text)| text.as_str()).collect();
         let after: Vec<&str> = layers.iter().filter(after).map(|(_, text)| text.as_str()).collect();
         let parts = before.into_iter().chain((!message.is_empty()).then_some(message)).chain(after);
-        opening.message = parts.collect::<Vec<_>>().join(BETWEEN);
+        opening.message = parts.collect::<Vec<_>>().join(LAYER_SEPARATOR);
         opening
     }
 }
 
 /// Separator between two layers.
-pub const BETWEEN: &str = "\n\n";
+pub const LAYER_SEPARATOR: &str = "\n\n";
 
-fn opening(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> Opening {
+fn opening(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> OpeningMessages {
     let ids = |layers: &[(&Layer, String)], at: Option<Position>| {
         let of = layers.iter().filter(|(l, _)| at.is_none() || l.position == at);
         of.map(|(l, _)| l.contributor().to_owned()).collect()
     };
-    Opening {
+    OpeningMessages {
         system: joined(system),
         system_layers: ids(system, None),
         message: joined(message),
@@ -185,12 +185,12 @@ fn opening(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> Opening
 
 fn joined(layers: &[(&Layer, String)]) -> String {
     let texts: Vec<&str> = layers.iter().map(|(_, text)| text.as_str()).collect();
-    texts.join(BETWEEN)
+    texts.join(LAYER_SEPARATOR)
 }
 
 /// Renders the layers that are sent: those whose hook fires, each knowledge item only at its first position (`seen`
 /// holds the ids of earlier positions), and none that renders to an empty text.
-pub fn rendered<'l>(
+pub fn render_sent_layers<'l>(
     layers: &'l [Layer],
     known: &mut dyn PromptFacts,
     seen: &mut BTreeSet<&'l str>,
@@ -212,15 +212,15 @@ pub fn rendered<'l>(
 }
 
 /// Renders all layers, joined by blank lines, with their placeholders filled by `fill`.
-pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&Pending) -> String) -> String {
-    joined(&rendered(layers, &mut AllHooksFire(fill), &mut BTreeSet::new()))
+pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
+    joined(&render_sent_layers(layers, &mut AllHooksFire(fill), &mut BTreeSet::new()))
 }
 
 /// A run in which every hook fires.
-struct AllHooksFire<'f>(&'f mut dyn FnMut(&Pending) -> String);
+struct AllHooksFire<'f>(&'f mut dyn FnMut(&RuntimePlaceholder) -> String);
 
 impl PromptFacts for AllHooksFire<'_> {
-    fn text(&mut self, hole: &Pending) -> String {
+    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
         (self.0)(hole)
     }
 
@@ -230,7 +230,7 @@ impl PromptFacts for AllHooksFire<'_> {
 }
 
 /// Lists every placeholder of these layers, in order.
-pub fn pending(layers: &[Layer]) -> impl Iterator<Item = &Pending> {
+pub fn placeholders(layers: &[Layer]) -> impl Iterator<Item = &RuntimePlaceholder> {
     layers.iter().flat_map(|l| &l.segments).filter_map(|s| match s {
         Segment::Pending { pending, .. } => Some(pending),
         Segment::Text { .. } => None,

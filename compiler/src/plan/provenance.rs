@@ -1,7 +1,7 @@
 //! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. Reads the
 //! records that the compiler left beside the plan and decides nothing.
 
-use super::{Layer, Origin, Place};
+use super::{Layer, Origin, SourcePlace};
 use crate::compile::{Compilation, Note};
 use crate::hook::{HookSource, PlanVerdict};
 
@@ -9,11 +9,11 @@ use crate::hook::{HookSource, PlanVerdict};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DerivationStep {
     pub text: String,
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
 }
 
 impl DerivationStep {
-    fn new(text: impl Into<String>, place: Option<Place>) -> Self {
+    fn new(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
         Self { text: text.into(), place }
     }
 }
@@ -21,24 +21,24 @@ impl DerivationStep {
 impl Compilation {
     /// Returns the token estimate of the omitted item that a note describes.
     pub fn tokens_of(&self, note: &Note) -> Option<u64> {
-        self.weight(OmissionReason::of(note)?, note.id())
+        self.omission_tokens(OmissionReason::of(note)?, note.id())
     }
 
-    fn weight(&self, why: OmissionReason, id: &str) -> Option<u64> {
+    fn omission_tokens(&self, why: OmissionReason, id: &str) -> Option<u64> {
         self.weights.get(&(why, id.to_owned())).copied()
     }
 }
 
 /// An item that the sources name and the plan omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
+pub struct Omission {
     pub why: OmissionReason,
     /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
     /// Token estimate, if known.
     pub tokens: Option<u64>,
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
 }
 
 /// Reasons for an omission.
@@ -62,7 +62,7 @@ impl OmissionReason {
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Suppressed => "suppressed",
             Self::Shadowed => "shadowed",
@@ -76,7 +76,7 @@ impl OmissionReason {
 
 /// Returns the derivation of an origin key (`layer.ID`, `tool.NAME`, `limit.NAME`, …), nearest step first; empty if the
 /// directive itself is the origin.
-pub fn reasons(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
+pub fn derive(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
     let Some(origin) = compilation.origins.get(key) else { return Vec::new() };
     match key.split_once('.') {
         Some(("hook", id)) => hook(compilation, id),
@@ -87,7 +87,7 @@ pub fn reasons(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
 }
 
 /// Returns the derivation of one prompt layer, starting with the line that declares it.
-pub fn layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
+pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
     if let Some(id) = &layer.hook {
         let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
         let mut steps = vec![DerivationStep::new(format!("brought by the hook `{id}`"), place)];
@@ -163,13 +163,13 @@ fn tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
 }
 
 /// Lists everything that the sources name and the plan omits.
-pub fn absent(compilation: &Compilation) -> Vec<Absent> {
+pub fn omissions(compilation: &Compilation) -> Vec<Omission> {
     let mut all = Vec::new();
     for note in &compilation.notes {
         let Some(why) = OmissionReason::of(note) else { continue };
         let place = note.origin().and_then(|o| o.place.clone());
         let id = note.id().to_owned();
-        all.push(Absent { why, tokens: compilation.weight(why, &id), id, text: note.to_string(), place });
+        all.push(Omission { why, tokens: compilation.omission_tokens(why, &id), id, text: note.to_string(), place });
     }
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks) {
         let why = match &hook.verdict {
@@ -178,11 +178,11 @@ pub fn absent(compilation: &Compilation) -> Vec<Absent> {
             PlanVerdict::Fires | PlanVerdict::Depends { .. } => continue,
         };
         let (id, text) = (hook.id.clone(), trace.because.clone());
-        all.push(Absent { why, tokens: compilation.weight(why, &id), id, text, place: trace.place.clone() });
+        all.push(Omission { why, tokens: compilation.omission_tokens(why, &id), id, text, place: trace.place.clone() });
     }
     for tool in &compilation.plan.dropped_tools {
         let (id, text) = (tool.item_id.to_string(), tool.because.clone());
-        all.push(Absent { why: OmissionReason::DroppedForSize, id, text, tokens: Some(tool.tokens), place: None });
+        all.push(Omission { why: OmissionReason::DroppedForSize, id, text, tokens: Some(tool.tokens), place: None });
     }
     all
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rye_grammar::ItemId;
 
 use super::Plan;
-use super::matrix::{MatrixError, matrix};
-use crate::compile::{Compilation, Request, compile};
+use super::matrix::{MatrixError, build_matrix};
+use crate::compile::{Compilation, CompileRequest, compile};
 use crate::diagnostics::Diagnostics;
 use crate::hook::HookCall;
 use crate::primary::{ItemType, Primary, capability};
@@ -30,7 +30,7 @@ pub type Plans = Result<Vec<Compilation>, NoPlan>;
 /// # Errors
 /// The directive has errors, or too many contexts.
 pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
-    let compiled = compile(world, &Request::new(id.clone()));
+    let compiled = compile(world, &CompileRequest::new(id.clone()));
     if let Some(compilation) = compiled.value {
         return Ok(vec![compilation]);
     }
@@ -38,9 +38,9 @@ pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
     if !routed {
         return Err(NoPlan::Errors(compiled.diagnostics));
     }
-    let found = matrix(world, &Request::new(id.clone())).map_err(NoPlan::Matrix)?;
+    let found = build_matrix(world, &CompileRequest::new(id.clone())).map_err(NoPlan::Matrix)?;
     let of_context = |inputs| {
-        let again = compile(world, &Request { inputs, ..Request::new(id.clone()) });
+        let again = compile(world, &CompileRequest { inputs, ..CompileRequest::new(id.clone()) });
         again.value.ok_or(NoPlan::Errors(again.diagnostics))
     };
     found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect()
@@ -85,7 +85,7 @@ fn starts(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<It
         own.first_match(&wanted).is_some() && bound.first_match(&wanted).is_some()
     };
     let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());
-    let by_hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.deed() {
+    let by_hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
         Some(HookCall::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
         Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
     });

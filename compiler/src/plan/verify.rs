@@ -11,13 +11,13 @@ use petgraph::algo::{dominators, kosaraju_scc};
 use petgraph::graphmap::DiGraphMap;
 use petgraph::visit::{Dfs, Reversed};
 
-use super::graph::{ApprovalOrigin, Graph, Node, Outcome, outcomes};
+use super::graph::{ApprovalOrigin, Graph, Node, Outcome, outcomes_of};
 use crate::diagnostics::PlanError;
 use crate::hook::HookPoint;
 
 /// Returns every violation, in the order of the invariants; an empty list proves that all four hold.
-pub fn verify(graph: &Graph) -> Vec<PlanError> {
-    let mut broken = total(graph);
+pub fn verify_graph(graph: &Graph) -> Vec<PlanError> {
+    let mut broken = check_total(graph);
     broken.extend(check_reachable(graph));
     broken.extend(check_bounded(graph));
     broken.extend(check_gated(graph));
@@ -26,22 +26,22 @@ pub fn verify(graph: &Graph) -> Vec<PlanError> {
 
 /// Checks that every outcome of every node has one edge, that no edge has an impossible outcome, and that each leads to
 /// a node of the graph.
-fn total(graph: &Graph) -> Vec<PlanError> {
+fn check_total(graph: &Graph) -> Vec<PlanError> {
     let mut broken = Vec::new();
     for (node, edges) in &graph.0 {
-        let possible: BTreeSet<Outcome> = outcomes(*node).iter().copied().collect();
+        let possible: BTreeSet<Outcome> = outcomes_of(*node).iter().copied().collect();
         let mut not_total = |problem, outcome: Outcome| {
             broken.push(PlanError::NotTotal { node: node.to_string(), problem, outcome: outcome.to_string() });
         };
         for outcome in &possible {
             match edges.get(outcome) {
                 None => not_total("has no edge for the outcome", *outcome),
-                Some(next) if !graph.has(*next) => not_total("leads out of the graph on the outcome", *outcome),
+                Some(next) if !graph.has(*next) => not_total("leads to a missing node on the outcome", *outcome),
                 Some(_) => {}
             }
         }
         for outcome in edges.keys().filter(|o| !possible.contains(o)) {
-            not_total("can never come to the outcome", *outcome);
+            not_total("can never return the outcome", *outcome);
         }
     }
     broken
@@ -97,7 +97,7 @@ fn check_bounded(graph: &Graph) -> Vec<PlanError> {
             found.push(circle);
         }
     }
-    let why = |i: usize| if i < count { "passes no limit" } else { "uses up nothing" };
+    let why = |i: usize| if i < count { "passes no limit" } else { "consumes nothing" };
     let names = |circle: Vec<Node>| circle.iter().map(ToString::to_string).collect();
     found.into_iter().enumerate().map(|(i, c)| PlanError::Unbounded { circle: names(c), why: why(i) }).collect()
 }
@@ -119,7 +119,8 @@ fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
     match (node, outcome) {
         // The outcome `full` means that nothing was sent.
         (Node::Model, Outcome::Full) => None,
-        (Node::Model, _) => Some(Consumed::Attempt),
+        // A compaction that finished has requested a summary.
+        (Node::Model, _) | (Node::Compact, Outcome::Finished) => Some(Consumed::Attempt),
         (Node::Guard, Outcome::More) => Some(Consumed::Call),
         (Node::Hooks(HookPoint::Input), Outcome::Handled) => Some(Consumed::Message),
         (Node::Hooks(HookPoint::Limit), Outcome::Raise) | (Node::Ask(ApprovalOrigin::Limit), Outcome::Approved) => {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::provenance::{DerivationStep, layer, reasons};
+use super::provenance::{DerivationStep, derive, derive_layer};
 use super::render::text::dollars;
 use super::render::view;
-use super::{Origin, Place};
+use super::{Origin, SourcePlace};
 use crate::compile::Compilation;
 use crate::diagnostics::closest;
 use crate::semantics::glob::Glob;
@@ -16,14 +16,14 @@ pub struct Explanation {
     /// Key in the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
     pub subject: String,
     pub reason: String,
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
     /// The derivation, step by step.
     pub steps: Vec<DerivationStep>,
 }
 
 /// The error for a name that the plan does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("nothing in this plan is called `{thing}`")]
+#[error("this plan contains nothing named `{thing}`")]
 pub struct NotInPlan {
     pub thing: String,
     pub suggestion: Option<String>,
@@ -50,7 +50,7 @@ impl fmt::Display for Explanation {
 ///
 /// # Errors
 /// Fails if the plan does not contain the name; the error may suggest a similar one.
-pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
+pub fn explain(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
     let mut found = Vec::new();
     layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
@@ -82,10 +82,10 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, N
 /// Explains every prompt layer with this id, including its size.
 fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
     let name = thing.strip_prefix("layer.").unwrap_or(thing);
-    let (system, first, continued) = view::prompt(&compilation.plan, &compilation.origins);
+    let (system, first, continued) = view::view_prompt(&compilation.plan, &compilation.origins);
     for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
         for shown in view.layers.iter().filter(|shown| shown.layer.id == name) {
-            let mut steps = layer(compilation, &shown.layer);
+            let mut steps = derive_layer(compilation, &shown.layer);
             let first = if steps.is_empty() { None } else { Some(steps.remove(0)) };
             let (text, place) = first.map_or((String::new(), None), |step| (step.text, step.place));
             let reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
@@ -111,7 +111,7 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Expl
         Some(_) | None => None,
     };
     let reason = value.map_or_else(|| origin.because.clone(), |value| format!("{value}, {}", origin.because));
-    Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: reasons(compilation, key) }
+    Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: derive(compilation, key) }
 }
 
 fn limit(compilation: &Compilation, name: &str) -> Option<String> {
@@ -133,7 +133,7 @@ fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
         };
         let reason = format!("{verdict}: {}", trace.because);
         let steps = match &hook.source {
-            HookSource::Directive { id } => reasons(compilation, &format!("link.{id}")),
+            HookSource::Directive { id } => derive(compilation, &format!("link.{id}")),
             HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => Vec::new(),
         };
         found.push(Explanation { subject: format!("hook.{name}"), reason, place: trace.place.clone(), steps });
@@ -170,5 +170,5 @@ fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation
     let origin = compilation.origins.get(&key);
     let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.because.clone()).unwrap_or_default());
     let place = origin.and_then(|o| o.place.clone());
-    found.push(Explanation { subject: format!("capability.{name}"), reason, place, steps: reasons(compilation, &key) });
+    found.push(Explanation { subject: format!("capability.{name}"), reason, place, steps: derive(compilation, &key) });
 }

@@ -41,19 +41,19 @@ pub struct SignRequest {
 
 impl ExecuteRequest {
     pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
-        let a = Arguments::open(arguments, Primary::Execute, &["item_type", "item_id", "parameters", "async"])?;
+        let a = Arguments::parse(arguments, Primary::Execute, &["item_type", "item_id", "parameters", "async"])?;
         Ok(Self {
             item_type: a.item_type()?,
             item_id: a.item_id()?,
             parameters: match a.value("parameters") {
                 None => Map::new(),
                 Some(Value::Object(map)) => map.clone(),
-                Some(other) => return Err(a.wrong("parameters", "an object", other)),
+                Some(other) => return Err(a.wrong_type("parameters", "an object", other)),
             },
             is_async: match a.value("async") {
                 None => false,
                 Some(Value::Bool(b)) => *b,
-                Some(other) => return Err(a.wrong("async", "a boolean", other)),
+                Some(other) => return Err(a.wrong_type("async", "a boolean", other)),
             },
         })
     }
@@ -62,11 +62,11 @@ impl ExecuteRequest {
 impl FetchRequest {
     pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
         const KEYS: [&str; 7] = ["item_type", "item_id", "query", "scope", "object", "offset", "limit"];
-        let a = Arguments::open(arguments, Primary::Fetch, &KEYS)?;
+        let a = Arguments::parse(arguments, Primary::Fetch, &KEYS)?;
         let given: Vec<&str> = ["item_id", "query", "object"].into_iter().filter(|k| a.value(k).is_some()).collect();
         match given.as_slice() {
             ["item_id"] => {
-                a.refuse("scope", "item_id")?;
+                a.reject_key("scope", "item_id")?;
                 Ok(Self::Item {
                     item_type: a.item_type()?,
                     item_id: a.item_id()?,
@@ -75,10 +75,10 @@ impl FetchRequest {
                 })
             }
             ["query"] => {
-                a.refuse("offset", "query")?;
+                a.reject_key("offset", "query")?;
                 let query = a.text("query")?.unwrap_or_default();
                 if query.trim().is_empty() {
-                    return Err(InvalidArguments("rye_fetch: `query` holds no word to look for".into()));
+                    return Err(InvalidArguments("rye_fetch: `query` is empty".into()));
                 }
                 Ok(Self::Query {
                     item_type: a.item_type()?,
@@ -88,12 +88,12 @@ impl FetchRequest {
                 })
             }
             ["object"] => {
-                a.refuse("scope", "object")?;
+                a.reject_key("scope", "object")?;
                 let sha256 = a.text("object")?.unwrap_or_default();
                 let is_hash = sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
                 if !is_hash {
                     return Err(InvalidArguments(
-                        "rye_fetch: `object` is the 64 hex digits a stored result was given".into(),
+                        "rye_fetch: `object` must be the 64 hex digits of a stored result".into(),
                     ));
                 }
                 Ok(Self::Object { sha256, offset: a.number("offset")?.unwrap_or(0), limit: a.positive("limit")? })
@@ -109,7 +109,7 @@ impl FetchRequest {
 
 impl SignRequest {
     pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
-        let a = Arguments::open(arguments, Primary::Sign, &["item_type", "item_id"])?;
+        let a = Arguments::parse(arguments, Primary::Sign, &["item_type", "item_id"])?;
         Ok(Self { item_type: a.item_type()?, item_id: a.item_id()? })
     }
 }
@@ -121,7 +121,7 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn open(value: &'a Value, primary: Primary, keys: &[&str]) -> Result<Self, InvalidArguments> {
+    fn parse(value: &'a Value, primary: Primary, keys: &[&str]) -> Result<Self, InvalidArguments> {
         let tool = primary.tool_name();
         let Value::Object(map) = value else {
             return Err(InvalidArguments(format!("{tool}: the arguments must be an object")));
@@ -160,14 +160,14 @@ impl<'a> Arguments<'a> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::String(s)) => Ok(Some(s.clone())),
-            Some(other) => Err(self.wrong(key, "a string", other)),
+            Some(other) => Err(self.wrong_type(key, "a string", other)),
         }
     }
 
     fn number(&self, key: &str) -> Result<Option<u64>, InvalidArguments> {
         match self.value(key) {
             None => Ok(None),
-            Some(v) => v.as_u64().map(Some).ok_or_else(|| self.wrong(key, "a whole number", v)),
+            Some(v) => v.as_u64().map(Some).ok_or_else(|| self.wrong_type(key, "a whole number", v)),
         }
     }
 
@@ -178,18 +178,18 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    fn refuse(&self, key: &str, with: &str) -> Result<(), InvalidArguments> {
+    fn reject_key(&self, key: &str, with: &str) -> Result<(), InvalidArguments> {
         if self.value(key).is_none() {
             return Ok(());
         }
-        Err(InvalidArguments(format!("{}: `{key}` has no meaning beside `{with}`", self.tool)))
+        Err(InvalidArguments(format!("{}: `{key}` cannot be combined with `{with}`", self.tool)))
     }
 
     fn missing(&self, key: &str) -> InvalidArguments {
         InvalidArguments(format!("{}: `{key}` is missing", self.tool))
     }
 
-    fn wrong(&self, key: &str, wanted: &str, found: &Value) -> InvalidArguments {
+    fn wrong_type(&self, key: &str, wanted: &str, found: &Value) -> InvalidArguments {
         InvalidArguments(format!("{}: `{key}` must be {wanted}, not `{}`", self.tool, shorten(&found.to_string())))
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         );
         assert_eq!(
             execute(&json!({"item_type":"tool","item_id":"a/../b"})),
-            "rye_execute: `a/../b` leaves its space: `..` is no segment of an item id"
+            "rye_execute: `a/../b` leaves its space: `..` is not a segment of an item id"
         );
         assert_eq!(
             execute(&json!({"item_type":"config","item_id":"a"})),
@@ -269,11 +269,11 @@ mod tests {
         assert_eq!(fetch(&json!({"query":"a"})), "rye_fetch: `item_type` is missing");
         assert_eq!(
             fetch(&json!({"object":"../../etc/passwd"})),
-            "rye_fetch: `object` is the 64 hex digits a stored result was given"
+            "rye_fetch: `object` must be the 64 hex digits of a stored result"
         );
         assert_eq!(fetch(&json!({"object":hash,"limit":0})), "rye_fetch: `limit` must be at least 1");
         assert_eq!(fetch(&json!({"object":hash,"offset":-1})), "rye_fetch: `offset` must be a whole number, not `-1`");
-        assert_eq!(fetch(&json!({"item_type":"tool","query":"  "})), "rye_fetch: `query` holds no word to look for");
+        assert_eq!(fetch(&json!({"item_type":"tool","query":"  "})), "rye_fetch: `query` is empty");
     }
 
     #[test]

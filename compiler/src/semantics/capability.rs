@@ -4,7 +4,7 @@
 use std::fmt;
 
 use rye_grammar::ItemId;
-use rye_grammar::capability::normalise;
+use rye_grammar::capability::normalize;
 use serde::{Deserialize, Serialize};
 
 use super::glob::Glob;
@@ -106,7 +106,7 @@ impl CapabilitySet {
     /// Creates a set from patterns in grant order; `search`, `load` and `/` are normalized as in section 9.
     pub fn new<S: Into<String>>(patterns: impl IntoIterator<Item = S>) -> Self {
         let compile = |written: String| {
-            let glob = Glob::new(&normalise(&written).0);
+            let glob = Glob::new(&normalize(&written).0);
             (written, glob)
         };
         Self { patterns: patterns.into_iter().map(Into::into).map(compile).collect() }
@@ -130,7 +130,7 @@ impl CapabilitySet {
 /// An action to authorize. The id is validated: it is the id that will be dispatched, never unchecked text of the
 /// model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct CapabilityRequest<'a> {
     pub primary: Primary,
     pub item_type: ItemType,
     /// `None` for a query.
@@ -139,7 +139,7 @@ pub struct Request<'a> {
     pub space: Option<Space>,
 }
 
-impl Request<'_> {
+impl CapabilityRequest<'_> {
     /// Returns the capability that this action needs.
     pub fn capability(&self) -> String {
         let parts = ["rye.", self.primary.as_str(), ".", self.item_type.as_str()];
@@ -168,7 +168,7 @@ impl Request<'_> {
 
 /// The gate's decision, with the reason for a denied caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct CapabilityDecision {
     pub allow: bool,
     /// The first matching pattern of the leaf, if one allows the action.
     pub by: Option<String>,
@@ -179,16 +179,16 @@ pub struct Decision {
 }
 
 /// Decides if every link of the spawn chain, leaf first, allows the action. An empty chain allows nothing.
-pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
+pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> CapabilityDecision {
     let capability = request.capability();
     if request.is_exception() {
-        return Decision { allow: true, by: None, capability, denied_by: None };
+        return CapabilityDecision { allow: true, by: None, capability, denied_by: None };
     }
     let denied_by = chain.iter().position(|set| set.first_match(&capability).is_none());
     let by = chain.first().and_then(|leaf| leaf.first_match(&capability)).map(str::to_owned);
     match (denied_by, by) {
-        (None, Some(by)) => Decision { allow: true, by: Some(by), capability, denied_by: None },
-        (denied_by, _) => Decision { allow: false, by: None, capability, denied_by: denied_by.or(Some(0)) },
+        (None, Some(by)) => CapabilityDecision { allow: true, by: Some(by), capability, denied_by: None },
+        (denied_by, _) => CapabilityDecision { allow: false, by: None, capability, denied_by: denied_by.or(Some(0)) },
     }
 }
 
@@ -206,8 +206,8 @@ pub fn may_spawn(pattern: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn tool(id: &ItemId, space: Option<Space>) -> Request<'_> {
-        Request { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(id), space }
+    fn tool(id: &ItemId, space: Option<Space>) -> CapabilityRequest<'_> {
+        CapabilityRequest { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(id), space }
     }
 
     #[test]
@@ -215,32 +215,33 @@ mod tests {
         let id = ItemId::parse("rye/bash/bash").unwrap();
         let all = CapabilitySet::new(["rye.*"]);
         let files = CapabilitySet::new(["rye.execute.tool.rye.file-system.*"]);
-        assert!(allows(std::slice::from_ref(&all), &tool(&id, None)).allow);
-        let denied = allows(&[all, files], &tool(&id, None));
+        assert!(authorize(std::slice::from_ref(&all), &tool(&id, None)).allow);
+        let denied = authorize(&[all, files], &tool(&id, None));
         assert_eq!((denied.allow, denied.by, denied.denied_by), (false, None, Some(1)));
         assert_eq!(denied.capability, "rye.execute.tool.rye.bash.bash");
-        assert!(!allows(&[], &tool(&id, None)).allow);
-        assert!(!allows(&[CapabilitySet::default()], &tool(&id, None)).allow);
+        assert!(!authorize(&[], &tool(&id, None)).allow);
+        assert!(!authorize(&[CapabilitySet::default()], &tool(&id, None)).allow);
     }
 
     #[test]
     fn query_needs_a_grant_for_the_whole_type() {
-        let query = Request { primary: Primary::Fetch, item_type: ItemType::Knowledge, item_id: None, space: None };
-        assert!(!allows(&[CapabilitySet::new(["rye.fetch.knowledge.*"])], &query).allow);
-        assert!(allows(&[CapabilitySet::new(["rye.search.knowledge"])], &query).allow);
-        assert!(allows(&[CapabilitySet::new(["rye/load/*"])], &query).allow);
+        let query =
+            CapabilityRequest { primary: Primary::Fetch, item_type: ItemType::Knowledge, item_id: None, space: None };
+        assert!(!authorize(&[CapabilitySet::new(["rye.fetch.knowledge.*"])], &query).allow);
+        assert!(authorize(&[CapabilitySet::new(["rye.search.knowledge"])], &query).allow);
+        assert!(authorize(&[CapabilitySet::new(["rye/load/*"])], &query).allow);
     }
 
     #[test]
     fn exceptions_apply_only_in_the_system_space() {
         let control = ItemId::parse("rye/agent/threads/internal/control").unwrap();
-        assert!(allows(&[], &tool(&control, Some(Space::System))).allow);
-        assert!(!allows(&[], &tool(&control, Some(Space::Project))).allow);
-        assert!(!allows(&[], &tool(&control, None)).allow);
+        assert!(authorize(&[], &tool(&control, Some(Space::System))).allow);
+        assert!(!authorize(&[], &tool(&control, Some(Space::Project))).allow);
+        assert!(!authorize(&[], &tool(&control, None)).allow);
         let beside = ItemId::parse("rye/agent/threads/internals/control").unwrap();
-        assert!(!allows(&[], &tool(&beside, Some(Space::System))).allow);
-        let fetch = Request { primary: Primary::Fetch, ..tool(&control, Some(Space::System)) };
-        assert!(!allows(&[], &fetch).allow);
+        assert!(!authorize(&[], &tool(&beside, Some(Space::System))).allow);
+        let fetch = CapabilityRequest { primary: Primary::Fetch, ..tool(&control, Some(Space::System)) };
+        assert!(!authorize(&[], &fetch).allow);
     }
 
     #[test]

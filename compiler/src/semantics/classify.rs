@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use delay::Backoff;
-pub use table::{ClassifyTable, TableFault, built_in, read_backoff};
+pub use table::{ClassifyTable, ClassifyTableError, built_in, read_backoff};
 
 use super::facts::Facts;
 use super::value::Type;
@@ -98,12 +98,15 @@ impl Classification {
     /// remaining time: `retry-after-ms`, then `retry-after`, then backoff. `now_ms` counts from 1970; without it, a
     /// date is compared with the `date` header of the response.
     pub fn delay_ms(&self, failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
-        self.retryable.then(|| delay::asked(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt)))
+        self.retryable.then(|| {
+            delay::requested_delay_ms(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt))
+        })
     }
 }
 
 /// The facts of a failure. Header names are those of the provider, in lower case.
-pub const FACTS: [&str; 7] = ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
+pub const FAILURE_FACTS: [&str; 7] =
+    ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
 
 /// Returns the declared type of a fact, so that a condition that can never hold is reported when the table is read.
 pub fn fact_type(path: &Path) -> Option<Type> {

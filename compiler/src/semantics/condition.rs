@@ -16,12 +16,12 @@ use super::value::Type;
 pub use domain::{Domain, Fuel};
 pub use implication::{Implication, PathValues};
 use pattern::Pattern;
-pub use samples::{ComparedLiterals, around};
+pub use samples::{ComparedLiterals, boundary_values};
 
 /// A compiled condition: patterns checked, constants folded. Its evaluation cannot fail.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    root: Node,
+    root: CompiledNode,
     /// The first names of the paths that it reads, each once.
     roots: Box<[Box<str>]>,
 }
@@ -45,32 +45,52 @@ pub struct ConditionError {
 
 /// A path that an evaluation read, with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct FactReading {
     pub path: String,
-    pub found: Found,
+    pub found: ReadingResult,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Found {
+pub enum ReadingResult {
     Value(Value),
     Absent,
     Unknown,
 }
 
 #[derive(Debug, Clone)]
-enum Node {
+enum CompiledNode {
     Literal(Value),
-    List(Vec<Node>),
+    List(Vec<CompiledNode>),
     Path(Path),
     Exists(Path),
-    Length(Box<Node>),
-    Not(Box<Node>),
-    Negate(Box<Node>),
-    All(Vec<Node>),
-    Any(Vec<Node>),
-    Compare { op: Comparison, left: Box<Node>, right: Box<Node> },
-    Matches { left: Box<Node>, pattern: Pattern },
-    Arithmetic { op: ArithmeticOp, left: Box<Node>, right: Box<Node> },
+    Length(Box<CompiledNode>),
+    Not(Box<CompiledNode>),
+    Negate(Box<CompiledNode>),
+    All(Vec<CompiledNode>),
+    Any(Vec<CompiledNode>),
+    Compare { op: Comparison, left: Box<CompiledNode>, right: Box<CompiledNode> },
+    Matches { left: Box<CompiledNode>, pattern: Pattern },
+    Arithmetic { op: ArithmeticOp, left: Box<CompiledNode>, right: Box<CompiledNode> },
+}
+
+impl CompiledNode {
+    /// Returns the value of a literal or of a list of literals only.
+    fn literal(&self) -> Option<Value> {
+        match self {
+            Self::Literal(value) => Some(value.clone()),
+            Self::List(items) => items.iter().map(Self::literal).collect::<Option<Vec<_>>>().map(Value::Array),
+            Self::Path(_)
+            | Self::Exists(_)
+            | Self::Length(_)
+            | Self::Not(_)
+            | Self::Negate(_)
+            | Self::All(_)
+            | Self::Any(_)
+            | Self::Compare { .. }
+            | Self::Matches { .. }
+            | Self::Arithmetic { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +108,7 @@ enum Comparison {
 impl Condition {
     /// Returns the condition that always holds: the meaning of `{}` and of a missing condition.
     pub fn always() -> Self {
-        Self { root: Node::Literal(Value::Bool(true)), roots: Box::default() }
+        Self { root: CompiledNode::Literal(Value::Bool(true)), roots: Box::default() }
     }
 
     /// Compiles a condition with no known types besides those of literals.
@@ -113,7 +133,7 @@ impl Condition {
     }
 
     /// Evaluates like [`Condition::evaluate`]; also returns every path that was read, in order of reading.
-    pub fn evaluate_traced(&self, facts: &Facts) -> (Verdict, Vec<Reading>) {
+    pub fn evaluate_traced(&self, facts: &Facts) -> (Verdict, Vec<FactReading>) {
         let mut readings = Vec::new();
         let verdict = evaluate::verdict(&self.root, facts, Some(&mut readings));
         (verdict, readings)
@@ -127,14 +147,14 @@ impl Condition {
     /// Returns every path that the condition may read, in order of first appearance, each once.
     pub fn paths(&self) -> Vec<&Path> {
         let mut paths = Vec::new();
-        collect(&self.root, &mut paths);
+        collect_paths(&self.root, &mut paths);
         paths
     }
 }
 
-fn roots(root: &Node) -> Box<[Box<str>]> {
+fn roots(root: &CompiledNode) -> Box<[Box<str>]> {
     let mut paths = Vec::new();
-    collect(root, &mut paths);
+    collect_paths(root, &mut paths);
     let mut names: Vec<Box<str>> = Vec::new();
     for path in paths {
         let Some(Segment::Name(name)) = path.segments.first() else { continue };
@@ -145,25 +165,28 @@ fn roots(root: &Node) -> Box<[Box<str>]> {
     names.into()
 }
 
-fn collect<'a>(node: &'a Node, paths: &mut Vec<&'a Path>) {
+fn collect_paths<'a>(node: &'a CompiledNode, paths: &mut Vec<&'a Path>) {
     match node {
-        Node::Literal(_) => {}
-        Node::Path(path) | Node::Exists(path) => {
+        CompiledNode::Literal(_) => {}
+        CompiledNode::Path(path) | CompiledNode::Exists(path) => {
             if !paths.contains(&path) {
                 paths.push(path);
             }
         }
-        Node::List(nodes) | Node::All(nodes) | Node::Any(nodes) => {
+        CompiledNode::List(nodes) | CompiledNode::All(nodes) | CompiledNode::Any(nodes) => {
             for node in nodes {
-                collect(node, paths);
+                collect_paths(node, paths);
             }
         }
-        Node::Length(node) | Node::Not(node) | Node::Negate(node) | Node::Matches { left: node, .. } => {
-            collect(node, paths);
+        CompiledNode::Length(node)
+        | CompiledNode::Not(node)
+        | CompiledNode::Negate(node)
+        | CompiledNode::Matches { left: node, .. } => {
+            collect_paths(node, paths);
         }
-        Node::Compare { left, right, .. } | Node::Arithmetic { left, right, .. } => {
-            collect(left, paths);
-            collect(right, paths);
+        CompiledNode::Compare { left, right, .. } | CompiledNode::Arithmetic { left, right, .. } => {
+            collect_paths(left, paths);
+            collect_paths(right, paths);
         }
     }
 }

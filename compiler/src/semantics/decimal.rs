@@ -2,7 +2,7 @@
 
 /// The treatment of digits finer than the scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Excess {
+pub enum ExtraDigits {
     /// For text of an author: finer digits are an error, unless they are zeros.
     Refuse,
     /// For text of a JSON number, which may carry float noise: rounds to nearest, halves away from zero.
@@ -13,17 +13,17 @@ pub enum Excess {
 pub enum DecimalError {
     #[error("`{0}` is not a number")]
     NotANumber(String),
-    #[error("`{0}` has more decimal places than can be kept")]
+    #[error("`{0}` has too many decimal places")]
     TooFine(String),
     #[error("`{0}` is too large")]
-    DrawingTooLarge(String),
+    TooLarge(String),
 }
 
 /// Parses `[-+]digits[.digits][e[-+]digits]` and returns the number times 10^`places`.
 ///
 /// # Errors
-/// The text is not a decimal number, does not fit an `i128`, or is finer than `places` with [`Excess::Refuse`].
-pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalError> {
+/// The text is not a decimal number, does not fit an `i128`, or is finer than `places` with [`ExtraDigits::Refuse`].
+pub fn parse_scaled(text: &str, places: u8, excess: ExtraDigits) -> Result<i128, DecimalError> {
     let shown = || text.chars().take(40).collect::<String>();
     let not_a_number = || DecimalError::NotANumber(shown());
     let (negative, unsigned) = match text.as_bytes().first() {
@@ -47,24 +47,24 @@ pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalErr
     let mut value: i128 = 0;
     let (kept, dropped) = digits.split_at(usize::try_from(keep).unwrap_or(0).min(digits.len()));
     for digit in kept {
-        value = push_digit(value, *digit).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
+        value = push_digit(value, *digit).ok_or_else(|| DecimalError::TooLarge(shown()))?;
     }
     let missing = keep.saturating_sub(i64::try_from(digits.len()).unwrap_or(i64::MAX)).max(0);
     if value != 0 {
         if missing > 40 {
-            return Err(DecimalError::DrawingTooLarge(shown()));
+            return Err(DecimalError::TooLarge(shown()));
         }
         for _ in 0..missing {
-            value = push_digit(value, 0).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
+            value = push_digit(value, 0).ok_or_else(|| DecimalError::TooLarge(shown()))?;
         }
     }
     if dropped.iter().any(|digit| *digit != 0) {
         match excess {
-            Excess::Refuse => return Err(DecimalError::TooFine(shown())),
-            Excess::Round if keep >= 0 && dropped.first().is_some_and(|digit| *digit >= 5) => {
-                value = value.checked_add(1).ok_or_else(|| DecimalError::DrawingTooLarge(shown()))?;
+            ExtraDigits::Refuse => return Err(DecimalError::TooFine(shown())),
+            ExtraDigits::Round if keep >= 0 && dropped.first().is_some_and(|digit| *digit >= 5) => {
+                value = value.checked_add(1).ok_or_else(|| DecimalError::TooLarge(shown()))?;
             }
-            Excess::Round => {}
+            ExtraDigits::Round => {}
         }
     }
     Ok(if negative { -value } else { value })
@@ -84,7 +84,7 @@ fn exponent_of(text: &str) -> Option<i64> {
 }
 
 /// Formats a scaled integer as a plain decimal without trailing zeros: 500000000 with nine places is `0.5`.
-pub fn print(value: i128, places: u8) -> String {
+pub fn format_scaled(value: i128, places: u8) -> String {
     let places = usize::from(places);
     let digits = format!("{:0width$}", value.unsigned_abs(), width = places + 1);
     let (whole, fraction) = digits.split_at(digits.len() - places);
@@ -110,33 +110,33 @@ mod tests {
             ("0.10000000000000", 100_000_000),
             ("0e999999999999999999999", 0),
         ] {
-            assert_eq!(scaled(text, 9, Excess::Refuse), Ok(want), "{text}");
+            assert_eq!(parse_scaled(text, 9, ExtraDigits::Refuse), Ok(want), "{text}");
         }
     }
 
     #[test]
     fn parse_scaled_rejects_other_text() {
         for text in ["", "-", ".", "1.2.3", "1e", "0x10", "1_000", "nan", "inf", "--1", "1e-", " 1", "१"] {
-            assert!(matches!(scaled(text, 9, Excess::Round), Err(DecimalError::NotANumber(_))), "{text}");
+            assert!(matches!(parse_scaled(text, 9, ExtraDigits::Round), Err(DecimalError::NotANumber(_))), "{text}");
         }
-        assert!(matches!(scaled("1e400", 9, Excess::Round), Err(DecimalError::DrawingTooLarge(_))));
-        assert!(matches!(scaled("0.0000000001", 9, Excess::Refuse), Err(DecimalError::TooFine(_))));
+        assert!(matches!(parse_scaled("1e400", 9, ExtraDigits::Round), Err(DecimalError::TooLarge(_))));
+        assert!(matches!(parse_scaled("0.0000000001", 9, ExtraDigits::Refuse), Err(DecimalError::TooFine(_))));
     }
 
     #[test]
     fn parse_scaled_rounds_float_noise() {
-        assert_eq!(scaled("0.30000000000000004", 9, Excess::Round), Ok(300_000_000));
-        assert_eq!(scaled("0.0000000005", 9, Excess::Round), Ok(1));
-        assert_eq!(scaled("0.00000000049", 9, Excess::Round), Ok(0));
-        assert_eq!(scaled("9e-11", 9, Excess::Round), Ok(0));
-        assert_eq!(scaled("1e-400", 9, Excess::Round), Ok(0));
+        assert_eq!(parse_scaled("0.30000000000000004", 9, ExtraDigits::Round), Ok(300_000_000));
+        assert_eq!(parse_scaled("0.0000000005", 9, ExtraDigits::Round), Ok(1));
+        assert_eq!(parse_scaled("0.00000000049", 9, ExtraDigits::Round), Ok(0));
+        assert_eq!(parse_scaled("9e-11", 9, ExtraDigits::Round), Ok(0));
+        assert_eq!(parse_scaled("1e-400", 9, ExtraDigits::Round), Ok(0));
     }
 
     #[test]
     fn format_scaled_omits_trailing_zeros() {
-        assert_eq!(print(500_000_000, 9), "0.5");
-        assert_eq!(print(-1, 9), "-0.000000001");
-        assert_eq!(print(12_000_000_000, 9), "12");
-        assert_eq!(print(0, 9), "0");
+        assert_eq!(format_scaled(500_000_000, 9), "0.5");
+        assert_eq!(format_scaled(-1, 9), "-0.000000001");
+        assert_eq!(format_scaled(12_000_000_000, 9), "12");
+        assert_eq!(format_scaled(0, 9), "0");
     }
 }

@@ -36,7 +36,7 @@ impl EvalError {
     }
 }
 
-type Answer = Result<Value, EvalError>;
+type EvalResult = Result<Value, EvalError>;
 
 /// Answers one request line. `id` is echoed, even for a line that is otherwise invalid. A leading byte order mark is
 /// ignored. The answer holds no line break.
@@ -78,7 +78,7 @@ const REQUEST_KINDS: [(&str, &[&str]); 11] = [
 ///
 /// # Errors
 /// The request is invalid; `code` names the part of the language that rejects it.
-pub fn answer_request(request: &Map<String, Value>) -> Answer {
+pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
     let mut asked = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
     let (Some((kind, beside)), None) = (asked.next(), asked.next()) else {
         let names: Vec<&str> = REQUEST_KINDS.iter().map(|(kind, _)| *kind).collect();
@@ -120,7 +120,7 @@ fn texts<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, EvalE
 }
 
 /// Rejects unknown keys: a misspelled one would silently change the meaning.
-fn only(map: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), EvalError> {
+fn check_keys(map: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), EvalError> {
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let shown: String = key.chars().take(40).collect();

@@ -53,10 +53,12 @@ impl Facts {
     }
 
     /// Declares a dotted path unknown, even if a value is known there.
-    pub fn unknown(&mut self, path: &str) {
+    pub fn declare_unknown(&mut self, path: &str) {
         if self.unknown.iter().all(|u| u.declared != path) {
-            self.unknown
-                .push(UnknownPath { declared: path.to_owned(), segments: path.split('.').map(segment).collect() });
+            self.unknown.push(UnknownPath {
+                declared: path.to_owned(),
+                segments: path.split('.').map(parse_segment).collect(),
+            });
         }
     }
 
@@ -111,7 +113,7 @@ fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Valu
 }
 
 /// Parses one segment of a valid path.
-pub(crate) fn segment(text: &str) -> Segment {
+pub(crate) fn parse_segment(text: &str) -> Segment {
     let numeric =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     match text.parse() {

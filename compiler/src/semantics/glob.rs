@@ -10,14 +10,14 @@ pub use inclusion::{Coverage, covers};
 #[derive(Debug, Clone)]
 pub struct Glob {
     pattern: Box<str>,
-    shape: Shape,
+    shape: GlobShape,
     /// Tokenized on the first call that the shape alone cannot answer.
     tokens: OnceLock<Vec<Token>>,
 }
 
 /// The common forms of patterns, which match without tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum GlobShape {
     /// A text without wildcards.
     Exact,
     /// A single `*` at the end.
@@ -53,9 +53,9 @@ impl Glob {
     pub fn new(pattern: &str) -> Self {
         let special = |c: char| matches!(c, '*' | '?' | '[');
         let shape = match pattern.find(special) {
-            None => Shape::Exact,
-            Some(at) if at + 1 == pattern.len() && pattern.ends_with('*') => Shape::Prefix,
-            Some(_) => Shape::Other,
+            None => GlobShape::Exact,
+            Some(at) if at + 1 == pattern.len() && pattern.ends_with('*') => GlobShape::Prefix,
+            Some(_) => GlobShape::Other,
         };
         Self { pattern: pattern.into(), shape, tokens: OnceLock::new() }
     }
@@ -63,37 +63,37 @@ impl Glob {
     /// Returns true if the pattern matches exactly one text.
     pub fn is_literal(&self) -> bool {
         match self.shape {
-            Shape::Exact => true,
-            Shape::Prefix => false,
-            Shape::Other => self.tokens().iter().all(|token| matches!(token, Token::Literal(_))),
+            GlobShape::Exact => true,
+            GlobShape::Prefix => false,
+            GlobShape::Other => self.parse_tokens().iter().all(|token| matches!(token, Token::Literal(_))),
         }
     }
 
     /// Counts the literal characters of the pattern; the most specific pattern has the most.
     pub fn literal_chars(&self) -> usize {
         match self.shape {
-            Shape::Exact => self.pattern.chars().count(),
-            Shape::Prefix => self.pattern.chars().count() - 1,
-            Shape::Other => self.tokens().iter().filter(|token| matches!(token, Token::Literal(_))).count(),
+            GlobShape::Exact => self.pattern.chars().count(),
+            GlobShape::Prefix => self.pattern.chars().count() - 1,
+            GlobShape::Other => self.parse_tokens().iter().filter(|token| matches!(token, Token::Literal(_))).count(),
         }
     }
 
-    fn tokens(&self) -> &[Token] {
+    fn parse_tokens(&self) -> &[Token] {
         self.tokens.get_or_init(|| tokens(&self.pattern))
     }
 
     /// Returns true if the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         match self.shape {
-            Shape::Exact => *self.pattern == *text,
-            Shape::Prefix => self.pattern.strip_suffix('*').is_some_and(|prefix| text.starts_with(prefix)),
-            Shape::Other => self.matches_tokens(text),
+            GlobShape::Exact => *self.pattern == *text,
+            GlobShape::Prefix => self.pattern.strip_suffix('*').is_some_and(|prefix| text.starts_with(prefix)),
+            GlobShape::Other => self.matches_tokens(text),
         }
     }
 
     /// Matches iteratively in at most pattern length × text length steps, without allocation.
     fn matches_tokens(&self, text: &str) -> bool {
-        let tokens = self.tokens();
+        let tokens = self.parse_tokens();
         let mut rest = text.chars();
         let mut token = 0;
         // The token after the last run, and the text at which that token was last tried.
@@ -128,7 +128,7 @@ impl Glob {
 
 impl PartialEq for Glob {
     fn eq(&self, other: &Self) -> bool {
-        self.tokens() == other.tokens()
+        self.parse_tokens() == other.parse_tokens()
     }
 }
 
@@ -148,7 +148,7 @@ fn tokens(pattern: &str) -> Vec<Token> {
             }
             '?' => tokens.push(Token::One),
             '[' => {
-                if let Some((class, after)) = class(&chars, at) {
+                if let Some((class, after)) = parse_class(&chars, at) {
                     tokens.push(class);
                     at = after;
                 } else {
@@ -167,7 +167,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Returns the class that opens before `start`, and the position after its `]`; `None` if it never closes.
-fn class(chars: &[char], start: usize) -> Option<(Token, usize)> {
+fn parse_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     let is = |at: usize, c: char| chars.get(at) == Some(&c);
     let mut close = start;
     if is(close, '!') {

@@ -52,18 +52,18 @@ pub enum ActionName {
 
 /// A fact and its static shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fact {
+pub struct HookFact {
     pub name: &'static str,
-    pub shape: Shape,
+    pub shape: FactShape,
 }
 
 /// The shape of a fact and of the paths below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum FactShape {
     /// A plain value without fields.
     Plain(Type),
     /// An object with exactly these fields.
-    Fields(&'static [Fact]),
+    Fields(&'static [HookFact]),
     /// The declared inputs of the directive.
     Inputs,
     /// Any fields; the type is that of the fact itself, if known.
@@ -72,18 +72,18 @@ pub enum Shape {
 
 /// A row of the table.
 #[derive(Debug, Clone, Copy)]
-pub struct Point {
+pub struct HookPointRow {
     pub point: HookPoint,
     pub name: &'static str,
     pub mode: Mode,
-    /// The facts besides [`COMMON`].
-    pub facts: &'static [Fact],
+    /// The facts besides [`COMMON_FACTS`].
+    pub facts: &'static [HookFact],
     pub actions: &'static [ActionName],
 }
 
 /// The meaning of a path at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum PathMeaning {
     /// A fact, with its type if known.
     Fact(Option<Type>),
     /// A declared input or a path inside of one; the directive declares its type.
@@ -94,34 +94,34 @@ pub enum Found {
     Nothing,
 }
 
-const fn text(name: &'static str) -> Fact {
-    Fact { name, shape: Shape::Plain(Type::String) }
+const fn text(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Plain(Type::String) }
 }
-const fn integer(name: &'static str) -> Fact {
-    Fact { name, shape: Shape::Plain(Type::Integer) }
+const fn integer(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Plain(Type::Integer) }
 }
-const fn number(name: &'static str) -> Fact {
-    Fact { name, shape: Shape::Plain(Type::Number) }
+const fn number(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Plain(Type::Number) }
 }
-const fn boolean(name: &'static str) -> Fact {
-    Fact { name, shape: Shape::Plain(Type::Boolean) }
+const fn boolean(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Plain(Type::Boolean) }
 }
-const fn list(name: &'static str) -> Fact {
-    Fact { name, shape: Shape::Open(Some(Type::Array)) }
+const fn list(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Open(Some(Type::Array)) }
 }
-const fn any(name: &'static str) -> Fact {
-    Fact { name, shape: Shape::Open(None) }
+const fn any(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Open(None) }
 }
-const fn object(name: &'static str, fields: &'static [Fact]) -> Fact {
-    Fact { name, shape: Shape::Fields(fields) }
+const fn object(name: &'static str, fields: &'static [HookFact]) -> HookFact {
+    HookFact { name, shape: FactShape::Fields(fields) }
 }
 
 /// The facts of every point.
-pub const COMMON: &[Fact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
+pub const COMMON_FACTS: &[HookFact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
 
-const INPUTS: Fact = Fact { name: "inputs", shape: Shape::Inputs };
+const INPUTS: HookFact = HookFact { name: "inputs", shape: FactShape::Inputs };
 /// `current`, `limit` and `loop_count` are aliases of `spend`, the spend limit and `cost.turns`.
-const COST: Fact = object(
+const COST: HookFact = object(
     "cost",
     &[
         integer("turns"),
@@ -134,8 +134,8 @@ const COST: Fact = object(
         number("limit"),
     ],
 );
-const LOOP_COUNT: Fact = integer("loop_count");
-const LIMITS: Fact = object(
+const LOOP_COUNT: HookFact = integer("loop_count");
+const LIMITS: HookFact = object(
     "limits",
     &[
         integer("turns"),
@@ -147,14 +147,14 @@ const LIMITS: Fact = object(
         integer("output"),
     ],
 );
-const CALL: Fact = object("call", &[text("id"), text("name"), text("item_id"), any("input")]);
-const RESULT_SIZE: Fact = object("result", &[integer("bytes"), boolean("is_error"), number("duration_ms")]);
-const RESULT: Fact = object("result", &[any("content"), boolean("is_error"), any("details")]);
-const ERROR: Fact =
+const CALL: HookFact = object("call", &[text("id"), text("name"), text("item_id"), any("input")]);
+const RESULT_SIZE: HookFact = object("result", &[integer("bytes"), boolean("is_error"), number("duration_ms")]);
+const RESULT: HookFact = object("result", &[any("content"), boolean("is_error"), any("details")]);
+const ERROR: HookFact =
     object("error", &[text("type"), text("message"), any("code"), any("status"), text("tool"), text("resource")]);
-const CLASSIFICATION: Fact = object("classification", &[text("name"), text("category"), boolean("retryable")]);
+const CLASSIFICATION: HookFact = object("classification", &[text("name"), text("category"), boolean("retryable")]);
 
-const STARTED: &[Fact] = &[
+const STARTED: &[HookFact] = &[
     text("directive_body"),
     LIMITS,
     INPUTS,
@@ -165,7 +165,7 @@ const STARTED: &[Fact] = &[
     integer("max_turns"),
     text("capabilities_summary"),
 ];
-const CONTINUED: &[Fact] = &[
+const CONTINUED: &[HookFact] = &[
     text("directive_body"),
     LIMITS,
     INPUTS,
@@ -186,7 +186,7 @@ const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
 const EVENT_MODE: Mode = Mode::Observe;
 
 /// The whole table, in the order of [`HookPoint`].
-pub const POINTS: &[Point] = &[
+pub const HOOK_POINTS: &[HookPointRow] = &[
     row(
         HookPoint::ResolveExtends,
         "resolve_extends",
@@ -284,30 +284,30 @@ const fn row(
     point: HookPoint,
     name: &'static str,
     mode: Mode,
-    facts: &'static [Fact],
+    facts: &'static [HookFact],
     actions: &'static [ActionName],
-) -> Point {
-    Point { point, name, mode, facts, actions }
+) -> HookPointRow {
+    HookPointRow { point, name, mode, facts, actions }
 }
 
 /// Returns the row of a point.
-pub fn of(point: HookPoint) -> &'static Point {
+pub fn row_of(point: HookPoint) -> &'static HookPointRow {
     // A test checks that the table holds every point; this row only makes the function total.
-    const FIRST: &Point = &row(HookPoint::ResolveExtends, "resolve_extends", Mode::FirstMatch, &[], &[]);
-    POINTS.iter().find(|p| p.point == point).unwrap_or(FIRST)
+    const FIRST: &HookPointRow = &row(HookPoint::ResolveExtends, "resolve_extends", Mode::FirstMatch, &[], &[]);
+    HOOK_POINTS.iter().find(|p| p.point == point).unwrap_or(FIRST)
 }
 
 /// Returns the point that an `event:` names.
-pub fn by_name(name: &str) -> Option<&'static Point> {
-    POINTS.iter().find(|p| p.name == name)
+pub fn by_name(name: &str) -> Option<&'static HookPointRow> {
+    HOOK_POINTS.iter().find(|p| p.name == name)
 }
 
 /// Returns every event name, in the table's order.
 pub fn event_names() -> Vec<&'static str> {
-    POINTS.iter().map(|p| p.name).collect()
+    HOOK_POINTS.iter().map(|p| p.name).collect()
 }
 
-impl Point {
+impl HookPointRow {
     /// Returns true if the facts are the fields of a transcript event, which the table does not list.
     pub fn is_transcript_event(&self) -> bool {
         self.point >= HookPoint::CognitionIn
@@ -323,39 +323,43 @@ impl Point {
         let mut names = Vec::new();
         for fact in self.all_facts() {
             match fact.shape {
-                Shape::Fields(fields) => names.extend(fields.iter().map(|f| format!("{}.{}", fact.name, f.name))),
-                Shape::Plain(_) | Shape::Inputs | Shape::Open(_) => names.push(fact.name.to_owned()),
+                FactShape::Fields(fields) => names.extend(fields.iter().map(|f| format!("{}.{}", fact.name, f.name))),
+                FactShape::Plain(_) | FactShape::Inputs | FactShape::Open(_) => names.push(fact.name.to_owned()),
             }
         }
         names
     }
 
     /// Returns the meaning of a path at this point.
-    pub fn find(&self, path: &Path) -> Found {
+    pub fn resolve_path(&self, path: &Path) -> PathMeaning {
         let mut segments = path.segments.iter();
-        let Some(Segment::Name(root)) = segments.next() else { return Found::Nothing };
+        let Some(Segment::Name(root)) = segments.next() else { return PathMeaning::Nothing };
         let Some(mut fact) = self.all_facts().find(|f| f.name == root) else {
-            return if self.is_transcript_event() { Found::Open } else { Found::Nothing };
+            return if self.is_transcript_event() { PathMeaning::Open } else { PathMeaning::Nothing };
         };
         loop {
             let next = segments.next();
             match (fact.shape, next) {
-                (Shape::Plain(kind), None) => return Found::Fact(Some(kind)),
-                (Shape::Fields(_) | Shape::Inputs, None) => return Found::Fact(Some(Type::Object)),
-                (Shape::Fields(fields), Some(Segment::Name(name))) => match fields.iter().find(|f| f.name == name) {
-                    Some(inner) => fact = inner,
-                    None => return Found::Nothing,
-                },
-                (Shape::Plain(_), Some(_)) | (Shape::Fields(_), Some(Segment::Number(_))) => return Found::Nothing,
-                (Shape::Inputs, Some(_)) => return Found::Input,
-                (Shape::Open(kind), None) => return Found::Fact(kind),
-                (Shape::Open(_), Some(_)) => return Found::Open,
+                (FactShape::Plain(kind), None) => return PathMeaning::Fact(Some(kind)),
+                (FactShape::Fields(_) | FactShape::Inputs, None) => return PathMeaning::Fact(Some(Type::Object)),
+                (FactShape::Fields(fields), Some(Segment::Name(name))) => {
+                    match fields.iter().find(|f| f.name == name) {
+                        Some(inner) => fact = inner,
+                        None => return PathMeaning::Nothing,
+                    }
+                }
+                (FactShape::Plain(_), Some(_)) | (FactShape::Fields(_), Some(Segment::Number(_))) => {
+                    return PathMeaning::Nothing;
+                }
+                (FactShape::Inputs, Some(_)) => return PathMeaning::Input,
+                (FactShape::Open(kind), None) => return PathMeaning::Fact(kind),
+                (FactShape::Open(_), Some(_)) => return PathMeaning::Open,
             }
         }
     }
 
-    fn all_facts(&self) -> impl Iterator<Item = &'static Fact> + use<> {
-        COMMON.iter().chain(self.facts)
+    fn all_facts(&self) -> impl Iterator<Item = &'static HookFact> + use<> {
+        COMMON_FACTS.iter().chain(self.facts)
     }
 }
 
@@ -440,26 +444,26 @@ mod tests {
 
     #[test]
     fn table_has_every_point_in_order() {
-        for (i, line) in POINTS.iter().enumerate() {
+        for (i, line) in HOOK_POINTS.iter().enumerate() {
             assert_eq!(line.point as usize, i);
-            assert_eq!(of(line.point).name, line.name);
+            assert_eq!(row_of(line.point).name, line.name);
             assert_eq!(serde_json::to_value(line.point).unwrap(), line.name);
         }
-        assert_eq!(POINTS.len(), HookPoint::ThreadResumed as usize + 1);
+        assert_eq!(HOOK_POINTS.len(), HookPoint::ThreadResumed as usize + 1);
     }
 
     #[test]
     fn paths_resolve_to_their_kind() {
         let step = by_name("after_step").unwrap();
-        assert_eq!(step.find(&path("cost.turns")), Found::Fact(Some(Type::Integer)));
-        assert_eq!(step.find(&path("cost.turn")), Found::Nothing);
-        assert_eq!(step.find(&path("cost")), Found::Fact(Some(Type::Object)));
-        assert_eq!(step.find(&path("turn.x")), Found::Nothing);
-        assert_eq!(step.find(&path("directive")), Found::Fact(Some(Type::String)));
+        assert_eq!(step.resolve_path(&path("cost.turns")), PathMeaning::Fact(Some(Type::Integer)));
+        assert_eq!(step.resolve_path(&path("cost.turn")), PathMeaning::Nothing);
+        assert_eq!(step.resolve_path(&path("cost")), PathMeaning::Fact(Some(Type::Object)));
+        assert_eq!(step.resolve_path(&path("turn.x")), PathMeaning::Nothing);
+        assert_eq!(step.resolve_path(&path("directive")), PathMeaning::Fact(Some(Type::String)));
         let started = by_name("thread_started").unwrap();
-        assert_eq!(started.find(&path("inputs.x.0")), Found::Input);
-        assert_eq!(by_name("tool_call").unwrap().find(&path("call.input.command")), Found::Open);
-        assert_eq!(by_name("thread_completed").unwrap().find(&path("anything.at.all")), Found::Open);
+        assert_eq!(started.resolve_path(&path("inputs.x.0")), PathMeaning::Input);
+        assert_eq!(by_name("tool_call").unwrap().resolve_path(&path("call.input.command")), PathMeaning::Open);
+        assert_eq!(by_name("thread_completed").unwrap().resolve_path(&path("anything.at.all")), PathMeaning::Open);
         assert_eq!(by_name("thread_begun").map(|p| p.name), None);
     }
 

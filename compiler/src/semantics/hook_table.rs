@@ -8,7 +8,7 @@ use crate::hook::HookSource;
 /// The properties of a hook that determine its order. Candidates are in source order: user, directive (leaf first),
 /// built-in, project, infrastructure.
 #[derive(Debug, Clone, Copy)]
-pub struct Candidate<'h> {
+pub struct HookCandidate<'h> {
     pub id: &'h str,
     /// The declared `layer`.
     pub layer: Option<f64>,
@@ -18,16 +18,16 @@ pub struct Candidate<'h> {
 
 /// The place of a candidate in the order.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
+pub struct HookPlace {
     /// Index into the candidates.
     pub index: usize,
     pub layer: f64,
-    pub removed: Option<Removed>,
+    pub removed: Option<RemovalReason>,
 }
 
 /// The reason why a hook is removed before any condition is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removed {
+pub enum RemovalReason {
     /// `enabled: false`.
     Disabled,
     /// The candidate at this index has the same id and replaces it.
@@ -41,17 +41,17 @@ pub fn default_layer(source: &HookSource) -> f64 {
         HookSource::Directive { .. } => 1.0,
         HookSource::Builtin => 2.0,
         HookSource::Project => 3.0,
-        HookSource::Infrastructure => INFRASTRUCTURE,
+        HookSource::Infrastructure => INFRASTRUCTURE_LAYER,
     }
 }
 
 /// The layer of hooks that always run and never answer.
-pub const INFRASTRUCTURE: f64 = 4.0;
+pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
 /// Returns the candidates in evaluation order; removed ones are kept in their place.
-pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
+pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
-    let mut keyed: Vec<((f64, usize), Place)> = Vec::with_capacity(candidates.len());
+    let mut keyed: Vec<((f64, usize), HookPlace)> = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
         let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
         let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| default_layer(candidate.source));
@@ -61,11 +61,11 @@ pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
             Some(_) | None => (own, index),
         };
         let removed = match named.replacement(candidate) {
-            Some(by) => Some(Removed::Replaced { by }),
-            None if !candidate.enabled => Some(Removed::Disabled),
+            Some(by) => Some(RemovalReason::Replaced { by }),
+            None if !candidate.enabled => Some(RemovalReason::Disabled),
             None => None,
         };
-        keyed.push(((layer, rank), Place { index, layer, removed }));
+        keyed.push(((layer, rank), HookPlace { index, layer, removed }));
     }
     // The sort is stable: equal places stay in source order.
     keyed.sort_by(|((a, i), _), ((b, j), _)| a.total_cmp(b).then(i.cmp(j)));
@@ -80,7 +80,7 @@ struct HooksById<'h> {
 }
 
 impl<'h> HooksById<'h> {
-    fn new(candidates: &[Candidate<'h>]) -> Self {
+    fn new(candidates: &[HookCandidate<'h>]) -> Self {
         let mut named = Self { built_in: HashMap::new(), project: HashMap::new(), user: HashMap::new() };
         for (index, candidate) in candidates.iter().enumerate() {
             match candidate.source {
@@ -101,7 +101,7 @@ impl<'h> HooksById<'h> {
     }
 
     /// Returns index and layer of the built-in hook that a project or user hook replaces.
-    fn replaced_built_in(&self, hook: &Candidate<'_>) -> Option<(usize, f64)> {
+    fn replaced_built_in(&self, hook: &HookCandidate<'_>) -> Option<(usize, f64)> {
         if !can_replace(hook.source) {
             return None;
         }
@@ -109,7 +109,7 @@ impl<'h> HooksById<'h> {
     }
 
     /// Returns the replacement of a candidate: a project's hook before a user's, both before the built-in one.
-    fn replacement(&self, hook: &Candidate<'_>) -> Option<usize> {
+    fn replacement(&self, hook: &HookCandidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {
             HookSource::Builtin => project().or_else(|| self.user.get(hook.id).copied()),
@@ -134,17 +134,17 @@ mod tests {
     fn ordered(hooks: &[(&str, Option<f64>, HookSource, bool)]) -> Vec<String> {
         let candidates: Vec<_> = hooks
             .iter()
-            .map(|(id, layer, source, enabled)| Candidate { id, layer: *layer, source, enabled: *enabled })
+            .map(|(id, layer, source, enabled)| HookCandidate { id, layer: *layer, source, enabled: *enabled })
             .collect();
-        let show = |p: &Place| {
+        let show = |p: &HookPlace| {
             let mark = match p.removed {
                 None => "",
-                Some(Removed::Disabled) => " off",
-                Some(Removed::Replaced { .. }) => " replaced",
+                Some(RemovalReason::Disabled) => " off",
+                Some(RemovalReason::Replaced { .. }) => " replaced",
             };
             candidates.get(p.index).map(|c| format!("{}@{}{mark}", c.id, p.layer)).unwrap_or_default()
         };
-        order(&candidates).iter().map(show).collect()
+        order_hooks(&candidates).iter().map(show).collect()
     }
 
     #[test]

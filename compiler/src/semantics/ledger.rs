@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use account::{Account, Standing};
+pub use account::{Account, AccountStatus};
 
 use super::money::Nanos;
 
@@ -50,7 +50,7 @@ pub enum Operation {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
+pub enum LedgerReply {
     Done,
     /// The amount that a child got.
     Reserved {
@@ -71,23 +71,25 @@ pub enum Refusal {
     NoSuchThread { thread: String },
     #[error("the thread has an account already")]
     AlreadyRegistered { thread: String },
-    #[error("more than is left")]
+    #[error("more than the remaining amount")]
     MoreThanIsLeft { asked: Nanos, left: Nanos },
+    #[error("the account of an ancestor is overspent")]
+    Overspent { thread: String },
     #[error("an amount cannot be negative")]
     Negative,
     #[error("an amount is too large to be counted")]
-    DrawingTooLarge,
+    TooLarge,
     #[error("the thread was released")]
     Released { thread: String },
-    #[error("the thread is ending and takes on nothing new")]
+    #[error("the thread is ending and accepts no new reservations")]
     Draining { thread: String },
-    #[error("that is less than the thread has")]
+    #[error("the new limit is below the current one")]
     NoRaise { thread: String },
     #[error("children are still live")]
     LiveChildren { children: Vec<String> },
     #[error("the thread has no parent")]
     NoParent { thread: String },
-    #[error("the new account is no ancestor of the thread's parent")]
+    #[error("the new parent is not an ancestor of the thread's parent")]
     NotAnAncestor { thread: String, to: String },
 }
 
@@ -105,11 +107,11 @@ impl Ledger {
     }
 
     /// Applies an operation, or refuses it and changes nothing.
-    pub fn apply(&mut self, operation: &Operation) -> Answer {
+    pub fn apply(&mut self, operation: &Operation) -> LedgerReply {
         let answer = match operation {
             Operation::Register { thread, spend } => self.register(thread, *spend),
             Operation::Reserve { thread, parent, amount, default } => self.reserve(thread, parent, *amount, *default),
-            Operation::KeepBack { thread, amount } => self.keep_back(thread, *amount),
+            Operation::KeepBack { thread, amount } => self.set_parent_reserve(thread, *amount),
             Operation::Issue { thread, attempt, worst_case } => self.issue(thread, attempt, *worst_case),
             Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
             Operation::Raise { thread, spend } => self.raise(thread, *spend),
@@ -118,16 +120,16 @@ impl Ledger {
             Operation::Drain { thread } => self.drain(thread),
             Operation::Release { thread } => self.release(thread),
             Operation::Remaining { thread } => {
-                self.known(thread).map(|account| Answer::Remaining { amount: account.remaining() })
+                self.account_of(thread).map(|account| LedgerReply::Remaining { amount: account.remaining() })
             }
         };
-        answer.unwrap_or_else(|refusal| Answer::Refused { refusal })
+        answer.unwrap_or_else(|refusal| LedgerReply::Refused { refusal })
     }
 
-    fn register(&mut self, thread: &str, spend: Nanos) -> Result<Answer, Refusal> {
-        self.vacant(thread)?;
+    fn register(&mut self, thread: &str, spend: Nanos) -> Result<LedgerReply, Refusal> {
+        self.check_unregistered(thread)?;
         self.accounts.insert(thread.to_owned(), Account::new(None, non_negative(spend)?));
-        Ok(Answer::Done)
+        Ok(LedgerReply::Done)
     }
 
     fn reserve(
@@ -136,9 +138,9 @@ impl Ledger {
         parent: &str,
         amount: Option<Nanos>,
         default: Nanos,
-    ) -> Result<Answer, Refusal> {
-        self.vacant(thread)?;
-        let left = self.open(parent)?.left_for_children();
+    ) -> Result<LedgerReply, Refusal> {
+        self.check_unregistered(thread)?;
+        let left = self.open_account(parent)?.available_to_children();
         let amount = match amount {
             Some(amount) if non_negative(amount)? > left => {
                 return Err(Refusal::MoreThanIsLeft { asked: amount, left });
@@ -150,162 +152,177 @@ impl Ledger {
             return Err(Refusal::MoreThanIsLeft { asked: default, left });
         }
         self.accounts.insert(thread.to_owned(), Account::new(Some(parent.to_owned()), amount));
-        self.change(parent, |account| account.adopt(thread, amount))?;
-        Ok(Answer::Reserved { amount })
+        self.update(parent, |account| account.add_child(thread, amount))?;
+        Ok(LedgerReply::Reserved { amount })
     }
 
-    fn keep_back(&mut self, thread: &str, amount: Nanos) -> Result<Answer, Refusal> {
+    fn set_parent_reserve(&mut self, thread: &str, amount: Nanos) -> Result<LedgerReply, Refusal> {
         let amount = non_negative(amount)?;
-        self.open(thread)?;
-        self.change(thread, |account| account.keep_back(amount))?;
-        Ok(Answer::Done)
+        self.open_account(thread)?;
+        self.update(thread, |account| account.set_parent_reserve(amount))?;
+        Ok(LedgerReply::Done)
     }
 
-    fn issue(&mut self, thread: &str, attempt: &str, worst_case: Nanos) -> Result<Answer, Refusal> {
+    fn issue(&mut self, thread: &str, attempt: &str, worst_case: Nanos) -> Result<LedgerReply, Refusal> {
         let worst_case = non_negative(worst_case)?;
-        let account = self.open(thread)?;
+        let account = self.open_account(thread)?;
         // Issuing the same attempt again replaces the first amount.
         let left = account.remaining().saturating_add(account.issued(attempt));
         if worst_case > left {
             return Err(Refusal::MoreThanIsLeft { asked: worst_case, left });
         }
-        self.change(thread, |account| account.issue(attempt, worst_case))?;
-        Ok(Answer::Done)
+        self.check_no_overspent_ancestor(account)?;
+        self.update(thread, |account| account.issue(attempt, worst_case))?;
+        Ok(LedgerReply::Done)
     }
 
-    fn settle(&mut self, thread: &str, attempt: Option<&str>, spent: Nanos) -> Result<Answer, Refusal> {
-        let spent = non_negative(spent)?;
-        let account = self.live(thread)?;
-        if account.spent().checked_add(spent).is_none() {
-            return Err(Refusal::DrawingTooLarge);
+    /// Refuses new attempts below an account whose descendants together exceed it: the reservations below it are no
+    /// longer covered.
+    fn check_no_overspent_ancestor(&self, account: &Account) -> Result<(), Refusal> {
+        let mut next = account.parent();
+        while let Some(thread) = next {
+            let ancestor = self.account_of(thread)?;
+            if ancestor.remaining().is_negative() {
+                return Err(Refusal::Overspent { thread: thread.to_owned() });
+            }
+            next = ancestor.parent();
         }
-        self.change(thread, |account| account.settle(attempt, spent))?;
-        Ok(Answer::Done)
+        Ok(())
     }
 
-    fn raise(&mut self, thread: &str, spend: Nanos) -> Result<Answer, Refusal> {
+    fn settle(&mut self, thread: &str, attempt: Option<&str>, spent: Nanos) -> Result<LedgerReply, Refusal> {
+        let spent = non_negative(spent)?;
+        let account = self.live_account(thread)?;
+        if account.spent().checked_add(spent).is_none() {
+            return Err(Refusal::TooLarge);
+        }
+        self.update(thread, |account| account.settle(attempt, spent))?;
+        Ok(LedgerReply::Done)
+    }
+
+    fn raise(&mut self, thread: &str, spend: Nanos) -> Result<LedgerReply, Refusal> {
         let spend = non_negative(spend)?;
-        let account = self.open(thread)?;
+        let account = self.open_account(thread)?;
         let asked = spend.saturating_sub(account.reserved());
         if asked.is_negative() {
             return Err(Refusal::NoRaise { thread: thread.to_owned() });
         }
         if let Some(parent) = account.parent() {
-            let left = self.known(parent)?.left_for_children();
+            let left = self.account_of(parent)?.available_to_children();
             if asked > left {
                 return Err(Refusal::MoreThanIsLeft { asked, left });
             }
         }
-        self.change(thread, |account| account.set_reserved(spend))?;
-        Ok(Answer::Done)
+        self.update(thread, |account| account.set_reserved(spend))?;
+        Ok(LedgerReply::Done)
     }
 
-    fn move_account(&mut self, thread: &str, to: &str) -> Result<Answer, Refusal> {
-        let account = self.live(thread)?;
+    fn move_account(&mut self, thread: &str, to: &str) -> Result<LedgerReply, Refusal> {
+        let account = self.live_account(thread)?;
         let held = account.held();
         let refused = || Refusal::NotAnAncestor { thread: thread.to_owned(), to: to.to_owned() };
         let old = account.parent().ok_or_else(refused)?.to_owned();
         let mut between = Vec::new();
         let mut at = old.clone();
         while at != to {
-            let parent = self.known(&at)?.parent().ok_or_else(refused)?.to_owned();
+            let parent = self.account_of(&at)?.parent().ok_or_else(refused)?.to_owned();
             between.push(std::mem::replace(&mut at, parent));
         }
-        self.live(to)?;
+        self.live_account(to)?;
         if between.is_empty() {
-            return Ok(Answer::Done);
+            return Ok(LedgerReply::Done);
         }
         // The reservation moves along: every account in between gives up that amount.
-        self.change(&old, |account| account.disown(thread))?;
+        self.update(&old, |account| account.remove_child(thread))?;
         for account in &between {
-            self.change(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
+            self.update(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
         }
-        self.change(to, |account| account.adopt(thread, held))?;
-        self.change(thread, |account| account.set_parent(to))?;
+        self.update(to, |account| account.add_child(thread, held))?;
+        self.update(thread, |account| account.set_parent(to))?;
         self.release_if_drained(&old)
     }
 
-    fn hand_over(&mut self, thread: &str, next: &str, most: Nanos) -> Result<Answer, Refusal> {
-        self.vacant(next)?;
-        let account = self.open(thread)?;
+    fn hand_over(&mut self, thread: &str, next: &str, most: Nanos) -> Result<LedgerReply, Refusal> {
+        self.check_unregistered(next)?;
+        let account = self.open_account(thread)?;
         let parent = account.parent().ok_or_else(|| Refusal::NoParent { thread: thread.to_owned() })?.to_owned();
         let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
         // An account with live children is not released yet: it gives up what it hands over.
         if account.children().next().is_some() {
-            self.change(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
+            self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         }
         self.accounts.insert(next.to_owned(), Account::new(Some(parent.clone()), amount));
         // Adopted first, so that a draining parent is not released with the child that ends.
-        self.change(&parent, |account| account.adopt(next, amount))?;
+        self.update(&parent, |account| account.add_child(next, amount))?;
         self.drain(thread)?;
-        Ok(Answer::Reserved { amount })
+        Ok(LedgerReply::Reserved { amount })
     }
 
-    fn drain(&mut self, thread: &str) -> Result<Answer, Refusal> {
-        if self.live(thread)?.children().next().is_none() {
+    fn drain(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
+        if self.live_account(thread)?.children().next().is_none() {
             return self.release(thread);
         }
-        self.change(thread, Account::drain)?;
-        Ok(Answer::Done)
+        self.update(thread, Account::drain)?;
+        Ok(LedgerReply::Done)
     }
 
-    fn release(&mut self, thread: &str) -> Result<Answer, Refusal> {
-        let account = self.known(thread)?;
-        if account.standing() == Standing::Released {
-            return Ok(Answer::Done);
+    fn release(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
+        let account = self.account_of(thread)?;
+        if account.standing() == AccountStatus::Released {
+            return Ok(LedgerReply::Done);
         }
         let children: Vec<String> = account.children().map(str::to_owned).collect();
         if !children.is_empty() {
             return Err(Refusal::LiveChildren { children });
         }
         let parent = account.parent().map(str::to_owned);
-        self.change(thread, Account::release)?;
-        let Some(parent) = parent else { return Ok(Answer::Done) };
-        let spent = self.known(thread)?.spent();
-        self.change(&parent, |account| account.take_back(thread, spent))?;
+        self.update(thread, Account::release)?;
+        let Some(parent) = parent else { return Ok(LedgerReply::Done) };
+        let spent = self.account_of(thread)?.spent();
+        self.update(&parent, |account| account.settle_child(thread, spent))?;
         self.release_if_drained(&parent)
     }
 
     /// Releases an account that was only waiting for its last child.
-    fn release_if_drained(&mut self, thread: &str) -> Result<Answer, Refusal> {
-        let account = self.known(thread)?;
-        if account.standing() == Standing::Draining && account.children().next().is_none() {
+    fn release_if_drained(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
+        let account = self.account_of(thread)?;
+        if account.standing() == AccountStatus::Draining && account.children().next().is_none() {
             return self.release(thread);
         }
-        Ok(Answer::Done)
+        Ok(LedgerReply::Done)
     }
 
-    fn vacant(&self, thread: &str) -> Result<(), Refusal> {
+    fn check_unregistered(&self, thread: &str) -> Result<(), Refusal> {
         if self.accounts.contains_key(thread) {
             return Err(Refusal::AlreadyRegistered { thread: thread.to_owned() });
         }
         Ok(())
     }
 
-    fn known(&self, thread: &str) -> Result<&Account, Refusal> {
+    fn account_of(&self, thread: &str) -> Result<&Account, Refusal> {
         self.accounts.get(thread).ok_or_else(|| Refusal::NoSuchThread { thread: thread.to_owned() })
     }
 
     /// Returns an account that can still book spend.
-    fn live(&self, thread: &str) -> Result<&Account, Refusal> {
-        let account = self.known(thread)?;
+    fn live_account(&self, thread: &str) -> Result<&Account, Refusal> {
+        let account = self.account_of(thread)?;
         match account.standing() {
-            Standing::Open | Standing::Draining => Ok(account),
-            Standing::Released => Err(Refusal::Released { thread: thread.to_owned() }),
+            AccountStatus::Open | AccountStatus::Draining => Ok(account),
+            AccountStatus::Released => Err(Refusal::Released { thread: thread.to_owned() }),
         }
     }
 
     /// Returns an account that can still issue and reserve.
-    fn open(&self, thread: &str) -> Result<&Account, Refusal> {
-        let account = self.live(thread)?;
+    fn open_account(&self, thread: &str) -> Result<&Account, Refusal> {
+        let account = self.live_account(thread)?;
         match account.standing() {
-            Standing::Open => Ok(account),
-            Standing::Draining | Standing::Released => Err(Refusal::Draining { thread: thread.to_owned() }),
+            AccountStatus::Open => Ok(account),
+            AccountStatus::Draining | AccountStatus::Released => Err(Refusal::Draining { thread: thread.to_owned() }),
         }
     }
 
     /// Changes one account and propagates the difference to its ancestors.
-    fn change(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
+    fn update(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
         change(account);

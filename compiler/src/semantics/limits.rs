@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::decimal::{self, Excess};
+use super::decimal::{self, ExtraDigits};
 use super::money::Nanos;
 use super::value::Num;
 
@@ -114,6 +114,15 @@ impl Limits {
         }
     }
 
+    /// Lowers a limit to a bound; returns true if the limit was above it.
+    pub fn lower_to(&mut self, name: LimitName, bound: u64) -> bool {
+        let is_above = bound < self.number(name);
+        if is_above {
+            self.set(name, bound);
+        }
+        is_above
+    }
+
     fn set(&mut self, name: LimitName, value: u64) {
         match name {
             LimitName::Turns => self.turns = value,
@@ -127,13 +136,13 @@ impl Limits {
     }
 
     /// Returns these limits as a parent's settings, all with the same source.
-    pub fn to_settings<S: Clone>(&self, source: &S) -> Vec<Setting<S>> {
+    pub fn to_settings<S: Clone>(&self, source: &S) -> Vec<LimitSetting<S>> {
         LimitName::ALL
             .into_iter()
             .filter(|name| *name != LimitName::Output)
-            .map(|name| Setting {
+            .map(|name| LimitSetting {
                 name: name.as_str().to_owned(),
-                written: Written::Kept(self.number(name)),
+                written: LimitValue::Kept(self.number(name)),
                 source: source.clone(),
             })
             .collect()
@@ -142,14 +151,14 @@ impl Limits {
 
 /// A limit as written. `S` is its place: a span, an origin, a flag's name.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Setting<S> {
+pub struct LimitSetting<S> {
     pub name: String,
-    pub written: Written,
+    pub written: LimitValue,
     pub source: S,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Written {
+pub enum LimitValue {
     /// From JSON or YAML.
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
@@ -158,19 +167,19 @@ pub enum Written {
     Kept(u64),
 }
 
-impl<S> Setting<S> {
+impl<S> LimitSetting<S> {
     pub fn json(name: impl Into<String>, value: Value, source: S) -> Self {
-        Self { name: name.into(), written: Written::Json(value), source }
+        Self { name: name.into(), written: LimitValue::Json(value), source }
     }
 
     pub fn text(name: impl Into<String>, text: impl Into<String>, source: S) -> Self {
-        Self { name: name.into(), written: Written::Text(text.into()), source }
+        Self { name: name.into(), written: LimitValue::Text(text.into()), source }
     }
 }
 
 /// The source of an effective value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source<S> {
+pub enum LimitSource<S> {
     /// The built-in default.
     BuiltIn,
     Written(S),
@@ -182,7 +191,7 @@ pub enum Source<S> {
 pub struct ResolvedLimits<S> {
     pub limits: Limits,
     /// Contains every limit.
-    pub sources: BTreeMap<LimitName, Source<S>>,
+    pub sources: BTreeMap<LimitName, LimitSource<S>>,
 }
 
 /// The reason why limits do not resolve.
@@ -210,19 +219,19 @@ pub enum LimitResolutionError<S> {
 /// Returns every unknown name, every value that is negative, not a number, null, fractional, or zero where zero is
 /// invalid, and a parent whose depth is used up.
 pub fn resolve<S: Clone>(
-    defaults: &[Setting<S>],
-    directive: &[Setting<S>],
-    overrides: &[Setting<S>],
-    parent: &[Setting<S>],
+    defaults: &[LimitSetting<S>],
+    directive: &[LimitSetting<S>],
+    overrides: &[LimitSetting<S>],
+    parent: &[LimitSetting<S>],
 ) -> Result<ResolvedLimits<S>, Vec<LimitResolutionError<S>>> {
     let mut limits = Limits::default();
-    let mut sources: BTreeMap<LimitName, Source<S>> =
-        LimitName::ALL.into_iter().map(|name| (name, Source::BuiltIn)).collect();
+    let mut sources: BTreeMap<LimitName, LimitSource<S>> =
+        LimitName::ALL.into_iter().map(|name| (name, LimitSource::BuiltIn)).collect();
     let mut faults = Vec::new();
     for setting in [defaults, directive, overrides].into_iter().flatten() {
         if let Some((name, value)) = read(setting, &mut faults) {
             limits.set(name, value);
-            sources.insert(name, Source::Written(setting.source.clone()));
+            sources.insert(name, LimitSource::Written(setting.source.clone()));
         }
     }
     for setting in parent {
@@ -244,18 +253,18 @@ pub fn resolve<S: Clone>(
         };
         if ceiling < limits.number(name) {
             limits.set(name, ceiling);
-            sources.insert(name, Source::Parent(setting.source.clone()));
+            sources.insert(name, LimitSource::Parent(setting.source.clone()));
         }
     }
     if faults.is_empty() { Ok(ResolvedLimits { limits, sources }) } else { Err(faults) }
 }
 
-fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitResolutionError<S>>) -> Option<(LimitName, u64)> {
+fn read<S: Clone>(setting: &LimitSetting<S>, faults: &mut Vec<LimitResolutionError<S>>) -> Option<(LimitName, u64)> {
     let Some(name) = LimitName::parse(&setting.name) else {
         faults.push(LimitResolutionError::Unknown { name: setting.name.clone(), source: setting.source.clone() });
         return None;
     };
-    match amount(name, &setting.written) {
+    match parse_limit_value(name, &setting.written) {
         Ok(value) => Some((name, value)),
         Err(why) => {
             faults.push(LimitResolutionError::Invalid { name, why, source: setting.source.clone() });
@@ -268,10 +277,10 @@ fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitResolutionError<S>
 ///
 /// # Errors
 /// Describes the invalid value, as a phrase.
-pub fn amount(name: LimitName, written: &Written) -> Result<u64, String> {
+pub fn parse_limit_value(name: LimitName, written: &LimitValue) -> Result<u64, String> {
     let value = match written {
-        Written::Kept(value) => *value,
-        Written::Json(value) => {
+        LimitValue::Kept(value) => *value,
+        LimitValue::Json(value) => {
             let Value::Number(number) = value else {
                 return Err(format!("`{name}` has to be a number"));
             };
@@ -281,11 +290,12 @@ pub fn amount(name: LimitName, written: &Written) -> Result<u64, String> {
                 parse_whole(name, &number.to_string(), Num::of(number).to_u64())?
             }
         }
-        Written::Text(text) => {
+        LimitValue::Text(text) => {
             if name == LimitName::Spend {
                 non_negative(name, Nanos::parse(text).map_err(|e| e.to_string())?)?
             } else {
-                let value = decimal::scaled(text.trim(), 0, Excess::Refuse).ok().and_then(|n| u64::try_from(n).ok());
+                let value =
+                    decimal::parse_scaled(text.trim(), 0, ExtraDigits::Refuse).ok().and_then(|n| u64::try_from(n).ok());
                 parse_whole(name, text.trim(), value)?
             }
         }
@@ -303,10 +313,10 @@ fn non_negative(name: LimitName, amount: Nanos) -> Result<u64, String> {
 fn parse_whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, String> {
     value.ok_or_else(|| {
         let shown: String = written.chars().take(40).collect();
-        match decimal::scaled(&shown, 0, Excess::Round) {
+        match decimal::parse_scaled(&shown, 0, ExtraDigits::Round) {
             Ok(_) if shown.starts_with('-') => format!("`{name}` cannot be negative"),
             Ok(n) if u64::try_from(n).is_ok() => format!("`{name}` has to be a whole number, not `{shown}`"),
-            Ok(_) | Err(decimal::DecimalError::DrawingTooLarge(_)) => format!("`{shown}` is too large for `{name}`"),
+            Ok(_) | Err(decimal::DecimalError::TooLarge(_)) => format!("`{shown}` is too large for `{name}`"),
             Err(decimal::DecimalError::NotANumber(_) | decimal::DecimalError::TooFine(_)) => {
                 format!("`{name}` has to be a number, not `{shown}`")
             }
@@ -354,12 +364,12 @@ pub struct Exceeded {
 impl fmt::Display for Exceeded {
     /// Formats `spend_exceeded: $0.02 of $0.02`; dollars have no exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told(&self.limit_code, &self.current_value, &self.current_max))
+        f.write_str(&describe_exceeded(&self.limit_code, &self.current_value, &self.current_max))
     }
 }
 
 /// Describes a limit that was reached: `turns_exceeded: 2 of 2`.
-pub fn told(limit_code: &str, current_value: &Value, current_max: &Value) -> String {
+pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &Value) -> String {
     let shown = |value: &Value| match Nanos::from_json(value) {
         Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
         Ok(_) | Err(_) => value.to_string(),
@@ -368,7 +378,7 @@ pub fn told(limit_code: &str, current_value: &Value, current_max: &Value) -> Str
     // call.
     let is_left = |(value, max): (Nanos, Nanos)| limit_code == "spend_exceeded" && value < max;
     let amounts = Nanos::from_json(current_value).ok().zip(Nanos::from_json(current_max).ok());
-    let rest = if amounts.is_some_and(is_left) { ", and what is left does not pay for another call" } else { "" };
+    let rest = if amounts.is_some_and(is_left) { ", and the remaining amount cannot pay for another call" } else { "" };
     format!("{limit_code}: {} of {}{rest}", shown(current_value), shown(current_max))
 }
 
@@ -379,7 +389,7 @@ impl Exceeded {
 }
 
 /// Returns the first limit that the cost has reached (`≥`), in the order turns, tokens, spend, duration.
-pub fn check(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
+pub fn first_exceeded(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
     let used = [
         (LimitName::Turns, cost.turns),
@@ -407,8 +417,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn one(name: &str, value: Value) -> Vec<Setting<&'static str>> {
-        vec![Setting::json(name, value, "here")]
+    fn one(name: &str, value: Value) -> Vec<LimitSetting<&'static str>> {
+        vec![LimitSetting::json(name, value, "here")]
     }
 
     fn resolve_one(
@@ -420,11 +430,14 @@ mod tests {
 
     #[test]
     fn exceeded_spend_mentions_insufficient_rest() {
-        let left = ", and what is left does not pay for another call";
-        assert_eq!(told("turns_exceeded", &json!(2), &json!(2)), "turns_exceeded: 2 of 2");
-        assert_eq!(told("spend_exceeded", &json!(0.2), &json!(0.2)), "spend_exceeded: $0.2 of $0.2");
-        assert_eq!(told("spend_exceeded", &json!(0.16), &json!(0.2)), format!("spend_exceeded: $0.16 of $0.2{left}"));
-        assert_eq!(told("turns_exceeded", &json!(1), &json!(2)), "turns_exceeded: 1 of 2");
+        let left = ", and the remaining amount cannot pay for another call";
+        assert_eq!(describe_exceeded("turns_exceeded", &json!(2), &json!(2)), "turns_exceeded: 2 of 2");
+        assert_eq!(describe_exceeded("spend_exceeded", &json!(0.2), &json!(0.2)), "spend_exceeded: $0.2 of $0.2");
+        assert_eq!(
+            describe_exceeded("spend_exceeded", &json!(0.16), &json!(0.2)),
+            format!("spend_exceeded: $0.16 of $0.2{left}")
+        );
+        assert_eq!(describe_exceeded("turns_exceeded", &json!(1), &json!(2)), "turns_exceeded: 1 of 2");
     }
 
     #[test]
@@ -445,7 +458,7 @@ mod tests {
 
     #[test]
     fn limit_text_parses_exactly() {
-        let text = |name, text: &str| amount(name, &Written::Text(text.into()));
+        let text = |name, text: &str| parse_limit_value(name, &LimitValue::Text(text.into()));
         assert_eq!(text(LimitName::Spend, "0.10"), Ok(100_000_000));
         assert_eq!(text(LimitName::Turns, "1e2"), Ok(100));
         assert_eq!(text(LimitName::Turns, "2.5"), Err("`turns` has to be a whole number, not `2.5`".into()));
@@ -456,11 +469,11 @@ mod tests {
 
     #[test]
     fn parent_limits_cap_the_child_and_depth_decreases() {
-        let parent = [Setting::json("depth", json!(3), "p"), Setting::json("turns", json!(4), "p")];
+        let parent = [LimitSetting::json("depth", json!(3), "p"), LimitSetting::json("turns", json!(4), "p")];
         let resolved = resolve(&[], &one("turns", json!(9)), &[], &parent).unwrap();
         assert_eq!((resolved.limits.turns, resolved.limits.depth), (4, 2));
-        assert_eq!(resolved.sources.get(&LimitName::Turns), Some(&Source::Parent("p")));
-        assert_eq!(resolved.sources.get(&LimitName::Spend), Some(&Source::BuiltIn));
+        assert_eq!(resolved.sources.get(&LimitName::Turns), Some(&LimitSource::Parent("p")));
+        assert_eq!(resolved.sources.get(&LimitName::Spend), Some(&LimitSource::BuiltIn));
         let refused = resolve(&[], &[], &[], &one("depth", json!(0))).unwrap_err();
         assert_eq!(refused, [LimitResolutionError::TooDeep { source: "here" }]);
     }
@@ -469,8 +482,8 @@ mod tests {
     fn ten_turns_are_allowed_by_a_limit_of_ten() {
         let limits = Limits { turns: 10, ..Limits::default() };
         let cost = |turns| Cost { turns, ..Cost::default() };
-        assert_eq!(check(&limits, &cost(9)), None);
-        let hit = check(&limits, &cost(10)).unwrap();
+        assert_eq!(first_exceeded(&limits, &cost(9)), None);
+        let hit = first_exceeded(&limits, &cost(10)).unwrap();
         assert_eq!(
             (hit.limit_code.as_str(), hit.current_value, hit.current_max),
             ("turns_exceeded", json!(10), json!(10))
@@ -481,9 +494,9 @@ mod tests {
     fn first_exceeded_limit_follows_order() {
         let limits = Limits::default();
         let cost = Cost { input_tokens: 150_000, output_tokens: 50_000, spend: Nanos(500_000_000), ..Cost::default() };
-        assert_eq!(check(&limits, &cost).unwrap().name, LimitName::Tokens);
+        assert_eq!(first_exceeded(&limits, &cost).unwrap().name, LimitName::Tokens);
         let cost = Cost { spend: Nanos(500_000_001), elapsed_seconds: 600, ..Cost::default() };
-        let hit = check(&limits, &cost).unwrap();
+        let hit = first_exceeded(&limits, &cost).unwrap();
         assert_eq!((hit.name, hit.current_value), (LimitName::Spend, json!(0.500_000_001)));
         assert_eq!(spawn_limit_exceeded(&limits, 10).unwrap().limit_code, "spawns_exceeded");
         assert_eq!(spawn_limit_exceeded(&Limits { depth: 0, ..limits }, 0).unwrap().limit_code, "depth_exceeded");

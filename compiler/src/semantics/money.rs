@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::decimal::{self, DecimalError, Excess};
+use super::decimal::{self, DecimalError, ExtraDigits};
 
 /// Decimal places of a dollar.
 const PLACES: u8 = 9;
@@ -22,7 +22,7 @@ pub enum MoneyError {
     #[error("`{0}` is finer than a nano-dollar")]
     TooFine(String),
     #[error("`{0}` dollars is more than can be counted")]
-    DrawingTooLarge(String),
+    TooLarge(String),
 }
 
 impl Nanos {
@@ -33,7 +33,7 @@ impl Nanos {
     /// # Errors
     /// The text is not a decimal number, is finer than a nano-dollar, or exceeds nine billion dollars.
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
-        Self::read(text.trim(), Excess::Refuse)
+        Self::read(text.trim(), ExtraDigits::Refuse)
     }
 
     /// Reads a JSON number of dollars, rounded to nano-dollars.
@@ -44,16 +44,16 @@ impl Nanos {
         let Value::Number(number) = value else {
             return Err(MoneyError::NotAnAmount(value.to_string().chars().take(40).collect()));
         };
-        Self::read(&number.to_string(), Excess::Round)
+        Self::read(&number.to_string(), ExtraDigits::Round)
     }
 
-    fn read(text: &str, excess: Excess) -> Result<Self, MoneyError> {
-        let nanos = decimal::scaled(text, PLACES, excess).map_err(|e| match e {
+    fn read(text: &str, excess: ExtraDigits) -> Result<Self, MoneyError> {
+        let nanos = decimal::parse_scaled(text, PLACES, excess).map_err(|e| match e {
             DecimalError::NotANumber(shown) => MoneyError::NotAnAmount(shown),
             DecimalError::TooFine(shown) => MoneyError::TooFine(shown),
-            DecimalError::DrawingTooLarge(shown) => MoneyError::DrawingTooLarge(shown),
+            DecimalError::TooLarge(shown) => MoneyError::TooLarge(shown),
         })?;
-        i64::try_from(nanos).map(Self).map_err(|_| MoneyError::DrawingTooLarge(text.chars().take(40).collect()))
+        i64::try_from(nanos).map(Self).map_err(|_| MoneyError::TooLarge(text.chars().take(40).collect()))
     }
 
     /// Converts an unsigned count of nano-dollars, as plans and usage rows store it; saturates.
@@ -99,18 +99,18 @@ impl Nanos {
 
     /// Returns the cost of tokens at this price per million tokens, rounded up.
     pub fn per_million(self, tokens: u64) -> Option<Self> {
-        cost(&[(self, tokens)])
+        call_cost(&[(self, tokens)])
     }
 }
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&decimal::print(i128::from(self.0), PLACES))
+        f.write_str(&decimal::format_scaled(i128::from(self.0), PLACES))
     }
 }
 
 /// Returns the cost of a call from pairs of (price per million tokens, tokens), rounded up once; `None` on overflow.
-pub fn cost(parts: &[(Nanos, u64)]) -> Option<Nanos> {
+pub fn call_cost(parts: &[(Nanos, u64)]) -> Option<Nanos> {
     let mut millionths: i128 = 0;
     for (price, tokens) in parts {
         millionths = millionths.checked_add(i128::from(price.0).checked_mul(i128::from(*tokens))?)?;
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(Nanos::parse(" 3 "), Ok(Nanos(3_000_000_000)));
         assert!(matches!(Nanos::parse("0.0000000001"), Err(MoneyError::TooFine(_))));
         assert!(matches!(Nanos::parse("$3"), Err(MoneyError::NotAnAmount(_))));
-        assert!(matches!(Nanos::parse("9300000000"), Err(MoneyError::DrawingTooLarge(_))));
+        assert!(matches!(Nanos::parse("9300000000"), Err(MoneyError::TooLarge(_))));
         assert_eq!(Nanos(-5).to_string(), "-0.000000005");
     }
 
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn prices_round_up_once() {
         let (input, output) = (Nanos::parse("3").unwrap(), Nanos::parse("15").unwrap());
-        assert_eq!(cost(&[(input, 1_000_000), (output, 1_000_000)]), Some(Nanos(18_000_000_000)));
+        assert_eq!(call_cost(&[(input, 1_000_000), (output, 1_000_000)]), Some(Nanos(18_000_000_000)));
         assert_eq!(Nanos(1).per_million(1), Some(Nanos(1)));
-        assert_eq!(cost(&[(Nanos(1), 1), (Nanos(1), 1)]), Some(Nanos(1)));
+        assert_eq!(call_cost(&[(Nanos(1), 1), (Nanos(1), 1)]), Some(Nanos(1)));
         assert_eq!(Nanos(0).per_million(u64::MAX), Some(Nanos(0)));
         assert_eq!(Nanos(i64::MAX).per_million(u64::MAX), None);
     }

@@ -10,13 +10,13 @@ pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
 }
 
 /// Returns true if a file or folder of this name is protected anywhere in a project, with everything below it. `name`
-/// must be [`folded`].
-pub fn is_law(name: &str) -> bool {
+/// must be [`fold_case`].
+pub fn is_protected(name: &str) -> bool {
     name == ".git" || name.starts_with(".env")
 }
 
 /// Converts a name to lower case, including the letter that a case-folding file system equates with an ASCII one.
-pub fn folded(name: &str) -> String {
+pub fn fold_case(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
@@ -24,17 +24,17 @@ pub fn folded(name: &str) -> String {
 pub fn write_path_error(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let law = |(at, part): (usize, &&str)| {
-        let name = folded(part);
-        is_law(&name) || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
+        let name = fold_case(part);
+        is_protected(&name) || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
     };
     if path.trim().is_empty() {
-        Some("it names nothing")
+        Some("it is empty")
     } else if path.starts_with(['/', '~']) || parts.contains(&"..") {
         Some("it leaves the project")
     } else if parts.iter().enumerate().any(law) {
-        Some("that is the law, which no tool writes")
+        Some("it is a protected path, which no tool may write")
     } else if path.contains(['*', '?', '[']) {
-        Some("a path is no pattern")
+        Some("a path cannot be a pattern")
     } else {
         None
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use rye_grammar::capability::{Pattern, normalise};
+use rye_grammar::capability::{Pattern, normalize};
 
 use super::capability::{ItemType, Primary};
 use super::glob::Glob;
@@ -98,7 +98,7 @@ struct RiskRule {
 /// An error in a risk table; `at` is its path: `classifications.2.risk`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {message}")]
-pub struct TableFault {
+pub struct RiskTableError {
     pub at: String,
     pub message: String,
 }
@@ -146,8 +146,8 @@ impl RiskTable {
     ///
     /// # Errors
     /// The table has an unknown tier, policy or key, or the wrong shape.
-    pub fn from_value(value: &Value) -> Result<Self, TableFault> {
-        let fault = |at: String, message: String| TableFault { at, message };
+    pub fn from_value(value: &Value) -> Result<Self, RiskTableError> {
+        let fault = |at: String, message: String| RiskTableError { at, message };
         let mut table = Self { policies: BTreeMap::new(), rules: Vec::new() };
         let map = value.as_object().ok_or_else(|| fault(String::new(), "the table has to be a mapping".into()))?;
         for (key, value) in map {
@@ -162,8 +162,8 @@ impl RiskTable {
         Ok(table)
     }
 
-    fn read_levels(&mut self, value: &Value) -> Result<(), TableFault> {
-        let fault = |at: String, message: &str| TableFault { at, message: message.into() };
+    fn read_levels(&mut self, value: &Value) -> Result<(), RiskTableError> {
+        let fault = |at: String, message: &str| RiskTableError { at, message: message.into() };
         let levels = value.as_object().ok_or_else(|| fault("risk_levels".into(), "has to be a mapping of tiers"))?;
         for (name, level) in levels {
             let at = format!("risk_levels.{name}");
@@ -179,8 +179,8 @@ impl RiskTable {
         Ok(())
     }
 
-    fn read_rules(&mut self, value: &Value) -> Result<(), TableFault> {
-        let fault = |at: String, message: &str| TableFault { at, message: message.into() };
+    fn read_rules(&mut self, value: &Value) -> Result<(), RiskTableError> {
+        let fault = |at: String, message: &str| RiskTableError { at, message: message.into() };
         let rules = value.as_array().ok_or_else(|| fault("classifications".into(), "has to be a list"))?;
         for (i, rule) in rules.iter().enumerate() {
             let at = |key: &str| format!("classifications.{i}.{key}");
@@ -202,7 +202,7 @@ impl RiskTable {
     }
 
     fn add(&mut self, tier: Tier, pattern: &str) {
-        let normal = normalise(pattern).0;
+        let normal = normalize(pattern).0;
         self.rules.push(RiskRule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
@@ -218,12 +218,12 @@ impl RiskTable {
     /// Classifies one capability: the matching pattern with the most literal characters decides; of two equally
     /// specific ones, the higher tier.
     pub fn classify(&self, capability: &str) -> Risk {
-        self.risk(self.matching(&normalise(capability).0))
+        self.risk(self.matching(&normalize(capability).0))
     }
 
     /// Classifies a grant. A grant with wildcards has the highest tier of its own text and of everything it reaches.
     pub fn classify_grant(&self, pattern: &str) -> Risk {
-        let pattern = normalise(pattern).0;
+        let pattern = normalize(pattern).0;
         let by_text = self.matching(&pattern);
         let grant = Glob::new(&pattern);
         if grant.is_literal() {

@@ -12,10 +12,10 @@ use rye_grammar::template::{
 use serde_json::{Map, Value};
 
 pub use hook_text::HookText;
-pub use tree::{HookTemplateTree, Text, Tree};
+pub use tree::{HookTemplateTree, TemplateText, TemplateTree};
 
 use super::facts::{Facts, Lookup};
-use super::value::embed;
+use super::value::inline_text;
 
 /// A rendered value, or the declared paths that are not known yet.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,7 @@ pub struct MissingInput {
 }
 
 /// Returns the `${…}` placeholders of a template, in order.
-pub fn holes(template: &Template) -> impl Iterator<Item = &Placeholder> {
+pub fn placeholders(template: &Template) -> impl Iterator<Item = &Placeholder> {
     template.parts.iter().filter_map(|part| if let TemplatePart::Hole(hole) = part { Some(hole) } else { None })
 }
 
@@ -58,7 +58,7 @@ pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputPlace
 /// missing.
 pub fn render(template: &Template, facts: &Facts) -> Rendered {
     if let [TemplatePart::Hole(hole)] = template.parts.as_slice() {
-        return match fill(hole, facts) {
+        return match fill_placeholder(hole, facts) {
             FilledPlaceholder::Value(value) => Rendered::Value(value.clone()),
             FilledPlaceholder::Fallback(text) => Rendered::Value(Value::String(text.to_owned())),
             FilledPlaceholder::Nothing => Rendered::Value(Value::Null),
@@ -81,8 +81,8 @@ pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<Str
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text.push_str(literal),
-            TemplatePart::Hole(hole) => match fill(hole, facts) {
-                FilledPlaceholder::Value(value) => text.push_str(&embed(value)),
+            TemplatePart::Hole(hole) => match fill_placeholder(hole, facts) {
+                FilledPlaceholder::Value(value) => text.push_str(&inline_text(value)),
                 FilledPlaceholder::Fallback(fallback) => text.push_str(fallback),
                 FilledPlaceholder::Nothing => {}
                 FilledPlaceholder::Unknown(paths) => {
@@ -115,8 +115,8 @@ fn render_where(template: &Template, facts: &Facts, is_hole: &dyn Fn(&Path) -> b
         match part {
             TemplatePart::Text(text) => push_text(&mut parts, text),
             TemplatePart::Hole(hole) if !is_hole(&hole.path) => push_text(&mut parts, &hole.raw),
-            TemplatePart::Hole(hole) => match fill(hole, facts) {
-                FilledPlaceholder::Value(value) => push_text(&mut parts, &embed(value)),
+            TemplatePart::Hole(hole) => match fill_placeholder(hole, facts) {
+                FilledPlaceholder::Value(value) => push_text(&mut parts, &inline_text(value)),
                 FilledPlaceholder::Fallback(text) => push_text(&mut parts, text),
                 FilledPlaceholder::Nothing => {}
                 FilledPlaceholder::Unknown(_) => parts.push(RenderedPart::Pending {
@@ -157,7 +157,7 @@ enum FilledPlaceholder<'a> {
 }
 
 /// The fallback replaces missing and null values; `0`, `false` and `""` are values.
-fn fill<'a>(hole: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
+fn fill_placeholder<'a>(hole: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
     match facts.lookup(&hole.path) {
         Lookup::Known(Value::Null) | Lookup::Absent => match &hole.fallback {
             Some(text) => FilledPlaceholder::Fallback(text),
@@ -193,6 +193,6 @@ fn fill_input<'a>(
             WhenMissing::Empty => Ok("".into()),
             WhenMissing::Default(text) => Ok(text.as_str().into()),
         },
-        Some(value) => Ok(embed(value)),
+        Some(value) => Ok(inline_text(value)),
     }
 }

@@ -277,7 +277,7 @@ pub fn order(a: &Value, b: &Value) -> Option<Ordering> {
 }
 
 /// Formats a value inside of a longer text: strings unchanged, null as nothing, all else as compact JSON.
-pub fn embed(value: &Value) -> Cow<'_, str> {
+pub fn inline_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(s) => Cow::Borrowed(s),
         Value::Null => Cow::Borrowed(""),

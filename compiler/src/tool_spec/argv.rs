@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 /// Names that every template may use without a declaration: the tool's own file, the project's root, all parameters as
 /// JSON. A declared parameter of the same name takes precedence.
-pub const RUNTIME: [&str; 3] = ["tool_path", "project_path", "params_json"];
+pub const RUNTIME_NAMES: [&str; 3] = ["tool_path", "project_path", "params_json"];
 
 /// The reason why a template cannot be filled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgvError {
-    #[error("`{0}` has a `{{` that nothing closes; write `{{{{` for a brace")]
+    #[error("`{0}` has an unclosed `{{`; write `{{{{` for a brace")]
     Open(String),
-    #[error("`{0}` has a `}}` that nothing opens; write `}}}}` for a brace")]
+    #[error("`{0}` has an unmatched `}}`; write `}}}}` for a brace")]
     Close(String),
-    #[error("`{{{0}}}` is no parameter name")]
+    #[error("`{{{0}}}` is not a parameter name")]
     Name(String),
-    #[error("parameter `{0}` holds a zero byte, which no argument can")]
+    #[error("parameter `{0}` contains a zero byte, which an argument cannot")]
     Zero(String),
     #[error("the variable `{0}` of the environment is not set")]
     Unset(String),
@@ -26,8 +26,8 @@ pub enum ArgvError {
 
 /// The content of a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hole<'a> {
-    /// `{name}`: a parameter, or one of [`RUNTIME`].
+pub enum ArgvPlaceholder<'a> {
+    /// `{name}`: a parameter, or one of [`RUNTIME_NAMES`].
     Parameter(&'a str),
     /// `${NAME}`: a variable of the environment.
     Variable(&'a str),
@@ -35,9 +35,9 @@ pub enum Hole<'a> {
 
 /// The values that fill placeholders.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct FillValues<'a> {
     pub parameters: &'a Map<String, Value>,
-    /// Values of the [`RUNTIME`] names.
+    /// Values of the [`RUNTIME_NAMES`] names.
     pub runtime: &'a BTreeMap<&'static str, String>,
     /// The declared variables that are set.
     pub environment: &'a BTreeMap<String, String>,
@@ -46,11 +46,11 @@ pub struct Given<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum ArgvPart<'a> {
     Text(String),
-    Hole(Hole<'a>),
+    Hole(ArgvPlaceholder<'a>),
 }
 
 /// Returns the placeholders of a template, in order.
-pub fn holes(template: &str) -> Result<Vec<Hole<'_>>, ArgvError> {
+pub fn placeholders(template: &str) -> Result<Vec<ArgvPlaceholder<'_>>, ArgvError> {
     let pieces = split_template(template)?;
     Ok(pieces.into_iter().filter_map(|p| if let ArgvPart::Hole(hole) = p { Some(hole) } else { None }).collect())
 }
@@ -58,14 +58,14 @@ pub fn holes(template: &str) -> Result<Vec<Hole<'_>>, ArgvError> {
 /// Fills the templates. If an argument is a single placeholder and its parameter is a list, each item becomes an
 /// argument. An argument with a missing or null parameter is left out. Strings are inserted unchanged, other values as
 /// JSON.
-pub fn fill(argv: &[String], given: Given<'_>) -> Result<Vec<String>, ArgvError> {
+pub fn fill_argv(argv: &[String], given: FillValues<'_>) -> Result<Vec<String>, ArgvError> {
     let mut out = Vec::with_capacity(argv.len());
     for argument in argv {
-        if let [ArgvPart::Hole(Hole::Parameter(name))] = split_template(argument)?.as_slice()
+        if let [ArgvPart::Hole(ArgvPlaceholder::Parameter(name))] = split_template(argument)?.as_slice()
             && let Some(Value::Array(items)) = given.parameters.get(*name)
         {
             for item in items {
-                out.push(text(name, item)?);
+                out.push(argument_text(name, item)?);
             }
             continue;
         }
@@ -78,28 +78,43 @@ pub fn fill(argv: &[String], given: Given<'_>) -> Result<Vec<String>, ArgvError>
 /// parameter and to nothing else.
 pub fn fill_text(
     template: &str,
-    given: Given<'_>,
+    given: FillValues<'_>,
     encode: &dyn Fn(&str) -> String,
 ) -> Result<Option<String>, ArgvError> {
     let mut filled = String::new();
     for piece in split_template(template)? {
         match piece {
             ArgvPart::Text(t) => filled.push_str(&t),
-            ArgvPart::Hole(Hole::Variable(name)) => {
+            ArgvPart::Hole(ArgvPlaceholder::Variable(name)) => {
                 let value = given.environment.get(name).ok_or_else(|| ArgvError::Unset(name.to_owned()))?;
                 filled.push_str(value);
             }
-            ArgvPart::Hole(Hole::Parameter(name)) => match (given.parameters.get(name), given.runtime.get(name)) {
-                (Some(Value::Null), _) | (None, None) => return Ok(None),
-                (Some(value), _) => filled.push_str(&encode(&text(name, value)?)),
-                (None, Some(value)) => filled.push_str(&encode(value)),
-            },
+            ArgvPart::Hole(ArgvPlaceholder::Parameter(name)) => {
+                match (given.parameters.get(name), given.runtime.get(name)) {
+                    (Some(Value::Null), _) | (None, None) => return Ok(None),
+                    (Some(value), _) => filled.push_str(&encode(&argument_text(name, value)?)),
+                    (None, Some(value)) => filled.push_str(&encode(value)),
+                }
+            }
         }
     }
     Ok(Some(filled))
 }
 
-fn text(name: &str, value: &Value) -> Result<String, ArgvError> {
+/// Returns the template with each placeholder replaced by the text that `fill` returns.
+pub fn replace_placeholders(
+    template: &str,
+    fill: &dyn Fn(&ArgvPlaceholder<'_>) -> String,
+) -> Result<String, ArgvError> {
+    let pieces = split_template(template)?;
+    let texts = pieces.into_iter().map(|piece| match piece {
+        ArgvPart::Text(text) => text,
+        ArgvPart::Hole(placeholder) => fill(&placeholder),
+    });
+    Ok(texts.collect())
+}
+
+fn argument_text(name: &str, value: &Value) -> Result<String, ArgvError> {
     let text = if let Value::String(s) = value { s.clone() } else { value.to_string() };
     if text.contains('\0') { Err(ArgvError::Zero(name.to_owned())) } else { Ok(text) }
 }
@@ -135,7 +150,11 @@ fn split_template(template: &str) -> Result<Vec<ArgvPart<'_>>, ArgvError> {
             if !text.is_empty() {
                 pieces.push(ArgvPart::Text(std::mem::take(&mut text)));
             }
-            pieces.push(ArgvPart::Hole(if variable { Hole::Variable(name) } else { Hole::Parameter(name) }));
+            pieces.push(ArgvPart::Hole(if variable {
+                ArgvPlaceholder::Variable(name)
+            } else {
+                ArgvPlaceholder::Parameter(name)
+            }));
             rest = after;
         } else if let Some(after) = from.strip_prefix('$') {
             text.push('$');
@@ -169,7 +188,7 @@ mod tests {
         let runtime = BTreeMap::from([("tool_path", "/p/.ai/tools/t.yaml".to_owned())]);
         let environment = BTreeMap::from([("TOKEN".to_owned(), "{path} ${TOKEN}".to_owned())]);
         let parameters = parameters.as_object().unwrap();
-        fill(&argv, Given { parameters, runtime: &runtime, environment: &environment })
+        fill_argv(&argv, FillValues { parameters, runtime: &runtime, environment: &environment })
     }
 
     fn filled(argv: &[&str], parameters: &Value) -> Vec<String> {
@@ -185,7 +204,7 @@ mod tests {
         );
         assert_eq!(filled(&["{tool_path}"], &json!({"tool_path": "x"})), ["x"]);
         assert_eq!(try_fill(&["${OTHER}"], &p), Err(ArgvError::Unset("OTHER".into())));
-        assert_eq!(holes("{a}${B}"), Ok(vec![Hole::Parameter("a"), Hole::Variable("B")]));
+        assert_eq!(placeholders("{a}${B}"), Ok(vec![ArgvPlaceholder::Parameter("a"), ArgvPlaceholder::Variable("B")]));
     }
 
     #[test]
@@ -212,10 +231,10 @@ mod tests {
 
     #[test]
     fn malformed_templates_are_rejected() {
-        assert_eq!(holes("{a").unwrap_err(), ArgvError::Open("{a".into()));
-        assert_eq!(holes("a}").unwrap_err(), ArgvError::Close("a}".into()));
-        assert_eq!(holes("{}").unwrap_err(), ArgvError::Name(String::new()));
-        assert_eq!(holes("{a.b}").unwrap_err(), ArgvError::Name("a.b".into()));
+        assert_eq!(placeholders("{a").unwrap_err(), ArgvError::Open("{a".into()));
+        assert_eq!(placeholders("a}").unwrap_err(), ArgvError::Close("a}".into()));
+        assert_eq!(placeholders("{}").unwrap_err(), ArgvError::Name(String::new()));
+        assert_eq!(placeholders("{a.b}").unwrap_err(), ArgvError::Name("a.b".into()));
         let zero = json!({"a": "x\u{0}y"});
         assert_eq!(try_fill(&["{a}"], &zero).unwrap_err(), ArgvError::Zero("a".into()));
     }

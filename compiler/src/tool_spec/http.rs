@@ -6,7 +6,7 @@ use rye_grammar::data::{Kind, Node};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::read::{Reader, Scope};
+use super::read::{TemplateScope, ToolSpecReader};
 
 /// A request as declared, with unfilled templates. See [`super::fill_text`] for the placeholders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,51 +61,56 @@ const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 
 /// Reads the request, and its host in lower case.
-pub(super) fn read(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<(HttpSpec, String)> {
+pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<(HttpSpec, String)> {
     let method = method(r, node);
     let headers = headers(r, node, scope);
     let body = body(r, node, scope);
     let Some(url) = r.text(node, "url") else {
         if node.get("url").is_none() {
-            r.missing(node, "url", "say where the request goes: `url: https://api.example.com/items/{id}`");
+            r.report_missing(node, "url", "add the address: `url: https://api.example.com/items/{id}`");
         }
         return None;
     };
     let span = node.get("url").map_or(node.span, |n| n.span);
-    r.template(&url, span, scope);
+    r.check_template(&url, span, scope);
     let host = host(r, &url, span)?;
     Some((HttpSpec { method: method?, url, headers, body }, host))
 }
 
-fn method(r: &mut Reader, node: &Node) -> Option<Method> {
+fn method(r: &mut ToolSpecReader, node: &Node) -> Option<Method> {
     let Some(word) = r.text(node, "method") else { return Some(Method::Get) };
     let found = Method::ALL.into_iter().find(|m| m.word().eq_ignore_ascii_case(&word));
     if found.is_none() {
         let span = node.get("method").map_or(node.span, |n| n.span);
         let help = format!("one of {}", Method::ALL.map(Method::word).join(", "));
-        r.bad(span, format!("there is no method `{word}`"), "unknown", Some(help));
+        r.report_bad_value(span, format!("unknown method `{word}`"), "unknown", Some(help));
     }
     found
 }
 
 /// Returns the host of an address whose scheme, host and port are literal.
-fn host(r: &mut Reader, url: &str, span: Span) -> Option<String> {
+fn host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    let no_address = format!("`{url}` is no web address");
+    let no_address = format!("`{url}` is not a web address");
     let help = "write it out: `https://api.example.com/path/{parameter}`".to_owned();
     let Some(authority) = authority.filter(|a| !a.is_empty()) else {
-        r.bad(span, no_address, "not an address", Some(help));
+        r.report_bad_value(span, no_address, "not an address", Some(help));
         return None;
     };
     if authority.contains(['{', '}', '$']) {
-        r.bad(span, "the host of a request cannot be a parameter".into(), "chosen by the caller", Some(help));
+        r.report_bad_value(
+            span,
+            "the host of a request cannot be a parameter".into(),
+            "chosen by the caller",
+            Some(help),
+        );
         return None;
     }
     if authority.contains('@') {
-        let message = "the host of a request holds no user and no password".to_owned();
+        let message = "the host of a request must not contain a user or password".to_owned();
         let help = "send it as a header: `Authorization: Bearer ${TOKEN}`".to_owned();
-        r.bad(span, message, "a secret in a file", Some(help));
+        r.report_bad_value(span, message, "a secret in a file", Some(help));
         return None;
     }
     let (host, port) = match authority.strip_prefix('[') {
@@ -116,17 +121,17 @@ fn host(r: &mut Reader, url: &str, span: Span) -> Option<String> {
         && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':' | b'_'))
         && (port.is_empty() || port.parse::<u16>().is_ok());
     if !is_host {
-        r.bad(span, no_address, "not an address", Some(help));
+        r.report_bad_value(span, no_address, "not an address", Some(help));
         return None;
     }
     Some(host.to_ascii_lowercase())
 }
 
-fn headers(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> IndexMap<String, String> {
+fn headers(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> IndexMap<String, String> {
     let mut out = IndexMap::new();
     let Some(headers) = node.get("headers") else { return out };
     if !matches!(headers.kind, Kind::Map(_)) {
-        r.wrong(headers, "headers", "a mapping of names to values");
+        r.report_wrong_type(headers, "headers", "a mapping of names to values");
         return out;
     }
     for entry in headers.entries() {
@@ -134,25 +139,32 @@ fn headers(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> IndexMap<String, S
         let is_token =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
         if !is_token {
-            r.bad(entry.key.span, format!("`{name}` is no header"), "not a header's name", None);
+            r.report_bad_value(entry.key.span, format!("`{name}` is not a valid header"), "not a header's name", None);
         } else if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
-            r.bad(entry.key.span, format!("the header `{name}` is not for tools to set"), "set by rye", None);
+            r.report_bad_value(
+                entry.key.span,
+                format!("the header `{name}` cannot be set by a tool"),
+                "set by rye",
+                None,
+            );
         }
         match &entry.value.kind {
             Kind::String(value) => {
-                r.template(value, entry.value.span, scope);
+                r.check_template(value, entry.value.span, scope);
                 out.insert(name.clone(), value.clone());
             }
             Kind::Number(n) => {
                 out.insert(name.clone(), n.to_string());
             }
-            Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => r.wrong(&entry.value, name, "a string"),
+            Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
+                r.report_wrong_type(&entry.value, name, "a string");
+            }
         }
     }
     out
 }
 
-fn body(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<HttpBody> {
+fn body(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<HttpBody> {
     let body = node.get("body")?;
     check_templates(r, body, scope);
     Some(match &body.kind {
@@ -161,9 +173,9 @@ fn body(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<HttpBody> {
     })
 }
 
-fn check_templates(r: &mut Reader, node: &Node, scope: &Scope<'_>) {
+fn check_templates(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) {
     match &node.kind {
-        Kind::String(text) => r.template(text, node.span, scope),
+        Kind::String(text) => r.check_template(text, node.span, scope),
         Kind::List(items) => items.iter().for_each(|item| check_templates(r, item, scope)),
         Kind::Map(entries) => entries.iter().for_each(|entry| check_templates(r, &entry.value, scope)),
         Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}

@@ -7,7 +7,7 @@ use rye_grammar::data::{Kind, Node};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::read::{Reader, did_you_mean};
+use super::read::{ToolSpecReader, did_you_mean};
 
 /// The value of `idempotent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Default for Idempotence {
 
 const EXPECTED_FORM: &str = "`true`, `false`, or parameters with the values that make a call repeatable";
 
-impl Reader {
+impl ToolSpecReader {
     /// Reads `idempotent` and checks it against the parameters of the tool.
     pub(super) fn idempotence(&mut self, node: &Node, parameters: &Value) -> Idempotence {
         let Some(value) = node.get("idempotent") else { return Idempotence::default() };
@@ -47,7 +47,7 @@ impl Reader {
             return Idempotence::All(all);
         }
         if !matches!(value.kind, Kind::Map(_)) || value.entries().is_empty() {
-            self.wrong(value, "idempotent", EXPECTED_FORM);
+            self.report_wrong_type(value, "idempotent", EXPECTED_FORM);
             return Idempotence::default();
         }
         let properties = parameters.get("properties").and_then(Value::as_object);
@@ -57,7 +57,7 @@ impl Reader {
             let Some(property) = properties.and_then(|all| all.get(name)) else {
                 let known: Vec<&str> = properties.into_iter().flat_map(|all| all.keys()).map(String::as_str).collect();
                 let help = did_you_mean(name, &known);
-                self.bad(
+                self.report_bad_value(
                     entry.key.span,
                     format!("the tool has no parameter `{name}`"),
                     "no such parameter",
@@ -68,7 +68,7 @@ impl Reader {
             let items = match &entry.value.kind {
                 Kind::List(items) if !items.is_empty() => items.as_slice(),
                 Kind::List(_) | Kind::Map(_) | Kind::Null => {
-                    self.wrong(&entry.value, "idempotent", EXPECTED_FORM);
+                    self.report_wrong_type(&entry.value, "idempotent", EXPECTED_FORM);
                     continue;
                 }
                 Kind::Bool(_) | Kind::Number(_) | Kind::String(_) => std::slice::from_ref(&entry.value),
@@ -80,7 +80,7 @@ impl Reader {
                     let message = format!("`{name}` never is `{}`", item.as_str().unwrap_or("this"));
                     let known: Vec<&str> = known.into_iter().flatten().filter_map(Value::as_str).collect();
                     let help = item.as_str().map(|word| did_you_mean(word, &known));
-                    self.bad(item.span, message, "not among its values", help);
+                    self.report_bad_value(item.span, message, "not among its values", help);
                 }
             }
             wanted.insert(name.clone(), items.iter().map(Node::to_value).collect());

@@ -1,18 +1,16 @@
 //! Reads a [`ToolSpec`] from a metadata mapping, and collects every fault with its span.
 
-use std::collections::BTreeSet;
-
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::{ScriptDeclarations, ToolLanguage, ToolTree};
 use rye_grammar::{ItemId, Span};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::semantics::needs;
 
-use super::argv::{self, Hole, RUNTIME};
+use super::argv::{self, ArgvPlaceholder, RUNTIME_NAMES};
 use super::{
-    ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, Needs, RESOLVED_CONFIG, ScriptEntry,
-    ScriptLanguage, ServerSandbox, ToolKind, ToolSpec, ToolSpecError, ToolSpecErrorKind, http, schema,
+    ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, RESOLVED_CONFIG, ScriptEntry,
+    ScriptLanguage, ServerSandbox, ToolKind, ToolNeeds, ToolSpec, ToolSpecError, ToolSpecErrorKind, http, schema,
 };
 
 /// Keys of every tool; those from `name` on are documentation only.
@@ -61,7 +59,7 @@ const RESERVED_VARIABLES: [&str; 13] = [
 impl ToolSpec {
     /// Reads the metadata of a tool, or returns every fault in it.
     pub fn read(tree: &ToolTree) -> Result<Self, Vec<ToolSpecError>> {
-        let mut r = Reader { faults: Vec::new() };
+        let mut r = ToolSpecReader { faults: Vec::new() };
         let spec = r.spec(&tree.metadata, tree.script.as_ref());
         match spec {
             Some(spec) if r.faults.is_empty() => Ok(spec),
@@ -70,14 +68,19 @@ impl ToolSpec {
     }
 }
 
-pub(super) struct Reader {
-    faults: Vec<ToolSpecError>,
+pub(super) struct ToolSpecReader {
+    pub(super) faults: Vec<ToolSpecError>,
 }
 
-impl Reader {
+impl ToolSpecReader {
     fn spec(&mut self, node: &Node, script: Option<&ScriptDeclarations>) -> Option<ToolSpec> {
         if !matches!(node.kind, Kind::Map(_)) {
-            self.bad(node.span, format!("a tool is a mapping, not {}", node.describe()), "expected a mapping", None);
+            self.report_bad_value(
+                node.span,
+                format!("a tool is a mapping, not {}", node.describe()),
+                "expected a mapping",
+                None,
+            );
             return None;
         }
         // A shell script with a `kind` is declared like a YAML tool.
@@ -94,11 +97,11 @@ impl Reader {
         if description.as_deref().is_none_or(|d| d.trim().is_empty())
             && node.get("description").is_none_or(|d| d.as_str().is_some())
         {
-            self.missing(node, "description", description_help(script));
+            self.report_missing(node, "description", description_help(script));
         }
-        let parameters = self.parameters(node);
+        let parameters = schema::read_parameters(self, node);
         let environment = self.environment(node);
-        let mut own_needs = Needs::default();
+        let mut own_needs = ToolNeeds::default();
         let kind = match script {
             Some(shape) => self.script(node, shape),
             None => self.kind(node, &parameters, &environment, &mut own_needs),
@@ -141,8 +144,8 @@ impl Reader {
             && !executor.starts_with("rye/core/runtimes/")
             && let Some(value) = node.get("executor")
         {
-            let help = "leave it out: the file's extension says what runs it".to_owned();
-            self.bad(value.span, format!("there is no executor `{executor}`"), "not one of rye's", Some(help));
+            let help = "leave it out: the file's extension selects the runtime".to_owned();
+            self.report_bad_value(value.span, format!("unknown executor `{executor}`"), "unknown executor", Some(help));
         }
         let has = |name: &str| shape.names.iter().any(|n| n == name);
         let entry = match language {
@@ -155,37 +158,47 @@ impl Reader {
                 ScriptEntry::Main
             }
             ScriptLanguage::Python => {
-                self.missing(node, "execute", "define `def execute(params, project_path)`, or `def main()`");
+                self.report_missing(node, "execute", "define `def execute(params, project_path)`, or `def main()`");
                 return None;
             }
             ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
-                self.missing(node, "execute", "export it: `export async function execute(params, projectPath) {…}`");
+                self.report_missing(
+                    node,
+                    "execute",
+                    "export it: `export async function execute(params, projectPath) {…}`",
+                );
                 return None;
             }
         };
         Some(ToolKind::Script { language, entry })
     }
 
-    fn kind(&mut self, node: &Node, parameters: &Value, environment: &[String], needs: &mut Needs) -> Option<ToolKind> {
+    fn kind(
+        &mut self,
+        node: &Node,
+        parameters: &Value,
+        environment: &[String],
+        needs: &mut ToolNeeds,
+    ) -> Option<ToolKind> {
         let Some(kind) = node.get("kind") else {
             let help = "`kind: command` runs a program, `http` sends a request, `builtin` names a tool of the engine";
-            self.missing(node, "kind", help);
+            self.report_missing(node, "kind", help);
             return None;
         };
         let Some(word) = kind.as_str() else {
-            self.wrong(kind, "kind", "a string");
+            self.report_wrong_type(kind, "kind", "a string");
             return None;
         };
         for (other, keys) in KIND_KEYS {
             for key in keys.iter().filter(|_| other != word && KIND_KEYS.iter().any(|(known, _)| *known == word)) {
-                self.stray(node, key, word, other);
+                self.report_foreign_key(node, key, word, other);
             }
         }
-        let scope = Scope { parameters, environment };
+        let scope = TemplateScope { parameters, environment };
         match word {
             "builtin" => {
                 let Some(name) = self.text(node, "builtin") else {
-                    self.missing(node, "builtin", "name the built-in tool: `builtin: read`");
+                    self.report_missing(node, "builtin", "name the built-in tool: `builtin: read`");
                     return None;
                 };
                 Some(ToolKind::Builtin { name })
@@ -200,7 +213,7 @@ impl Reader {
                 let mut all = ["server", "tool", "sha256", "server_sha256", "runs", "wall"].map(|key| {
                     let text = self.text(node, key);
                     if text.is_none() && node.get(key).is_none() {
-                        self.missing(node, key, "`rye mcp refresh` writes these files");
+                        self.report_missing(node, key, "`rye mcp refresh` writes these files");
                     }
                     text
                 });
@@ -210,7 +223,7 @@ impl Reader {
                     let known = ServerSandbox::ALL.map(ServerSandbox::word);
                     let span = node.get("wall").map_or(node.span, |wall| wall.span);
                     let help = Some(did_you_mean(&word, &known));
-                    self.bad(span, format!("no server stands behind `{word}`"), "unknown wall", help);
+                    self.report_bad_value(span, format!("no server has the sandbox `{word}`"), "unknown sandbox", help);
                     return None;
                 };
                 Some(ToolKind::Mcp {
@@ -224,22 +237,22 @@ impl Reader {
             }
             other => {
                 let help = did_you_mean(other, &KIND_KEYS.map(|(kind, _)| kind));
-                self.bad(kind.span, format!("no tool is of kind `{other}`"), "unknown kind", Some(help));
+                self.report_bad_value(kind.span, format!("no tool is of kind `{other}`"), "unknown kind", Some(help));
                 None
             }
         }
     }
 
-    fn command(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Vec<String>> {
+    fn command(&mut self, node: &Node, scope: &TemplateScope<'_>) -> Option<Vec<String>> {
         let Some(command) = node.get("command") else {
-            self.missing(node, "command", "list the program and its arguments: `command: [git, status]`");
+            self.report_missing(node, "command", "list the program and its arguments: `command: [git, status]`");
             return None;
         };
         let Kind::List(items) = &command.kind else {
-            self.bad(
+            self.report_bad_value(
                 command.span,
                 format!("`command` must be a list, not {}", command.describe()),
-                "no shell splits this",
+                "not split by a shell",
                 Some("one list item per argument: `command: [git, log, \"{path}\"]`".into()),
             );
             return None;
@@ -250,44 +263,50 @@ impl Reader {
                 Kind::String(s) => s.clone(),
                 Kind::Number(n) => n.to_string(),
                 Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
-                    self.wrong(item, "command", "a list of strings");
+                    self.report_wrong_type(item, "command", "a list of strings");
                     continue;
                 }
             };
-            self.argument(index, &text, item.span, scope);
+            self.check_argument(index, &text, item.span, scope);
             argv.push(text);
         }
         if items.is_empty() {
-            self.bad(command.span, "`command` names no program".into(), "empty", None);
+            self.report_bad_value(command.span, "`command` names no program".into(), "empty", None);
             return None;
         }
         Some(argv)
     }
 
-    fn argument(&mut self, index: usize, text: &str, span: Span, scope: &Scope<'_>) {
+    fn check_argument(&mut self, index: usize, text: &str, span: Span, scope: &TemplateScope<'_>) {
         if text.contains('\0') {
-            self.bad(span, "an argument holds a zero byte".into(), "no argument can", None);
+            self.report_bad_value(span, "an argument contains a zero byte".into(), "no argument can", None);
         }
-        let chosen = |holes: &[Hole<'_>]| holes.iter().any(|hole| matches!(hole, Hole::Parameter(_)));
-        match argv::holes(text) {
-            Ok(holes) if index == 0 && chosen(&holes) => self.bad(
+        let chosen =
+            |holes: &[ArgvPlaceholder<'_>]| holes.iter().any(|hole| matches!(hole, ArgvPlaceholder::Parameter(_)));
+        match argv::placeholders(text) {
+            Ok(holes) if index == 0 && chosen(&holes) => self.report_bad_value(
                 span,
                 "the program of a command cannot be a parameter".into(),
                 "chosen by the caller",
                 Some("name the program and leave only its arguments open".into()),
             ),
             Ok(_) if index == 0 && (text.is_empty() || text.split('/').any(|s| s == "..")) => {
-                self.bad(span, format!("`{text}` names no program of the project or the path"), "not a program", None);
+                self.report_bad_value(
+                    span,
+                    format!("`{text}` names no program of the project or the path"),
+                    "not a program",
+                    None,
+                );
             }
-            Ok(_) | Err(_) => self.template(text, span, scope),
+            Ok(_) | Err(_) => self.check_template(text, span, scope),
         }
     }
 
     /// Checks that every placeholder of a template is declared.
-    pub(super) fn template(&mut self, text: &str, span: Span, scope: &Scope<'_>) {
-        let holes = match argv::holes(text) {
+    pub(super) fn check_template(&mut self, text: &str, span: Span, scope: &TemplateScope<'_>) {
+        let holes = match argv::placeholders(text) {
             Ok(holes) => holes,
-            Err(e) => return self.bad(span, e.to_string(), "not a template", None),
+            Err(e) => return self.report_bad_value(span, e.to_string(), "not a template", None),
         };
         let declared: Vec<&str> = scope
             .parameters
@@ -297,16 +316,21 @@ impl Reader {
             .unwrap_or_default();
         for hole in holes {
             match hole {
-                Hole::Parameter(name) if !declared.contains(&name) && !RUNTIME.contains(&name) => {
+                ArgvPlaceholder::Parameter(name) if !declared.contains(&name) && !RUNTIME_NAMES.contains(&name) => {
                     let help = did_you_mean(name, &declared);
-                    self.bad(span, format!("`{{{name}}}` is no parameter of this tool"), "not declared", Some(help));
+                    self.report_bad_value(
+                        span,
+                        format!("`{{{name}}}` is not a parameter of this tool"),
+                        "not declared",
+                        Some(help),
+                    );
                 }
-                Hole::Variable(name) if !scope.environment.iter().any(|v| v == name) => {
+                ArgvPlaceholder::Variable(name) if !scope.environment.iter().any(|v| v == name) => {
                     let help = format!("declare it: `environment: [{name}]`");
-                    let message = format!("`${{{name}}}` is no variable that this tool declares");
-                    self.bad(span, message, "not declared", Some(help));
+                    let message = format!("`${{{name}}}` is not a variable that this tool declares");
+                    self.report_bad_value(span, message, "not declared", Some(help));
                 }
-                Hole::Parameter(_) | Hole::Variable(_) => {}
+                ArgvPlaceholder::Parameter(_) | ArgvPlaceholder::Variable(_) => {}
             }
         }
     }
@@ -320,10 +344,10 @@ impl Reader {
                 && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
             let prefixed = ["LD_", "DYLD_", "RYE_", "BASH_FUNC"].iter().any(|p| name.starts_with(p));
             if !is_name {
-                self.bad(span, format!("`{name}` names no variable"), "not a name", None);
+                self.report_bad_value(span, format!("`{name}` names no variable"), "not a name", None);
             } else if prefixed || RESERVED_VARIABLES.contains(&name.as_str()) {
-                let help = "every program gets PATH, HOME and LANG; ask for a variable of your own".to_owned();
-                self.bad(span, format!("a tool cannot ask for `{name}`"), "not for tools", Some(help));
+                let help = "every program gets PATH, HOME and LANG; declare a variable of your own".to_owned();
+                self.report_bad_value(span, format!("a tool cannot request `{name}`"), "not for tools", Some(help));
             } else if !out.contains(&name) {
                 out.push(name);
             }
@@ -335,88 +359,47 @@ impl Reader {
     fn config(&mut self, node: &Node, parameters: &Value) -> Option<ConfigSource> {
         let config = node.get("config")?;
         if !matches!(config.kind, Kind::Map(_)) {
-            self.wrong(config, "config", "a mapping with `path` and `mode`");
+            self.report_wrong_type(config, "config", "a mapping with `path` and `mode`");
             return None;
         }
         self.known_keys(config, &["path", "mode"], "`config`");
         if parameters.pointer(&format!("/properties/{RESOLVED_CONFIG}")).is_some() {
             let message = format!("the parameter `{RESOLVED_CONFIG}` is where the settings go");
-            self.bad(config.span, message, "two things of one name", Some("give the parameter another name".into()));
+            self.report_bad_value(
+                config.span,
+                message,
+                "name already in use",
+                Some("give the parameter another name".into()),
+            );
         }
         let mode = match self.text(config, "mode").as_deref() {
             None | Some("deep_merge") => ConfigMode::DeepMerge,
             Some("first_match") => ConfigMode::FirstMatch,
             Some(other) => {
                 let help = Some("write `deep_merge` or `first_match`".into());
-                self.bad(config.span, format!("settings are not resolved by `{other}`"), "unknown mode", help);
+                self.report_bad_value(
+                    config.span,
+                    format!("settings are not resolved by `{other}`"),
+                    "unknown mode",
+                    help,
+                );
                 return None;
             }
         };
         let Some(path) = self.text(config, "path") else {
-            self.missing(config, "path", "name the settings below `.ai/config`: `path: web/search.yaml`");
+            self.report_missing(config, "path", "name the settings below `.ai/config`: `path: web/search.yaml`");
             return None;
         };
         match ItemId::parse(path.strip_suffix(".yaml").unwrap_or(&path)) {
             Ok(id) => Some(ConfigSource { id, mode }),
             Err(e) => {
-                self.bad(config.span, format!("`{path}` names no settings: {}", e.reason), "no settings", None);
+                self.report_bad_value(
+                    config.span,
+                    format!("`{path}` names no settings: {}", e.reason),
+                    "no settings",
+                    None,
+                );
                 None
-            }
-        }
-    }
-
-    fn parameters(&mut self, node: &Node) -> Value {
-        let Some(parameters) = node.get("parameters") else {
-            return json!({"type": "object", "properties": {}, "additionalProperties": false});
-        };
-        let Value::Object(mut schema) = parameters.to_value() else {
-            self.bad(
-                parameters.span,
-                format!("`parameters` must be a JSON Schema, not {}", parameters.describe()),
-                "expected a mapping",
-                Some("`parameters: { type: object, properties: { path: { type: string } } }`".into()),
-            );
-            return json!({"type": "object"});
-        };
-        match schema.get("type") {
-            None => {
-                let mut typed = Map::new();
-                typed.insert("type".into(), json!("object"));
-                typed.append(&mut schema);
-                schema = typed;
-            }
-            Some(Value::String(t)) if t == "object" => {}
-            Some(_) => {
-                let span = parameters.get("type").map_or(parameters.span, |n| n.span);
-                self.bad(span, "the parameters of a tool are an object".into(), "must be `object`", None);
-            }
-        }
-        if let Some(properties) = parameters.get("properties")
-            && !matches!(properties.kind, Kind::Map(_))
-        {
-            self.wrong(properties, "properties", "a mapping of names to schemas");
-        }
-        self.required(parameters);
-        // The server declares the schema of an MCP tool.
-        if node.get("kind").and_then(Node::as_str) != Some("mcp") {
-            schema::check(self, parameters);
-        }
-        Value::Object(schema)
-    }
-
-    /// Reports a required parameter that is not declared, if the schema allows no other parameters.
-    fn required(&mut self, parameters: &Node) {
-        let closed = parameters.get("additionalProperties").and_then(Node::as_bool) == Some(false);
-        let names: BTreeSet<&str> = parameters
-            .get("properties")
-            .map(|p| p.entries().iter().map(|e| e.key.node.as_str()).collect())
-            .unwrap_or_default();
-        for item in parameters.get("required").map(Node::items).unwrap_or_default() {
-            let Some(name) = item.as_str() else { continue };
-            if closed && !names.contains(name) {
-                let known: Vec<&str> = names.iter().copied().collect();
-                let help = did_you_mean(name, &known);
-                self.bad(item.span, format!("`{name}` is required but not declared"), "no such property", Some(help));
             }
         }
     }
@@ -428,22 +411,22 @@ impl Reader {
             return s;
         }
         let message = format!("`timeout_seconds` must be a whole number from 1 to {MAX_TIMEOUT_SECONDS}");
-        self.bad(value.span, message, "not a time", None);
+        self.report_bad_value(value.span, message, "not a time", None);
         DEFAULT_TIMEOUT_SECONDS
     }
 
-    fn needs(&mut self, node: &Node) -> Needs {
-        let Some(needs) = node.get("needs") else { return Needs::default() };
+    fn needs(&mut self, node: &Node) -> ToolNeeds {
+        let Some(needs) = node.get("needs") else { return ToolNeeds::default() };
         if !matches!(needs.kind, Kind::Map(_)) {
-            self.wrong(needs, "needs", "a mapping");
-            return Needs::default();
+            self.report_wrong_type(needs, "needs", "a mapping");
+            return ToolNeeds::default();
         }
         self.known_keys(needs, &["net", "write"], "`needs`");
         let write = self.strings(needs, "write");
         for (path, span) in &write {
             if path.is_empty() || path.starts_with('/') || path.split('/').any(|s| s == "..") || path.contains('\0') {
                 let help = Some("name a folder inside the project: `write: [out/]`".to_owned());
-                self.bad(*span, format!("`{path}` does not stay in the project"), "outside", help);
+                self.report_bad_value(*span, format!("`{path}` does not stay in the project"), "outside", help);
             }
         }
         let net = self.strings(needs, "net");
@@ -451,10 +434,10 @@ impl Reader {
             if let Some(meant) = needs::suggest_host(host) {
                 let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
                 let help = format!("a host alone, without scheme, path and port: `{meant}`");
-                self.bad(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
+                self.report_bad_value(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
             }
         }
-        Needs { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }
+        ToolNeeds { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }
     }
 
     fn strings(&mut self, node: &Node, key: &str) -> Vec<(String, Span)> {
@@ -463,14 +446,14 @@ impl Reader {
             return vec![(s.clone(), value.span)];
         }
         let Kind::List(items) = &value.kind else {
-            self.wrong(value, key, "a list of strings");
+            self.report_wrong_type(value, key, "a list of strings");
             return Vec::new();
         };
         let mut out = Vec::with_capacity(items.len());
         for item in items {
             match item.as_str() {
                 Some(s) => out.push((s.to_owned(), item.span)),
-                None => self.wrong(item, key, "a list of strings"),
+                None => self.report_wrong_type(item, key, "a list of strings"),
             }
         }
         out
@@ -496,7 +479,7 @@ impl Reader {
             Kind::String(s) => Some(s.clone()),
             Kind::Number(n) if key == "version" => Some(n.to_string()),
             Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
-                self.wrong(value, key, "a string");
+                self.report_wrong_type(value, key, "a string");
                 None
             }
         }
@@ -505,20 +488,20 @@ impl Reader {
     fn flag(&mut self, node: &Node, key: &str) -> bool {
         let Some(value) = node.get(key) else { return false };
         value.as_bool().unwrap_or_else(|| {
-            self.wrong(value, key, "`true` or `false`");
+            self.report_wrong_type(value, key, "`true` or `false`");
             false
         })
     }
 
-    fn stray(&mut self, node: &Node, key: &str, kind: &str, other: &str) {
+    fn report_foreign_key(&mut self, node: &Node, key: &str, kind: &str, other: &str) {
         if let Some(entry) = node.entries().iter().find(|e| e.key.node == key) {
             let message = format!("a tool of kind `{kind}` has no `{key}`");
             let help = format!("remove it, or set `kind: {other}`");
-            self.bad(entry.key.span, message, "has no meaning here", Some(help));
+            self.report_bad_value(entry.key.span, message, "has no meaning here", Some(help));
         }
     }
 
-    pub(super) fn missing(&mut self, node: &Node, key: &str, help: &str) {
+    pub(super) fn report_missing(&mut self, node: &Node, key: &str, help: &str) {
         self.faults.push(ToolSpecError {
             code: ToolSpecErrorKind::MissingKey,
             message: format!("this tool has no `{key}`"),
@@ -528,11 +511,16 @@ impl Reader {
         });
     }
 
-    pub(super) fn wrong(&mut self, node: &Node, key: &str, wanted: &str) {
-        self.bad(node.span, format!("`{key}` must be {wanted}, not {}", node.describe()), "wrong type", None);
+    pub(super) fn report_wrong_type(&mut self, node: &Node, key: &str, wanted: &str) {
+        self.report_bad_value(
+            node.span,
+            format!("`{key}` must be {wanted}, not {}", node.describe()),
+            "wrong type",
+            None,
+        );
     }
 
-    pub(super) fn bad(&mut self, span: Span, message: String, label: &str, help: Option<String>) {
+    pub(super) fn report_bad_value(&mut self, span: Span, message: String, label: &str, help: Option<String>) {
         self.faults.push(ToolSpecError {
             code: ToolSpecErrorKind::BadValue,
             message,
@@ -544,14 +532,14 @@ impl Reader {
 }
 
 /// The names that a template of a tool may use.
-pub(super) struct Scope<'a> {
+pub(super) struct TemplateScope<'a> {
     pub parameters: &'a Value,
     pub environment: &'a [String],
 }
 
 fn description_help(script: Option<&ScriptDeclarations>) -> &'static str {
     match script.map(|s| s.language) {
-        None | Some(ToolLanguage::Yaml) => "say in one sentence what the tool does; the model chooses by it",
+        None | Some(ToolLanguage::Yaml) => "describe in one sentence what the tool does; the model chooses by it",
         Some(ToolLanguage::Shell) => "write it into the header: `# rye: {description: what the tool does}`",
         Some(ToolLanguage::Python) => "write `__tool_description__ = \"what the tool does\"` at the top level",
         Some(ToolLanguage::JavaScript | ToolLanguage::TypeScript) => {
@@ -565,7 +553,7 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
     match best {
         Some((distance, k)) if distance <= 2.max(k.len() / 3) => format!("did you mean `{k}`?"),
         Some(_) => format!("known here: {}", known.join(", ")),
-        None => "nothing is declared".into(),
+        None => "no declaration".into(),
     }
 }
 

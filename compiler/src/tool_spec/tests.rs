@@ -5,6 +5,7 @@
 use rye_grammar::SourceId;
 use rye_grammar::data::Entry;
 use rye_grammar::span::Spanned;
+use serde_json::json;
 
 use super::*;
 use crate::tool_spec::{Idempotence, Method};
@@ -72,8 +73,8 @@ fn all_errors_are_reported_at_once() {
             "this tool has no `description`",
             "`pat` is required but not declared",
             "the program of a command cannot be a parameter",
-            "`{pth}` is no parameter of this tool",
-            "`{` has a `{` that nothing closes; write `{{` for a brace",
+            "`{pth}` is not a parameter of this tool",
+            "`{` has an unclosed `{`; write `{{` for a brace",
             "`timeout_seconds` must be a whole number from 1 to 86400",
             "`parallel` must be `true` or `false`, not a string",
             "`needs` has no key `disk`",
@@ -137,15 +138,15 @@ fn http_tool_needs_literal_host_and_declared_variables() {
     assert_eq!((http.method, http.headers["Authorization"].as_str()), (Method::Post, "Bearer ${API_TOKEN}"));
     for (key, value, message) in [
         ("url", json!("https://{id}.example.com/"), "the host of a request cannot be a parameter"),
-        ("url", json!("https://a@example.com/"), "the host of a request holds no user and no password"),
-        ("url", json!("ftp://example.com/"), "`ftp://example.com/` is no web address"),
-        ("url", json!("https:///x"), "`https:///x` is no web address"),
-        ("url", json!("https://example.com/{idd}"), "`{idd}` is no parameter of this tool"),
-        ("method", json!("FETCH"), "there is no method `FETCH`"),
-        ("headers", json!({"X-A": "${HOME}"}), "`${HOME}` is no variable that this tool declares"),
-        ("headers", json!({"Host": "x"}), "the header `Host` is not for tools to set"),
-        ("headers", json!({"X A": "x"}), "`X A` is no header"),
-        ("body", json!({"a": ["{nope}"]}), "`{nope}` is no parameter of this tool"),
+        ("url", json!("https://a@example.com/"), "the host of a request must not contain a user or password"),
+        ("url", json!("ftp://example.com/"), "`ftp://example.com/` is not a web address"),
+        ("url", json!("https:///x"), "`https:///x` is not a web address"),
+        ("url", json!("https://example.com/{idd}"), "`{idd}` is not a parameter of this tool"),
+        ("method", json!("FETCH"), "unknown method `FETCH`"),
+        ("headers", json!({"X-A": "${HOME}"}), "`${HOME}` is not a variable that this tool declares"),
+        ("headers", json!({"Host": "x"}), "the header `Host` cannot be set by a tool"),
+        ("headers", json!({"X A": "x"}), "`X A` is not a valid header"),
+        ("body", json!({"a": ["{nope}"]}), "`{nope}` is not a parameter of this tool"),
         ("command", json!(["ls"]), "a tool of kind `http` has no `command`"),
     ] {
         let mut bad = good.clone();
@@ -191,9 +192,9 @@ fn config_and_environment_are_validated() {
     let spec = ToolSpec::read(&yaml(&base)).unwrap();
     assert_eq!(spec.config.unwrap().mode, ConfigMode::FirstMatch);
     for (key, value, message) in [
-        ("environment", json!(["TOKEN", "LD_PRELOAD"]), "a tool cannot ask for `LD_PRELOAD`"),
+        ("environment", json!(["TOKEN", "LD_PRELOAD"]), "a tool cannot request `LD_PRELOAD`"),
         ("environment", json!(["TOKEN", "A=B"]), "`A=B` names no variable"),
-        ("environment", json!([]), "`${TOKEN}` is no variable that this tool declares"),
+        ("environment", json!([]), "`${TOKEN}` is not a variable that this tool declares"),
         ("config", json!({"path": "../x"}), "`../x` names no settings: "),
         ("config", json!({"path": "a", "mode": "merge"}), "settings are not resolved by `merge`"),
     ] {

@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
-use super::{Executes, HOOK_FILES, SCRIPTED, Subject, TrustRequirementKind, line, subjects};
+use super::{HOOK_FILES, SCRIPTED, Subject, TrustRequirement, TrustRequirementKind, one_line, subjects};
 use crate::hook::{HookAction, HookCall, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
-use crate::plan::{Grant, LayerKind, Place, Plan, hex};
+use crate::plan::{Grant, LayerKind, Plan, SourcePlace, hex};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable, Tier};
 use crate::world::{ItemKind, Space};
@@ -26,7 +26,7 @@ const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Kno
 
 /// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
 /// or if an untrusted project may use all of them.
-pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
+pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
     let links = links(plan);
     let table = plan.settings.get("capability_risk").map(RiskTable::from_value);
     // An unreadable table classifies nothing as harmless.
@@ -51,7 +51,7 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
         if tier > Tier::Write {
             why.push(tier.as_str().to_owned());
         } else if policy != Policy::Allow && plan.capabilities.acknowledged.contains_key(tier.as_str()) {
-            why.push(format!("{}, acknowledged by itself", tier.as_str()));
+            why.push(format!("{}, acknowledged by the project itself", tier.as_str()));
         }
         if overlaps(pattern, SIGN) {
             why.push("signs with your key".to_owned());
@@ -70,22 +70,22 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
     }
     let shown: Vec<String> = grants.iter().filter_map(beyond).collect();
     (!shown.is_empty())
-        .then(|| requirement(plan, TrustRequirementKind::Grants, &format!("may use {}", shown.join(", ")), links))
+        .then(|| requirement(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links))
 }
 
 /// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.
-pub(super) fn inherited_permissions(plan: &Plan) -> Option<Executes> {
+pub(super) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     let links = links(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
     inherits.then(|| {
-        requirement(plan, TrustRequirementKind::Grants, "may use what the thread that starts it may use", links)
+        requirement(plan, TrustRequirementKind::Grants, "has the permissions of the thread that starts it", links)
     })
 }
 
 /// Lists the scripts that simulate the models of a plan.
-pub(super) fn of_scripts(plan: &Plan) -> Vec<Executes> {
+pub(super) fn of_scripts(plan: &Plan) -> Vec<TrustRequirement> {
     let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
-    let mut found: Vec<Executes> = Vec::new();
+    let mut found: Vec<TrustRequirement> = Vec::new();
     for one in models.filter(|model| model.wire == SCRIPTED).filter_map(|model| script_of(&model.connection)) {
         if found.iter().all(|known| known.name != one.name) {
             found.push(one);
@@ -95,14 +95,14 @@ pub(super) fn of_scripts(plan: &Plan) -> Vec<Executes> {
 }
 
 /// Returns the requirement of the script that a provider file names; `None` if it names none.
-pub fn script_of(connection: &serde_json::Value) -> Option<Executes> {
+pub fn script_of(connection: &serde_json::Value) -> Option<TrustRequirement> {
     connection.get("script").and_then(serde_json::Value::as_str).map(script)
 }
 
 /// Returns the requirement of a script, by its path relative to the project. The file is no item; its content is hashed
 /// when trust is recorded, like that of a program.
-pub fn script(path: &str) -> Executes {
-    Executes {
+pub fn script(path: &str) -> TrustRequirement {
+    TrustRequirement {
         kind: TrustRequirementKind::Script,
         name: path.to_owned(),
         what: "simulates the model: the calls that it names are made".to_owned(),
@@ -112,17 +112,17 @@ pub fn script(path: &str) -> Executes {
             sha256: hex(&Sha256::digest(path.as_bytes())),
         }],
         programs: vec![path.to_owned()],
-        place: Some(Place { file: path.to_owned(), line: 1, column: 1 }),
+        place: Some(SourcePlace { file: path.to_owned(), line: 1, column: 1 }),
     }
 }
 
 /// Lists the items of the user space that the project's files in a plan reach, by grants, by `<context>` or by hooks.
-pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
-    let mut found: Vec<Executes> = of_links(items, plan).into_iter().collect();
+pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
+    let mut found: Vec<TrustRequirement> = of_links(items, plan).into_iter().collect();
     for (index, hook) in plan.hooks.iter().enumerate() {
         let live = hook.space == Space::Project && hook.is_live();
         let Some(what) = live.then(|| fetches_of_user(items, &hook.action)).flatten() else { continue };
-        found.push(Executes {
+        found.push(TrustRequirement {
             kind: TrustRequirementKind::UserSpace,
             name: hook.id.clone(),
             what,
@@ -135,7 +135,7 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
 }
 
 /// Returns the requirement of [`of_user_space`] for the extends chain alone.
-pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
+pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = links(plan);
     if links.is_empty() {
         return None;
@@ -157,7 +157,7 @@ pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
 
 /// Returns the item of the user space that a hook fetches.
 pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
-    let (kind, id) = match action.deed()? {
+    let (kind, id) = match action.call()? {
         HookCall::Fetch { item_type, item_id } => (item_type, item_id),
         HookCall::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
         // A hook that executes or signs always needs trust.
@@ -167,18 +167,18 @@ pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
         }
     };
     let id = ItemId::parse(id).ok()?;
-    is_of_user(items, kind, &id).then(|| line(&format!("fetches {} `{id}` of your user space", kind.word())))
+    is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.word())))
 }
 
 /// Returns the requirement for giving an item of the user space to a thread of this plan: to its model, or to one of
 /// its hooks. `None` if the user's own files request the item.
-pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<Executes> {
+pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {
         let links = links(plan);
         return (!links.is_empty()).then(|| requirement(plan, TrustRequirementKind::UserSpace, what, links));
     };
-    (hook.space == Space::Project).then(|| Executes {
+    (hook.space == Space::Project).then(|| TrustRequirement {
         kind: TrustRequirementKind::UserSpace,
         name: hook.id.clone(),
         what: what.to_owned(),
@@ -198,23 +198,23 @@ pub(super) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     }
 }
 
-fn requirement(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Vec<Subject>) -> Executes {
+fn requirement(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Vec<Subject>) -> TrustRequirement {
     let own = plan.chain.iter().rev().find(|link| link.space == Space::Project);
     let file = own.map(|link| format!("{}{}.md", ItemKind::Directive.folder(), link.id));
-    Executes {
+    TrustRequirement {
         kind,
         name: plan.directive.to_string(),
-        what: line(what),
+        what: one_line(what),
         subjects,
         programs: Vec::new(),
-        place: file.map(|file| Place { file, line: 1, column: 1 }),
+        place: file.map(|file| SourcePlace { file, line: 1, column: 1 }),
     }
 }
 
 /// Returns the project's directives in an extends chain.
 fn links(plan: &Plan) -> Vec<Subject> {
     let own = plan.chain.iter().filter(|link| link.space == Space::Project);
-    let subject = |link: &crate::plan::Link| Subject {
+    let subject = |link: &crate::plan::ChainLink| Subject {
         kind: ItemKind::Directive,
         id: link.id.to_string(),
         sha256: link.sha256.clone(),

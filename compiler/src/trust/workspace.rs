@@ -4,13 +4,14 @@ use rye_grammar::{ItemId, Span};
 
 use super::reach::{fetches_of_user, inherited_permissions, of_grants, of_links, of_scripts, script_of};
 use super::{
-    Executes, HOOK_FILES, PROVIDERS, RISK_FILE, Subject, TrustRequirementKind, is_redirected, of_tool, own_risks,
+    HOOK_FILES, PROVIDER_PREFIX, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind, is_redirected, own_risks,
+    requirement_of_tool,
 };
-use crate::compile::{Request, compile_with_context};
+use crate::compile::{CompileRequest, compile_with_context};
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
-use crate::lower::origin::place;
-use crate::lower::shared::Shared;
+use crate::lower::origin::plan_place;
+use crate::lower::shared::LowerContext;
 use crate::model::{self, ModelOverride};
 use crate::plan::Plan;
 use crate::semantics::hook_point;
@@ -18,7 +19,7 @@ use crate::world::{ItemKind, RecordingWorld, Space, World};
 
 /// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
 /// which `rye check` reports.
-pub fn requirements_of_workspace(world: &dyn World) -> Vec<Executes> {
+pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
     let look = WorkspaceScan { items: &items, recording: &recording };
@@ -40,11 +41,11 @@ struct WorkspaceScan<'l, 'w> {
 }
 
 impl WorkspaceScan<'_, '_> {
-    fn hooks(&self) -> Vec<Executes> {
+    fn hooks(&self) -> Vec<TrustRequirement> {
         let files = self.items.hook_files();
         let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
         let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
-        let mut found: Vec<Executes> = own.filter_map(|hook| self.hook(hook, &of_files)).collect();
+        let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files)).collect();
         for id in self.of_project(ItemKind::Directive) {
             let Some(directive) = self.items.directive(&id) else { continue };
             let subjects = self.subjects(ItemKind::Directive, &[id.as_str()]);
@@ -53,35 +54,35 @@ impl WorkspaceScan<'_, '_> {
         found
     }
 
-    fn hook(&self, hook: &HookDecl, subjects: &[Subject]) -> Option<Executes> {
+    fn hook(&self, hook: &HookDecl, subjects: &[Subject]) -> Option<TrustRequirement> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
-        let (kind, what) = match super::starts(&action.node, &grants) {
-            Some(what) => (TrustRequirementKind::Hook, format!("at {}: {what}", hook_point::of(hook.event).name)),
+        let (kind, what) = match super::describe_start(&action.node, &grants) {
+            Some(what) => (TrustRequirementKind::Hook, format!("at {}: {what}", hook_point::row_of(hook.event).name)),
             None => (TrustRequirementKind::UserSpace, fetches_of_user(self.items, &action.node)?),
         };
-        Some(Executes {
+        Some(TrustRequirement {
             kind,
             name: hook.id.node.clone(),
             what,
             subjects: subjects.to_vec(),
-            programs: Vec::new(),
+            programs: super::files_of_hook(&action.node),
             place: self.place(hook.span),
         })
     }
 
-    fn tools(&self) -> Vec<Executes> {
+    fn tools(&self) -> Vec<TrustRequirement> {
         let of_one = |id: ItemId| {
             let tool = self.items.tool(&id)?;
             let sha256 = self.recording.sha256(ItemKind::Tool, &id, Space::Project)?;
-            of_tool(&tool, sha256, &self.items.sources())
+            requirement_of_tool(&tool, sha256, &self.items.sources())
         };
         self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect()
     }
 
-    fn providers(&self) -> Vec<Executes> {
+    fn providers(&self) -> Vec<TrustRequirement> {
         let of_one = |id: ItemId| {
-            let name = id.as_str().strip_prefix(PROVIDERS)?.to_owned();
+            let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?.to_owned();
             let node = self.items.config(&id)?;
             let read = model::provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
             let subjects = self.subjects(ItemKind::Config, &[id.as_str()]);
@@ -93,12 +94,13 @@ impl WorkspaceScan<'_, '_> {
 
     /// Lists the grants of the project's directives, each compiled as a root without inputs. A directive that inherits
     /// its permissions counts if another directive can give it more than an untrusted project may use.
-    fn directives(&self) -> Vec<Executes> {
-        let shared = Shared::new(self.items);
+    fn directives(&self) -> Vec<TrustRequirement> {
+        let shared = LowerContext::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());
         let default = shared.catalog().resolve(None, &ModelOverride::default());
-        scripts
-            .extend(default.ok().filter(|model| model.wire == model::SCRIPTED).and_then(|m| script_of(&m.connection)));
+        scripts.extend(
+            default.ok().filter(|model| model.wire == model::SCRIPTED_WIRE).and_then(|m| script_of(&m.connection)),
+        );
         for id in self.of_project(ItemKind::Directive) {
             let Some(plan) = self.plan(&shared, id) else { continue };
             found.extend(of_grants(&plan, &plan.capabilities.grants));
@@ -118,9 +120,9 @@ impl WorkspaceScan<'_, '_> {
         found
     }
 
-    fn plan(&self, shared: &Shared<'_, '_>, directive: ItemId) -> Option<Plan> {
-        let mut plan = compile_with_context(shared, &Request::new(directive), &mut Diagnostics::new())?.plan;
-        plan.settings.clone_from(shared.frozen());
+    fn plan(&self, shared: &LowerContext<'_, '_>, directive: ItemId) -> Option<Plan> {
+        let mut plan = compile_with_context(shared, &CompileRequest::new(directive), &mut Diagnostics::new())?.plan;
+        plan.settings.clone_from(shared.frozen_settings());
         for link in &mut plan.chain {
             link.sha256 = self.recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
         }
@@ -141,7 +143,7 @@ impl WorkspaceScan<'_, '_> {
         ids.iter().filter_map(of_one).collect()
     }
 
-    fn place(&self, span: Span) -> Option<crate::plan::Place> {
-        place(&self.items.sources(), span)
+    fn place(&self, span: Span) -> Option<crate::plan::SourcePlace> {
+        plan_place(&self.items.sources(), span)
     }
 }

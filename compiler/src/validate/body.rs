@@ -40,7 +40,7 @@ impl EmptyDirectives {
     }
 
     /// Adds a directive that could not be composed; `None` if it could not be read.
-    pub fn alone(&mut self, directive: Option<&Directive>) {
+    pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         match directive {
             Some(directive) => self.extended.extend(directive.extends.as_ref().map(|parent| parent.node.clone())),
             None => self.incomplete = true,
@@ -80,7 +80,7 @@ impl Merge for EmptyDirectives {
 }
 
 /// Reports empty directives that no other directive extends.
-pub fn check(several: &[&EmptyDirectives], found: &mut Diagnostics) {
+pub fn report_empty(several: &[&EmptyDirectives], found: &mut Diagnostics) {
     let silent = several.iter().flat_map(|bodies| &bodies.empty).filter(|(_, (_, silent))| *silent);
     let mut silent: BTreeMap<&ItemId, Span> = silent.map(|(id, (span, _))| (id, *span)).collect();
     if silent.is_empty() || several.iter().any(|bodies| bodies.incomplete) {

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rye_grammar::Span;
-use rye_grammar::capability::{Pattern, is_plain};
+use rye_grammar::capability::{Pattern, is_literal};
 
-use super::groups::{self, Group};
+use super::groups::{self, CapabilityGroup};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::item::{Dependency, GrantDecl, Items, Permissions, Tool};
-use crate::lower::shared::Shared;
+use crate::lower::shared::LowerContext;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
 use crate::semantics::needs::write_path_error;
@@ -24,22 +24,22 @@ pub struct PatternMatcher {
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, PatternMatch>,
     /// Capability groups; read when the first pattern matches nothing.
-    groups: Option<Vec<Group>>,
+    groups: Option<Vec<CapabilityGroup>>,
     /// Key: the span of the base's `<permissions>` and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
 /// Answers by pattern, kept for a later check.
 #[derive(Default)]
-pub struct Answers(HashMap<String, PatternMatch>);
+pub struct PatternAnswers(HashMap<String, PatternMatch>);
 
-impl Answers {
+impl PatternAnswers {
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Evicts patterns that are no longer in use.
-    pub fn keep_asked(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
+    pub fn evict_unused(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
         self.0.retain(|pattern, _| is_asked(&Dependency::Pattern(pattern.clone())));
     }
 }
@@ -53,18 +53,18 @@ enum PatternMatch {
 
 impl PatternMatcher {
     /// Checks the leaf's own `<permissions>`: patterns, risks and acknowledgements.
-    pub fn own(&mut self, shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
+    pub fn check_leaf(&mut self, shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
-        self.patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
+        self.check_patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
         for grant in &permissions.grants {
-            risk(shared, &grant.pattern.0, grant.span, permissions, found);
+            check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
             check_openings(shared.items, grant, found);
         }
-        acknowledged(shared, permissions, found);
+        check_acknowledgements(shared, permissions, found);
     }
 
     /// Reports patterns that match no item of any space.
-    pub fn patterns<'p>(
+    pub fn check_patterns<'p>(
         &mut self,
         items: &Items<'_>,
         patterns: impl Iterator<Item = (&'p Pattern, Span)>,
@@ -72,10 +72,10 @@ impl PatternMatcher {
     ) {
         for (pattern, span) in patterns {
             let text = &pattern.0;
-            items.depends(|| Dependency::Pattern(text.clone()));
+            items.record_read(|| Dependency::Pattern(text.clone()));
             if !self.reaches.contains_key(text) {
                 // Depend on the answer, not on the lists it was found in.
-                let answer = items.apart(|| self.answer(items, text));
+                let answer = items.untracked(|| self.match_pattern(items, text));
                 self.reaches.insert(text.clone(), answer);
             }
             if let Some(PatternMatch::Nothing { suggestion }) = self.reaches.get(text) {
@@ -118,24 +118,24 @@ impl PatternMatcher {
         }
     }
 
-    fn answer(&mut self, items: &Items<'_>, pattern: &str) -> PatternMatch {
+    fn match_pattern(&mut self, items: &Items<'_>, pattern: &str) -> PatternMatch {
         if self.matches(items, pattern) {
             return PatternMatch::Reaches;
         }
-        let suggestion = self.suggest(items, pattern).or_else(|| self.group(items, pattern));
+        let suggestion = self.suggest(items, pattern).or_else(|| self.suggest_group(items, pattern));
         PatternMatch::Nothing { suggestion }
     }
 
     /// Revalidates the answers of an earlier check. Returns the patterns whose answer changed; none if the item lists
     /// are unchanged.
-    pub fn recall(answers: Answers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
+    pub fn from_answers(answers: PatternAnswers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
         if !lists_changed {
             return (Self { reaches: answers.0, ..Self::default() }, Vec::new());
         }
         let mut reach = Self::default();
         let mut changed = Vec::new();
         for (pattern, before) in answers.0.into_iter().collect::<BTreeMap<_, _>>() {
-            let now = reach.answer(items, &pattern);
+            let now = reach.match_pattern(items, &pattern);
             if now != before {
                 changed.push(pattern.clone());
             }
@@ -145,8 +145,8 @@ impl PatternMatcher {
     }
 
     /// Returns the answers for a later check.
-    pub fn remember(self) -> Answers {
-        Answers(self.reaches)
+    pub fn into_answers(self) -> PatternAnswers {
+        PatternAnswers(self.reaches)
     }
 
     fn matches(&mut self, items: &Items<'_>, pattern: &str) -> bool {
@@ -196,10 +196,10 @@ impl PatternMatcher {
 
     /// Suggests a pattern if the grant names a group in place of an item: the group's first pattern that matches an
     /// item.
-    fn group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
+    fn suggest_group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
-        let groups = self.groups.get_or_insert_with(|| groups::all(items));
-        let patterns = groups::named(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns.clone();
+        let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));
+        let patterns = groups::group_named(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns.clone();
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 
@@ -213,7 +213,7 @@ impl PatternMatcher {
             Some(literal) => (literal, ".*"),
             None => (item, ""),
         };
-        if !is_plain(literal) {
+        if !is_literal(literal) {
             return None;
         }
         let ids = self.ids(items, kind);
@@ -228,7 +228,13 @@ impl PatternMatcher {
 }
 
 /// Reports a grant whose risk policy needs an acknowledgement that is missing, or blocks the grant.
-fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permissions, found: &mut Diagnostics) {
+fn check_risk(
+    shared: &LowerContext<'_, '_>,
+    pattern: &str,
+    span: Span,
+    permissions: &Permissions,
+    found: &mut Diagnostics,
+) {
     let risk = shared.risk_of(pattern);
     let tier = risk.tier.as_str();
     if permissions.acknowledged.iter().any(|a| a.risk.node == tier) {
@@ -243,7 +249,7 @@ fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permis
 }
 
 /// Reports acknowledgements of a risk that no grant beside them has.
-fn acknowledged(shared: &Shared<'_, '_>, permissions: &Permissions, found: &mut Diagnostics) {
+fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissions, found: &mut Diagnostics) {
     for one in &permissions.acknowledged {
         let tier = &one.risk;
         // Only the tier is compared: the policy of a tier may differ in another user's table.
@@ -283,7 +289,7 @@ fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics)
 
 /// Returns true if a pattern matches exports of threads, which do not exist before the first thread has finished.
 fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
-    let exports = super::EXPORTS.replace('/', ".");
+    let exports = super::EXPORT_PREFIX.replace('/', ".");
     let inside = pattern.strip_prefix(head).and_then(|rest| rest.strip_prefix('.'));
     inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
 }
@@ -296,11 +302,11 @@ enum PatternTail<'p> {
 
 fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<PatternTail<'p>> {
     let item = pattern.strip_prefix(head)?.strip_prefix('.')?;
-    if is_plain(item) {
+    if is_literal(item) {
         return Some(PatternTail::Exact(item));
     }
     let prefix = item.strip_suffix('*')?;
-    is_plain(prefix).then_some(PatternTail::Prefix(prefix))
+    is_literal(prefix).then_some(PatternTail::Prefix(prefix))
 }
 
 /// Returns true if the literal prefix of a pattern is compatible with a head.
@@ -316,6 +322,6 @@ pub(super) fn is_trivially_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {
         let wide = grant.pattern.0.as_str();
-        wide == pattern || wide.strip_suffix('*').is_some_and(|p| is_plain(p) && literal.starts_with(p))
+        wide == pattern || wide.strip_suffix('*').is_some_and(|p| is_literal(p) && literal.starts_with(p))
     })
 }

@@ -32,7 +32,7 @@ impl SuppressionUses {
         }
     }
 
-    pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
+    pub fn report_unused(self, items: &Items<'_>, found: &mut Diagnostics) {
         for (span, (id, removes)) in self.uses {
             if removes {
                 continue;

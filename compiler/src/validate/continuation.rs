@@ -27,13 +27,13 @@ pub struct LostKnowledge {
 
 /// The settings of continuations, from `coordination` and `resilience`.
 #[derive(Debug)]
-pub struct Settings {
+pub struct ContinuationSettings {
     threshold: f64,
     ceiling: Option<(u64, Span)>,
     result_bytes: u64,
 }
 
-impl Settings {
+impl ContinuationSettings {
     pub fn read(items: &Items<'_>) -> Self {
         let coordination = items.config_by_name("agent/coordination");
         let continuation = coordination.as_ref().and_then(|c| c.get("continuation"));
@@ -55,7 +55,7 @@ impl Settings {
     }
 
     /// Returns the usable tokens of a window, rounded down.
-    fn full(&self, window: u64) -> u64 {
+    fn usable_tokens(&self, window: u64) -> u64 {
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
@@ -70,7 +70,7 @@ impl Settings {
 impl LostKnowledge {
     /// Records the knowledge that a directive would lose. Directives whose token limit is reached before the window is
     /// full never continue, and are skipped.
-    pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &Settings) {
+    pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &ContinuationSettings) {
         if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
             self.window = Some((model.context_window, model.id.clone()));
         }
@@ -79,7 +79,7 @@ impl LostKnowledge {
         let mut hooks = composed.hooks.iter().filter(|h| h.is_live()).filter(brings).peekable();
         if hooks.peek().is_none()
             || hooks.clone().all(|h| self.lost.contains_key(&h.decl.span))
-            || limits.tokens < settings.full(model.context_window)
+            || limits.tokens < settings.usable_tokens(model.context_window)
         {
             return;
         }
@@ -101,7 +101,7 @@ impl LostKnowledge {
         }
     }
 
-    pub fn finish(self, settings: &Settings, found: &mut Diagnostics) {
+    pub fn report_lost(self, settings: &ContinuationSettings, found: &mut Diagnostics) {
         for (span, (hook, item, directive)) in &self.lost {
             let (hook, item, directive) = (hook.clone(), item.to_string(), directive.to_string());
             found.push(ContextError::NotRestored { hook, item, directive, span: *span });
@@ -109,16 +109,15 @@ impl LostKnowledge {
         let Some((ceiling, span)) = settings.ceiling else { return };
         let result = settings.result_bytes.div_ceil(4);
         if ceiling < result {
-            let because =
-                format!("one tool result may be {result} tokens, and a turn is carried over whole or not at all");
+            let because = format!("one tool result may be {result} tokens, and turns are never split");
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
         if let Some((window, model)) = &self.window
-            && ceiling >= settings.full(*window)
+            && ceiling >= settings.usable_tokens(*window)
         {
-            let full = settings.full(*window);
+            let full = settings.usable_tokens(*window);
             let because =
-                format!("`{model}` is full at {full} tokens: a continuation would begin full and hand over again");
+                format!("`{model}` is full at {full} tokens: a continuation would start full and hand over again");
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
     }

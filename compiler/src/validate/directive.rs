@@ -11,7 +11,7 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     for hook in &leaf.hooks {
         super::hook::check(items, hook, Some(composed), found);
     }
-    super::limit::declared(leaf, found);
+    super::limit::check_declared(leaf, found);
     if let Some(continuation) = &leaf.continuation
         && !items.exists(ItemKind::Directive, &continuation.node)
     {

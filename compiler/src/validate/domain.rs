@@ -10,11 +10,11 @@ use crate::item::FieldDecl;
 use crate::plan::FieldType;
 use crate::semantics::classify::Category;
 use crate::semantics::condition::Domain;
-use crate::semantics::hook_point::{Found, Point};
+use crate::semantics::hook_point::{HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
 /// Facts with a closed vocabulary: the event, the fact, its values.
-const WORDS: [(&str, &str, &[&str]); 4] = [
+const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 4] = [
     (
         "limit",
         "limit_code",
@@ -42,25 +42,31 @@ const WORDS: [(&str, &str, &[&str]); 4] = [
 ];
 
 /// Returns the values of a fact with a closed vocabulary.
-pub fn words(point: &Point, path: &str) -> Option<&'static [&'static str]> {
-    WORDS.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
+pub fn closed_vocabulary(point: &HookPointRow, path: &str) -> Option<&'static [&'static str]> {
+    CLOSED_VOCABULARIES.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
 }
 
 /// Returns the domain of a point's fact; `inputs` are those of the directive being checked, if there is one.
-pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, WithOrigin<FieldDecl>>>) -> Option<Domain> {
-    match point.find(path) {
-        Found::Input => match path.segments.as_slice() {
+pub fn fact_domain(
+    point: &HookPointRow,
+    path: &Path,
+    inputs: Option<&IndexMap<String, WithOrigin<FieldDecl>>>,
+) -> Option<Domain> {
+    match point.resolve_path(path) {
+        PathMeaning::Input => match path.segments.as_slice() {
             [_, Segment::Name(name)] => input_domain(&inputs?.get(name)?.value),
             _ => None,
         },
-        Found::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
-        Found::Fact(Some(Type::Integer)) => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
-        Found::Fact(Some(Type::Number)) => Some(Domain::Number { whole: false, least: Some(0), optional: false }),
-        Found::Fact(Some(Type::String)) => {
-            let words = words(point, &path.to_string())?;
+        PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
+        PathMeaning::Fact(Some(Type::Integer)) => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
+        PathMeaning::Fact(Some(Type::Number)) => Some(Domain::Number { whole: false, least: Some(0), optional: false }),
+        PathMeaning::Fact(Some(Type::String)) => {
+            let words = closed_vocabulary(point, &path.to_string())?;
             Some(Domain::Values(words.iter().map(|word| Some((*word).into())).collect()))
         }
-        Found::Fact(Some(Type::Array | Type::Object | Type::Null) | None) | Found::Open | Found::Nothing => None,
+        PathMeaning::Fact(Some(Type::Array | Type::Object | Type::Null) | None)
+        | PathMeaning::Open
+        | PathMeaning::Nothing => None,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::world::ItemKind;
 
 /// A named group, merged over the spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct CapabilityGroup {
     /// File and group name: `fs.read`.
     pub name: String,
     pub description: String,
@@ -18,8 +18,8 @@ pub struct Group {
 const GROUP_PREFIX: &str = "agent/capabilities/";
 
 /// Returns every group of every space, by name. Errors in the files are reported by the settings check.
-pub fn all(items: &Items<'_>) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
+    let mut groups: Vec<CapabilityGroup> = Vec::new();
     let mut last = None;
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(GROUP_PREFIX)) {
         // A file that several spaces have is listed once for each.
@@ -30,7 +30,7 @@ pub fn all(items: &Items<'_>) -> Vec<Group> {
         let text = |node: &Node, key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default().to_owned();
         for group in node.get("groups").map(Node::entries).unwrap_or_default() {
             let patterns = group.value.get("patterns").map(Node::items).unwrap_or_default();
-            groups.push(Group {
+            groups.push(CapabilityGroup {
                 name: format!("{}.{}", entry.id.name(), group.key.node),
                 description: text(&group.value, "description"),
                 patterns: patterns.iter().filter_map(|p| p.as_str().map(str::to_owned)).collect(),
@@ -42,7 +42,7 @@ pub fn all(items: &Items<'_>) -> Vec<Group> {
 }
 
 /// Returns the group that a text names where a pattern belongs: `fs.read`, `fs/read`, or `fs` for all of a file.
-pub fn named<'g>(groups: &'g [Group], text: &str) -> Option<&'g Group> {
+pub fn group_named<'g>(groups: &'g [CapabilityGroup], text: &str) -> Option<&'g CapabilityGroup> {
     let text = text.replace('/', ".");
     let whole = [text.clone(), format!("{text}.all"), format!("{text}.{text}")];
     groups.iter().find(|group| whole.contains(&group.name))

@@ -10,9 +10,9 @@ use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, I
 use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::{HookDecl, Items};
 use crate::semantics;
-use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
+use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
 use crate::semantics::condition::Condition;
-use crate::semantics::hook_point::{self, Found, Point};
+use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
@@ -21,9 +21,9 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     if !hook.enabled {
         return;
     }
-    let point = hook_point::of(hook.event);
+    let point = hook_point::row_of(hook.event);
     if let Some(condition) = &hook.condition {
-        for (path, span) in paths(&condition.node) {
+        for (path, span) in condition_paths(&condition.node) {
             check_fact(path, span, point, own, found);
         }
     }
@@ -32,7 +32,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     }
     if let Some(own) = own {
         for hole in &hook.holes.inputs {
-            input(&hole.name, hole.span, own, found);
+            check_input(&hole.name, hole.span, own, found);
         }
         check_input_types(hook, point, own, found);
         check_grants(hook, own, found);
@@ -40,7 +40,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
             found.push(ItemError::InvalidValue {
                 what: "`grants`".into(),
                 found: "given to a directive's own hook".into(),
-                expected: "nothing here: such a hook may do what `<permissions>` of its directive allow".into(),
+                expected: "no grants: a directive's own hook uses the directive's `<permissions>`".into(),
                 span: grant.span,
             });
         }
@@ -53,7 +53,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
 }
 
 /// Returns every path of a condition with its span.
-pub fn paths(expr: &Expr) -> Vec<(&Path, Span)> {
+pub fn condition_paths(expr: &Expr) -> Vec<(&Path, Span)> {
     let mut all = Vec::new();
     collect_paths(expr, &mut all);
     all
@@ -76,22 +76,22 @@ fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     }
 }
 
-fn check_fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &mut Diagnostics) {
-    match point.find(path) {
-        Found::Fact(_) => {}
-        Found::Open => {
+fn check_fact(path: &Path, span: Span, point: &HookPointRow, own: Option<&Composed>, found: &mut Diagnostics) {
+    match point.resolve_path(path) {
+        PathMeaning::Fact(_) => {}
+        PathMeaning::Open => {
             if let (Some(own), Some(name)) = (own, output_name(point, path))
                 && !own.outputs.contains_key(name)
             {
                 found.push(unknown_output(name, Some(own.id.to_string()), span, own.outputs.keys()));
             }
         }
-        Found::Input => {
+        PathMeaning::Input => {
             if let (Some(own), Some(Segment::Name(name))) = (own, path.segments.get(1)) {
-                input(name, span, own, found);
+                check_input(name, span, own, found);
             }
         }
-        Found::Nothing => {
+        PathMeaning::Nothing => {
             let facts = point.fact_names();
             found.push(HookError::UnknownFact {
                 path: path.to_string(),
@@ -105,7 +105,7 @@ fn check_fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, fo
 }
 
 /// Returns the declared output that a path reads, at the one event that has outputs.
-fn output_name<'p>(point: &Point, path: &'p Path) -> Option<&'p str> {
+fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..]
             if point.point == HookPoint::DirectiveReturn && root == "outputs" =>
@@ -128,9 +128,9 @@ pub fn unknown_output<'d>(
 }
 
 /// Returns the outputs that a hook reads, with their spans.
-pub fn outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
-    let point = hook_point::of(hook.event);
-    let in_condition = hook.condition.iter().flat_map(|c| paths(&c.node));
+pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
+    let point = hook_point::row_of(hook.event);
+    let in_condition = hook.condition.iter().flat_map(|c| condition_paths(&c.node));
     let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
@@ -138,7 +138,7 @@ pub fn outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
 /// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. Reads
 /// the knowledge, so a plan calls this only for hooks that fire.
 pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
-    let point = hook_point::of(hook.event);
+    let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
         return;
     };
@@ -148,7 +148,7 @@ pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
     let verbatim = body.span.len() == body.node.len();
     let read = template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
-    for hole in semantics::template::holes(&read) {
+    for hole in semantics::template::placeholders(&read) {
         let is_fact = matches!(hole.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
         if is_fact {
             check_fact(&hole.path, if verbatim { hole.span } else { body.span }, point, None, found);
@@ -170,7 +170,7 @@ fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     };
     let Some(id) = ItemId::parse(id).ok().filter(|_| hook.has_static_id()) else { return };
     let Some(item_type) = ItemType::of(kind) else { return };
-    let capability = Request { primary, item_type, item_id: Some(&id), space: None }.capability();
+    let capability = CapabilityRequest { primary, item_type, item_id: Some(&id), space: None }.capability();
     let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
     if grants.first_match(&capability).is_none() {
         let (id, granted) = (hook.id.node.clone(), permissions.origin.span);
@@ -179,23 +179,23 @@ fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
 }
 
 /// Compiles the condition again with the types of the directive's inputs.
-fn check_input_types(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics) {
+fn check_input_types(hook: &HookDecl, point: &HookPointRow, own: &Composed, found: &mut Diagnostics) {
     let Some(condition) = &hook.condition else { return };
-    if !paths(&condition.node).iter().any(|(path, _)| point.find(path) == Found::Input) {
+    if !condition_paths(&condition.node).iter().any(|(path, _)| point.resolve_path(path) == PathMeaning::Input) {
         return;
     }
-    let types = |path: &Path| match (point.find(path), path.segments.as_slice()) {
-        (Found::Fact(kind), _) => kind,
-        (Found::Input, [_, Segment::Name(name)]) => own.inputs.get(name).map(|f| f.value.kind.value_type()),
-        (Found::Input | Found::Open | Found::Nothing, _) => None,
+    let types = |path: &Path| match (point.resolve_path(path), path.segments.as_slice()) {
+        (PathMeaning::Fact(kind), _) => kind,
+        (PathMeaning::Input, [_, Segment::Name(name)]) => own.inputs.get(name).map(|f| f.value.kind.value_type()),
+        (PathMeaning::Input | PathMeaning::Open | PathMeaning::Nothing, _) => None,
     };
     if let Err(faults) = Condition::compile_typed(&condition.node, &types) {
-        found.syntax(crate::item::hook::faults(faults));
+        found.syntax(crate::item::hook::condition_errors(faults));
     }
 }
 
 /// Reports an input that the directive's chain does not declare.
-pub fn input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
+pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     if !own.inputs.contains_key(name) {
         found.push(InterfaceError::UnknownInput {
             name: name.to_owned(),
@@ -251,7 +251,7 @@ fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &
     if let HookAction::Raise { limit, .. } = action
         && crate::semantics::limits::LimitName::parse(limit).is_none()
     {
-        found.push(super::limit::unknown(limit, hook.item_span()));
+        found.push(super::limit::unknown_limit_error(limit, hook.item_span()));
     }
     let Some((kind, id)) = action.item() else { return };
     if !hook.has_static_id() {
@@ -283,6 +283,13 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     if *item_type == ItemKind::Directive {
         super::interface::call(items, &id, params, &hook.holes.params, hook.item_span(), found);
     } else if let Some(tool) = items.tool(&id) {
-        super::interface::tool_call(&id, &tool.spec.parameters, params, &hook.holes.params, hook.item_span(), found);
+        super::interface::check_tool_call(
+            &id,
+            &tool.spec.parameters,
+            params,
+            &hook.holes.params,
+            hook.item_span(),
+            found,
+        );
     }
 }

@@ -52,10 +52,10 @@ impl HookUses {
 
     /// Records a directive that could not be composed: its possible hooks count as firing, as far as its chain can be
     /// followed. If a link cannot be read, any hook may fire.
-    pub fn alone(&mut self, items: &Items<'_>, id: &ItemId) {
+    pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
-            if KnownFacts::of_id(id).verdict(hook) != Verdict::False {
+            if KnownFacts::for_id(id).verdict(hook) != Verdict::False {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
             }
         }
@@ -74,7 +74,7 @@ impl HookUses {
         }
     }
 
-    pub fn finish(
+    pub fn report_constant_conditions(
         mut self,
         items: &Items<'_>,
         shadowed: &BTreeSet<Span>,
@@ -90,7 +90,7 @@ impl HookUses {
         let is_cause = |d: &&Diagnostic| d.is_error() || matches!(d, Diagnostic::Hook(HookError::UnknownValue { .. }));
         let errors = found.iter().filter(is_cause);
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
-        let known = verdicts.begin(self.uses.len());
+        let known = verdicts.start_pass(self.uses.len());
         for (hook, fires) in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // The condition contains an error that was already reported.
@@ -102,7 +102,7 @@ impl HookUses {
             if has_unknown_facts(&hook) || shadowed.contains(&hook.span) {
                 continue;
             }
-            match verdicts.of(&hook, &known) {
+            match verdicts.verdict_of(&hook, &known) {
                 Some(true) => found.push(HookError::Always { id, span }),
                 Some(false) => found.push(HookError::Never { id, because: describe_constant_false(&hook), span }),
                 None if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
@@ -139,17 +139,17 @@ pub struct ConditionVerdicts {
 
 impl ConditionVerdicts {
     /// Starts a new pass for this number of hooks. Returns the verdicts of the previous pass if they are still valid.
-    fn begin(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
+    fn start_pass(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
         self.effort = Fuel::share(hooks);
         if self.effort == before.effort { before.by } else { BTreeMap::new() }
     }
 
     /// Returns the verdict of a hook's condition; `None` if it depends on facts.
-    fn of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
+    fn verdict_of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
         let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
-            let (point, mut effort) = (hook_point::of(hook.event), self.effort);
-            match KnownFacts::nothing().over(hook, &|path| domain::of(point, path, None), &mut effort) {
+            let (point, mut effort) = (hook_point::row_of(hook.event), self.effort);
+            match KnownFacts::empty().verdict_over(hook, &|path| domain::fact_domain(point, path, None), &mut effort) {
                 Verdict::True => Some(true),
                 Verdict::False => Some(false),
                 Verdict::Unknown(_) => None,
@@ -161,18 +161,19 @@ impl ConditionVerdicts {
 }
 
 /// Reports hooks of the project's files that can never run because an earlier hook always answers.
-pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
+pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let mut shadowed = BTreeSet::new();
     let all: Vec<&Arc<HookDecl>> =
         [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().collect();
-    let candidates: Vec<_> = all.iter().map(|h| h.candidate()).collect();
+    let candidates: Vec<_> = all.iter().map(|h| h.to_candidate()).collect();
     let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
-    for place in hook_table::order(&candidates) {
+    for place in hook_table::order_hooks(&candidates) {
         let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
         let earlier = answers.entry(hook.event).or_default();
         // Hooks of layer 4 always run.
-        let reachable = hook_point::of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE;
-        let by = earlier.iter().find(|by| always(by) || same_condition(by, hook)).filter(|_| !reachable);
+        let reachable =
+            hook_point::row_of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE_LAYER;
+        let by = earlier.iter().find(|by| always_fires(by) || same_condition(by, hook)).filter(|_| !reachable);
         match by {
             Some(by) if hook.space == Space::Project => {
                 shadowed.insert(hook.span);
@@ -181,10 +182,10 @@ pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
                     by: by.id.node.clone(),
                     span: hook.span,
                     by_span: by.span,
-                    same: !always(by),
+                    same: !always_fires(by),
                 });
             }
-            None if stops_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE => earlier.push(hook),
+            None if stops_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE_LAYER => earlier.push(hook),
             Some(_) | None => {}
         }
     }
@@ -199,21 +200,21 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
 /// Returns true if some values of the directive's inputs and of the facts make a hook fire.
 fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort: &mut Fuel) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
-    let point = hook_point::of(hook.event);
+    let point = hook_point::row_of(hook.event);
     let mut known = if hook.event == HookPoint::ResolveExtends {
         KnownFacts::for_routing(leaf, launch)
     } else {
         let request = composed.model.as_ref().map(|m| &m.value);
-        KnownFacts::of_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
+        KnownFacts::for_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
     };
-    known.over(hook, &|path| domain::of(point, path, Some(&composed.inputs)), effort) != Verdict::False
+    known.verdict_over(hook, &|path| domain::fact_domain(point, path, Some(&composed.inputs)), effort) != Verdict::False
 }
 
 /// Explains why a condition is always false: lists the values of a fact with a closed vocabulary.
 fn describe_constant_false(hook: &HookDecl) -> String {
-    let point = hook_point::of(hook.event);
+    let point = hook_point::row_of(hook.event);
     let paths = hook.compiled.iter().flat_map(|c| c.paths()).map(ToString::to_string);
-    let closed = paths.into_iter().find_map(|path| domain::words(point, &path).map(|words| (path, words)));
+    let closed = paths.into_iter().find_map(|path| domain::closed_vocabulary(point, &path).map(|words| (path, words)));
     let because = "its condition is false whatever the facts are".to_owned();
     closed.map_or(because.clone(), |(path, words)| format!("{because}; `{path}` is one of `{}`", words.join("`, `")))
 }
@@ -221,7 +222,7 @@ fn describe_constant_false(hook: &HookDecl) -> String {
 /// Returns true if a firing hook prevents later hooks from running, by the mode of its event.
 fn stops_later_hooks(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
-    match hook_point::of(hook.event).mode {
+    match hook_point::row_of(hook.event).mode {
         Mode::FirstMatch => true,
         Mode::FirstBlock => matches!(action, HookAction::Block { .. }),
         // The result of an executed item is unknown.
@@ -231,8 +232,8 @@ fn stops_later_hooks(hook: &HookDecl) -> bool {
     }
 }
 
-fn always(hook: &HookDecl) -> bool {
-    KnownFacts::nothing().verdict(hook) == Verdict::True
+fn always_fires(hook: &HookDecl) -> bool {
+    KnownFacts::empty().verdict(hook) == Verdict::True
 }
 
 fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
@@ -242,9 +243,11 @@ fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
 /// Returns true if the condition names facts that do not exist. Such a condition is false, and the unknown fact was
 /// already reported.
 fn has_unknown_facts(hook: &HookDecl) -> bool {
-    let point = hook_point::of(hook.event);
+    let point = hook_point::row_of(hook.event);
     let Some(condition) = &hook.condition else { return false };
-    super::hook::paths(&condition.node).into_iter().any(|(path, _)| point.find(path) == hook_point::Found::Nothing)
+    super::hook::condition_paths(&condition.node)
+        .into_iter()
+        .any(|(path, _)| point.resolve_path(path) == hook_point::PathMeaning::Nothing)
 }
 
 /// Returns true if a hook of a file could fire for a directive of another space.
@@ -254,5 +257,5 @@ fn fires_elsewhere(items: &Items<'_>, hook: &HookDecl) -> bool {
     }
     let directives = items.list(ItemKind::Directive);
     let mut others = directives.iter().filter(|e| e.space != Space::Project);
-    others.any(|e| KnownFacts::of_id(&e.id).verdict(hook) != Verdict::False)
+    others.any(|e| KnownFacts::for_id(&e.id).verdict(hook) != Verdict::False)
 }

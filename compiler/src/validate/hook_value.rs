@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::diagnostics::{Diagnostics, HookError, closest};
 use crate::hook::HookSource;
 use crate::item::{HookDecl, HookFiles, Items};
-use crate::palette::flatten;
+use crate::palette::tool_name;
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::ItemType;
 use crate::world::ItemKind;
@@ -25,13 +25,13 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let mut models = None;
     for (fact, text, span) in compared {
         let answer = match fact {
-            ComparedFact::ItemId => item(items, text),
-            ComparedFact::Name => name(items, text),
+            ComparedFact::ItemId => look_up_item(items, text),
+            ComparedFact::Name => look_up_tool_name(items, text),
             ComparedFact::Directive | ComparedFact::Model if everywhere => NameLookup::There,
             ComparedFact::Directive => look_up_directive(items, text),
             ComparedFact::Model => {
                 let ids = models.get_or_insert_with(|| ModelIds::read(items));
-                if ids.has(text) { NameLookup::There } else { NameLookup::Nothing { suggestion: ids.meant(text) } }
+                if ids.has(text) { NameLookup::There } else { NameLookup::Nothing { suggestion: ids.suggestion(text) } }
             }
         };
         let NameLookup::Nothing { suggestion } = answer else { continue };
@@ -49,7 +49,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// Reports hooks that only say `enabled: false`, with an id that no hook has.
-pub fn removals(files: &HookFiles, found: &mut Diagnostics) {
+pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
     let others = || files.builtin.iter().chain(&files.infra).chain(&files.user).chain(&files.project);
     for hook in files.user.iter().chain(&files.project).filter(|hook| !hook.enabled && hook.action.is_none()) {
         let known = || others().filter(|other| other.action.is_some()).map(|other| other.id.node.as_str());
@@ -153,7 +153,7 @@ fn collect_texts<'e>(fact: ComparedFact, value: &'e Expr, all: &mut Vec<(Compare
 }
 
 /// Looks up an item of any kind by id.
-fn item(items: &Items<'_>, text: &str) -> NameLookup {
+fn look_up_item(items: &Items<'_>, text: &str) -> NameLookup {
     let kinds = ItemType::ALL.map(ItemType::kind);
     if let Ok(id) = ItemId::parse(text)
         && kinds.into_iter().any(|kind| items.exists(kind, &id))
@@ -162,7 +162,7 @@ fn item(items: &Items<'_>, text: &str) -> NameLookup {
     }
     // The flattened or dotted spelling of an existing id.
     let list = items.list(ItemKind::Tool);
-    let spelled = list.iter().find(|entry| flatten(&entry.id) == text || entry.id.dotted() == text);
+    let spelled = list.iter().find(|entry| tool_name(&entry.id) == text || entry.id.dotted() == text);
     let suggestion = spelled.map(|entry| entry.id.to_string()).or_else(|| items.nearest(ItemKind::Tool, text));
     NameLookup::Nothing { suggestion }
 }
@@ -176,10 +176,10 @@ fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
 }
 
 /// Looks up a tool by the name that the model calls.
-fn name(items: &Items<'_>, text: &str) -> NameLookup {
+fn look_up_tool_name(items: &Items<'_>, text: &str) -> NameLookup {
     let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN_TOOL]);
     let list = items.list(ItemKind::Tool);
-    let tools: Vec<(&ItemId, String)> = list.iter().map(|entry| (&entry.id, flatten(&entry.id))).collect();
+    let tools: Vec<(&ItemId, String)> = list.iter().map(|entry| (&entry.id, tool_name(&entry.id))).collect();
     let mut all = own.chain(tools.iter().map(|(_, name)| name.as_str()));
     if all.clone().any(|name| name == text) {
         return NameLookup::There;

@@ -45,7 +45,7 @@ struct ReadInputs {
 }
 
 impl ReadInputs {
-    fn path(&mut self, path: &Path) {
+    fn add_path(&mut self, path: &Path) {
         let mut segments = path.segments.iter();
         if segments.next() != Some(&Segment::Name("inputs".into())) {
             return;
@@ -57,7 +57,7 @@ impl ReadInputs {
         }
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn reads(&self, name: &str) -> bool {
         self.all || self.names.iter().any(|n| n == name)
     }
 }
@@ -81,8 +81,8 @@ impl InputUses {
             let used = items.is_broken(leaf.file.source)
                 || template::input_placeholders(&leaf.body_template).any(|h| h.name == *name)
                 // A mistyped placeholder is reported on its own.
-                || lookalike::all(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
-                || hooks.get_or_insert_with(|| of_hooks.of(items, composed)).iter().any(|h| h.has(name));
+                || lookalike::find_mistyped(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
+                || hooks.get_or_insert_with(|| of_hooks.of_hooks(items, composed)).iter().any(|h| h.reads(name));
             if used { self.used(field.value.span) } else { self.unused(field.value.span, name) }
         }
     }
@@ -116,7 +116,7 @@ impl Merge for InputUses {
 }
 
 /// Reports inputs that no directive uses.
-pub fn unused(several: &[&InputUses], found: &mut Diagnostics) {
+pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     let mut unused: BTreeMap<Span, &String> =
         several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();
     for uses in several {
@@ -133,9 +133,9 @@ pub fn unused(several: &[&InputUses], found: &mut Diagnostics) {
 }
 
 /// Reports outputs that a hook of the project's files reads and no directive declares.
-pub fn outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
+pub fn check_hook_outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
     let hooks = items.hook_files().project.iter().filter(|h| h.enabled);
-    let read: Vec<(&str, Span)> = hooks.flat_map(|hook| super::hook::outputs(hook)).collect();
+    let read: Vec<(&str, Span)> = hooks.flat_map(|hook| super::hook::read_outputs(hook)).collect();
     if read.is_empty() {
         return;
     }
@@ -148,7 +148,7 @@ pub fn outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostic
 }
 
 impl HookInputs {
-    fn of(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<ReadInputs>> {
+    fn of_hooks(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<ReadInputs>> {
         let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
         composed.hooks.iter().filter(asked).map(|h| self.inputs_read_by(items, &h.decl)).collect()
     }
@@ -157,23 +157,23 @@ impl HookInputs {
     fn inputs_read_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<ReadInputs> {
         if let Some(known) = self.by_hook.get(&hook.span) {
             if let Some(id) = &hook.fetched {
-                items.depends(|| Dependency::Item(ItemKind::Knowledge, id.clone()));
+                items.record_read(|| Dependency::Item(ItemKind::Knowledge, id.clone()));
             }
             return known.clone();
         }
         let mut named = ReadInputs::default();
         for path in hook.compiled.iter().flat_map(|c| c.paths()) {
-            named.path(path);
+            named.add_path(path);
         }
         for hole in &hook.holes.facts {
-            named.path(&hole.path);
+            named.add_path(&hole.path);
         }
         named.names.extend(hook.holes.inputs.iter().map(|h| h.name.clone()));
         if let Some(knowledge) = hook.fetched.as_ref().and_then(|id| items.knowledge(id)) {
             let body = &knowledge.body;
             let content = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
-            for hole in template::holes(&content) {
-                named.path(&hole.path);
+            for hole in template::placeholders(&content) {
+                named.add_path(&hole.path);
             }
         }
         let named = Arc::new(named);
@@ -183,10 +183,10 @@ impl HookInputs {
 }
 
 /// Reports placeholders of the body that name no input.
-pub fn holes(composed: &Composed, found: &mut Diagnostics) {
+pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for hole in template::input_placeholders(&leaf.body_template) {
-        super::hook::input(&hole.name, hole.span, composed, found);
+        super::hook::check_input(&hole.name, hole.span, composed, found);
     }
 }
 
@@ -235,7 +235,7 @@ pub fn call(
 
 /// Checks the parameter names of a tool call: unknown ones and missing required ones. Values are checked at run time,
 /// with placeholders filled in.
-pub fn tool_call(
+pub fn check_tool_call(
     id: &ItemId,
     schema: &Value,
     params: &Map<String, Value>,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use rye_grammar::capability::is_plain;
+use rye_grammar::capability::is_literal;
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
@@ -14,7 +14,7 @@ use crate::semantics::glob::Glob;
 use crate::world::{Entry, ItemKind, Space};
 
 use super::memory::{Merge, Unit, project_has};
-use super::{is_export, of_project};
+use super::{is_export, project_ids};
 
 /// References to knowledge found so far, by the span where they are written, because many directives share a line.
 #[derive(Default)]
@@ -29,11 +29,11 @@ impl KnowledgeUses {
         let items = composed.system.iter().chain(&composed.before).chain(&composed.after);
         let duplicates = composed.duplicates.iter().map(|d| (&d.id, &d.dropped));
         for (id, origin) in items.map(|item| (&item.id, &item.origin)).chain(duplicates) {
-            self.name(origin.span, id);
+            self.add_reference(origin.span, id);
         }
         for suppression in &composed.suppressions {
             if let Ok(id) = ItemId::parse(&suppression.id) {
-                self.name(suppression.origin.span, &id);
+                self.add_reference(suppression.origin.span, &id);
             }
         }
         for hook in &composed.hooks {
@@ -46,14 +46,14 @@ impl KnowledgeUses {
 
     /// Records a directive whose chain could not be composed, by its own declarations; `None` (unreadable) may
     /// reference anything.
-    pub fn alone(&mut self, directive: Option<&Directive>) {
+    pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         let Some(directive) = directive else {
             self.incomplete = true;
             return;
         };
         let context = &directive.context;
         for id in context.system.iter().chain(&context.before).chain(&context.after) {
-            self.name(Some(id.span), &id.node);
+            self.add_reference(Some(id.span), &id.node);
         }
         for hook in &directive.hooks {
             self.hook(hook);
@@ -64,7 +64,7 @@ impl KnowledgeUses {
     }
 
     /// Records a reference; a value without a span comes from no file and is skipped.
-    fn name(&mut self, span: Option<Span>, id: &ItemId) {
+    fn add_reference(&mut self, span: Option<Span>, id: &ItemId) {
         if let Some(span) = span.filter(|span| !self.named.contains_key(span)) {
             self.named.insert(span, id.clone());
         }
@@ -72,12 +72,12 @@ impl KnowledgeUses {
 
     fn permissions(&mut self, permissions: &Permissions) {
         for grant in &permissions.grants {
-            self.pattern(&grant.pattern.0);
+            self.add_pattern(&grant.pattern.0);
         }
     }
 
     /// Records a pattern, unless it can match no knowledge.
-    fn pattern(&mut self, pattern: &String) {
+    fn add_pattern(&mut self, pattern: &String) {
         if can_fetch(pattern) && !self.patterns.contains(pattern) {
             self.patterns.insert(pattern.clone());
         }
@@ -85,10 +85,10 @@ impl KnowledgeUses {
 
     fn hook(&mut self, hook: &HookDecl) {
         for grant in &hook.grants {
-            self.pattern(&grant.node.0);
+            self.add_pattern(&grant.node.0);
         }
         if let Some(id) = &hook.fetched {
-            self.name(Some(hook.span), id);
+            self.add_reference(Some(hook.span), id);
         }
     }
 }
@@ -97,10 +97,10 @@ impl Merge for KnowledgeUses {
     fn merge(&mut self, other: &Self) {
         self.incomplete |= other.incomplete;
         for (span, id) in &other.named {
-            self.name(Some(*span), id);
+            self.add_reference(Some(*span), id);
         }
         for pattern in &other.patterns {
-            self.pattern(pattern);
+            self.add_pattern(pattern);
         }
     }
 }
@@ -117,8 +117,8 @@ pub struct UnreferencedKnowledge {
 
 impl UnreferencedKnowledge {
     /// Replaces the list of all knowledge.
-    pub fn relist(&mut self, list: &Arc<[Entry]>) {
-        let unnamed = of_project(list).filter(|id| !self.places.contains_key(*id) && is_only_in_project(list, id));
+    pub fn set_list(&mut self, list: &Arc<[Entry]>) {
+        let unnamed = project_ids(list).filter(|id| !self.places.contains_key(*id) && is_only_in_project(list, id));
         self.ids = unnamed.cloned().collect();
         self.list = Some(list.clone());
     }
@@ -154,7 +154,7 @@ fn is_only_in_project(list: &[Entry], id: &ItemId) -> bool {
 }
 
 /// Reports project knowledge that nothing includes, fetches or mentions.
-pub fn unreached(
+pub fn report_unreached(
     items: &Items<'_>,
     several: &[&KnowledgeUses],
     unnamed: &UnreferencedKnowledge,
@@ -177,9 +177,9 @@ pub fn unreached(
         left.map(|id| (format!("{FETCH_KNOWLEDGE_PREFIX}{}", id.dotted()), id.clone())).collect();
     let patterns: BTreeSet<&String> = several().flat_map(|uses| &uses.patterns).collect();
     for pattern in patterns {
-        fetched(pattern, &mut left);
+        remove_fetchable(pattern, &mut left);
     }
-    *mentions = known.look(items, left.into_values().collect());
+    *mentions = known.find_mentions(items, left.into_values().collect());
     for (id, by) in &mentions.by {
         // A file with errors was already reported by the parser.
         let knowledge = items.knowledge(id).filter(|k| by.is_none() && !items.is_broken(k.file.source));
@@ -206,7 +206,7 @@ enum MentionPlace {
 
 impl KnowledgeMentions {
     /// Drops mentions that the changes invalidate.
-    pub fn refresh(&mut self, changes: &Invalidation) {
+    pub fn invalidate(&mut self, changes: &Invalidation) {
         let unit = |read: &Dependency| match read {
             Dependency::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
             Dependency::Item(ItemKind::Tool | ItemKind::Config, _)
@@ -224,7 +224,7 @@ impl KnowledgeMentions {
     }
 
     /// Finds mentions of the ids. Ids known to have none are searched for only in changed items.
-    fn look(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
+    fn find_mentions(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
         let mut by = BTreeMap::new();
         let (mut anew, mut left) = (BTreeSet::new(), BTreeSet::new());
         for id in ids {
@@ -256,7 +256,7 @@ impl KnowledgeMentions {
         let nowhere: BTreeSet<ItemId> = search.left.extract_if(.., |id| !anew.contains(id)).collect();
         for kind in [ItemKind::Directive, ItemKind::Knowledge] {
             let list = items.list(kind);
-            for id in of_project(&list).filter(|id| !is_export(kind, id)) {
+            for id in project_ids(&list).filter(|id| !is_export(kind, id)) {
                 if search.left.is_empty() {
                     break;
                 }
@@ -307,7 +307,7 @@ impl MentionSearch {
 }
 
 /// Reports ids in the metadata of knowledge that no item has. A text that is not an id is a remark for readers.
-pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
+pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     for (key, name) in &knowledge.names {
         let Ok(id) = ItemId::parse(&name.node) else { continue };
         let (what, kinds): (_, &[ItemKind]) = match *key {
@@ -325,21 +325,21 @@ pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostic
 const FETCH_KNOWLEDGE_PREFIX: &str = "rye.fetch.knowledge.";
 
 /// Returns the literal prefix of a pattern.
-fn literal(pattern: &str) -> &str {
+fn literal_prefix(pattern: &str) -> &str {
     pattern.split(['*', '?', '[']).next().unwrap_or_default()
 }
 
 fn can_fetch(pattern: &str) -> bool {
-    let literal = literal(pattern);
+    let literal = literal_prefix(pattern);
     FETCH_KNOWLEDGE_PREFIX.starts_with(literal) || literal.starts_with(FETCH_KNOWLEDGE_PREFIX)
 }
 
 /// Removes the knowledge that a pattern lets a thread fetch.
-fn fetched(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
-    let literal = literal(pattern);
+fn remove_fetchable(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
+    let literal = literal_prefix(pattern);
     let glob = Glob::new(pattern);
     let stretch = left.range(literal.to_owned()..).take_while(|(capability, _)| capability.starts_with(literal));
-    let whole = pattern.strip_suffix('*').is_some_and(is_plain);
+    let whole = pattern.strip_suffix('*').is_some_and(is_literal);
     let hit: Vec<String> = stretch.filter(|(c, _)| whole || glob.matches(c)).map(|(c, _)| c.clone()).collect();
     for capability in hit {
         left.remove(&capability);

@@ -4,10 +4,10 @@ use rye_grammar::Span;
 
 use crate::diagnostics::{ConfigError, Diagnostics, LimitError, closest};
 use crate::item::{Directive, Items, shorten};
-use crate::semantics::limits::{LimitName, Written, amount};
+use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 
 /// Checks the `limits` of `agent/resilience`.
-pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
+pub fn check_defaults(items: &Items<'_>, found: &mut Diagnostics) {
     let Some(config) = items.config_by_name("agent/resilience") else { return };
     let Some(limits) = config.get("limits") else { return };
     if !matches!(limits.kind, rye_grammar::data::Kind::Map(_)) {
@@ -20,24 +20,24 @@ pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
         });
     }
     for entry in limits.entries() {
-        let written = Written::Json(entry.value.to_value());
+        let written = LimitValue::Json(entry.value.to_value());
         check(&entry.key.node, &written, entry.key.span.join(entry.value.span), found);
     }
 }
 
 /// Checks the `<limits>` of one directive.
-pub fn declared(directive: &Directive, found: &mut Diagnostics) {
+pub fn check_declared(directive: &Directive, found: &mut Diagnostics) {
     for limit in &directive.limits {
         check(&limit.name.node, &limit.value.node, limit.name.span.join(limit.value.span), found);
     }
 }
 
-fn check(name: &str, written: &Written, span: Span, found: &mut Diagnostics) {
+fn check(name: &str, written: &LimitValue, span: Span, found: &mut Diagnostics) {
     let Some(limit) = LimitName::parse(name) else {
-        found.push(unknown(name, span));
+        found.push(unknown_limit_error(name, span));
         return;
     };
-    if let Err(why) = amount(limit, written) {
+    if let Err(why) = parse_limit_value(limit, written) {
         let own = format!("`{name}` ");
         let why = why.strip_prefix(&own).map_or_else(|| reword_value_error(limit, &why), str::to_owned);
         found.push(LimitError::Invalid { name: name.to_owned(), found: shown(written), why, span: Some(span) });
@@ -57,7 +57,7 @@ fn reword_value_error(limit: LimitName, why: &str) -> String {
 }
 
 /// Returns the error for an unknown limit; also used for a hook's `raise`.
-pub fn unknown(name: &str, span: Span) -> LimitError {
+pub fn unknown_limit_error(name: &str, span: Span) -> LimitError {
     LimitError::Unknown {
         name: name.to_owned(),
         span: Some(span),
@@ -66,11 +66,11 @@ pub fn unknown(name: &str, span: Span) -> LimitError {
     }
 }
 
-fn shown(written: &Written) -> String {
+fn shown(written: &LimitValue) -> String {
     let text = match written {
-        Written::Json(value) => value.to_string(),
-        Written::Text(text) => text.clone(),
-        Written::Kept(value) => value.to_string(),
+        LimitValue::Json(value) => value.to_string(),
+        LimitValue::Text(text) => text.clone(),
+        LimitValue::Kept(value) => value.to_string(),
     };
     format!("`{}`", shorten(&text))
 }

@@ -14,7 +14,7 @@ const FOREIGN_PREFIXES: [&str; 12] =
 const MAX_NAME_BYTES: usize = 160;
 
 /// A text in braces that is not a placeholder.
-pub struct Lookalike<'t> {
+pub struct MistypedPlaceholder<'t> {
     /// The text as written, with its braces.
     pub text: &'t str,
     /// Byte offset in the body.
@@ -26,7 +26,7 @@ pub struct Lookalike<'t> {
 /// Reports mistyped placeholders of the leaf's own body.
 pub fn check(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
-    for one in all(leaf, &|name| composed.inputs.contains_key(name)) {
+    for one in find_mistyped(leaf, &|name| composed.inputs.contains_key(name)) {
         let body = leaf.body.span;
         // The text of a `<process>` comes before the body, so offsets are not positions in the file.
         let verbatim = body.len() == leaf.body.node.len();
@@ -37,7 +37,7 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
 }
 
 /// Returns every mistyped placeholder of a body; `is_input` returns true for declared names.
-pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<Lookalike<'t>> {
+pub fn find_mistyped<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<MistypedPlaceholder<'t>> {
     let text = directive.body.node.as_str();
     if !text.contains('{') {
         return Vec::new();
@@ -58,7 +58,12 @@ pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec
     found
 }
 
-fn find_in_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, found: &mut Vec<Lookalike<'t>>) {
+fn find_in_line<'t>(
+    line: &'t str,
+    start: usize,
+    is_input: &dyn Fn(&str) -> bool,
+    found: &mut Vec<MistypedPlaceholder<'t>>,
+) {
     let mut at = 0;
     // Counts backticks from the last brace on, since a line may be as long as a file.
     let (mut counted, mut in_code) = (0, false);
@@ -83,7 +88,7 @@ fn find_in_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool
         let Some(input) = intended_input(inside, double, dollar, is_input) else { continue };
         let from = if dollar { open - 1 } else { open };
         if let Some(text) = line.get(from..open + end) {
-            found.push(Lookalike { text, at: start + from, input: input.0 });
+            found.push(MistypedPlaceholder { text, at: start + from, input: input.0 });
         }
         at = open + end;
     }

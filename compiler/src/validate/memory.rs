@@ -7,50 +7,50 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-use super::capability::{Answers, PatternMatcher};
+use super::capability::{PatternAnswers, PatternMatcher};
 use super::{
-    CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, look,
-    of_project, prefix, spawn,
+    CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, prefix,
+    project_ids, run_checks, spawn,
 };
 use crate::diagnostics::Diagnostics;
 use crate::item::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, Invalidation, Items};
-use crate::lower::shared::Kept;
+use crate::lower::shared::LowerCache;
 use crate::semantics::condition::Fuel;
 use crate::world::{Entry, ItemKind, Space, World};
 
 /// The state kept between checks of a project.
 #[derive(Default)]
-pub struct Memory {
+pub struct CheckSession {
     items: CacheSnapshot,
-    known: Known,
+    known: CheckCache,
 }
 
-impl Memory {
+impl CheckSession {
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Checks a world and reuses the results of the previous check. Asks the world for its lists and for every file
-    /// that was read, except files known to be untouched ([`World::touched_since`]); callers need not report changes.
+    /// that was read, except files known to be untouched ([`World::changed_since`]); callers need not report changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
-        let (items, changes) = Items::recall(world, std::mem::take(&mut self.items));
-        let mut looked = look(&items, changes, std::mem::take(&mut self.known), selection);
+        let (items, changes) = Items::restore(world, std::mem::take(&mut self.items));
+        let mut looked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);
         self.known = std::mem::take(&mut looked.known);
-        let (parsed, sources) = (items.parsed_files(), items.sources().clone());
-        self.items = items.remember();
+        let (parsed, sources) = (items.parsed_file_count(), items.sources().clone());
+        self.items = items.into_snapshot();
         looked.report(parsed, sources, DeferredDrop::default())
     }
 }
 
 /// Cached results of a project's units.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct CheckCache {
     pub shares: UnitReports,
-    pub answers: Answers,
+    pub answers: PatternAnswers,
     /// Number of pattern answers and palettes after the last eviction.
     pub asked: (usize, usize),
     pub judged: ProjectAnalyses,
-    pub lowered: Kept,
+    pub lowered: LowerCache,
     pub effort: Fuel,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct ProjectAnalyses {
     pub verdicts: hook_use::ConditionVerdicts,
 }
 
-impl Known {
+impl CheckCache {
     /// Drops invalidated results. Patterns that match other items now are added to the changes.
-    pub fn refresh(
+    pub fn invalidate(
         mut self,
         items: &Items<'_>,
         changes: &mut Invalidation,
@@ -71,13 +71,13 @@ impl Known {
     ) -> (Self, PatternMatcher) {
         let effort = Fuel::share(directives);
         changes.everything |= effort != self.effort;
-        let answers = if changes.everything { Answers::default() } else { std::mem::take(&mut self.answers) };
+        let answers = if changes.everything { PatternAnswers::default() } else { std::mem::take(&mut self.answers) };
         let moved =
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
-        let (reach, patterns) = PatternMatcher::recall(answers, items, moved);
+        let (reach, patterns) = PatternMatcher::from_answers(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Dependency::Pattern));
-        self.lowered.refresh(changes);
-        self.judged.mentions.refresh(changes);
+        self.lowered.invalidate(changes);
+        self.judged.mentions.invalidate(changes);
         if changes.everything {
             self.judged.verdicts = hook_use::ConditionVerdicts::default();
         }
@@ -89,19 +89,19 @@ impl Known {
     /// `settings` are the dependencies of the settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let shares = &self.shares;
-        let is_asked = |read: &Dependency| settings.contains(read) || shares.read(read);
+        let is_asked = |read: &Dependency| settings.contains(read) || shares.depends_on(read);
         if self.asked == (0, 0) {
             // In the first check all of them are in use.
-            self.asked = (self.answers.len(), self.lowered.palettes());
+            self.asked = (self.answers.len(), self.lowered.palette_count());
         }
         let (patterns, palettes) = self.asked;
         if self.answers.len() > 2 * patterns + EVICTION_SLACK {
-            self.answers.keep_asked(is_asked);
+            self.answers.evict_unused(is_asked);
             self.asked.0 = self.answers.len();
         }
-        if self.lowered.palettes() > 2 * palettes + EVICTION_SLACK {
-            self.lowered.keep_asked(is_asked);
-            self.asked.1 = self.lowered.palettes();
+        if self.lowered.palette_count() > 2 * palettes + EVICTION_SLACK {
+            self.lowered.evict_palettes(is_asked);
+            self.asked.1 = self.lowered.palette_count();
         }
     }
 }
@@ -126,35 +126,35 @@ pub(super) struct UnitReports {
 
 /// A chunk of neighboring units.
 struct Chunk {
-    shares: Vec<(Unit, Option<Share>)>,
+    shares: Vec<(Unit, Option<UnitReport>)>,
     /// The merged results and dependencies of the chunk; `None` until they are computed.
-    whole: Option<Share>,
+    whole: Option<UnitReport>,
 }
 
 impl UnitReports {
     /// Updates the results of these units: keeps cached ones whose dependencies did not change, and computes the others
     /// with `ask`.
-    pub fn look(
+    pub fn update(
         &mut self,
         items: &Items<'_>,
         lists: &UnitLists,
         changes: &Invalidation,
-        mut ask: impl FnMut(ItemKind, &ItemId, &mut Share),
+        mut ask: impl FnMut(ItemKind, &ItemId, &mut UnitReport),
     ) {
         let is_divided = |known: &UnitLists| known.iter().zip(lists).all(|(known, list)| Arc::ptr_eq(known, list));
         if !self.lists.as_ref().is_some_and(is_divided) {
-            self.divide(lists);
+            self.split_into_chunks(lists);
         }
         for block in &mut self.blocks {
-            if block.whole.as_ref().is_some_and(|whole| !changes.touch(&whole.reads)) {
+            if block.whole.as_ref().is_some_and(|whole| !changes.affects(&whole.reads)) {
                 continue;
             }
             for ((kind, id), share) in &mut block.shares {
-                if share.as_ref().is_some_and(|share| !changes.touch(&share.reads)) {
+                if share.as_ref().is_some_and(|share| !changes.affects(&share.reads)) {
                     continue;
                 }
-                let mut new = Share::default();
-                let ((), reads) = items.during(|| ask(*kind, id, &mut new));
+                let mut new = UnitReport::default();
+                let ((), reads) = items.tracked(|| ask(*kind, id, &mut new));
                 new.reads = reads;
                 *share = Some(new);
             }
@@ -165,7 +165,7 @@ impl UnitReports {
     }
 
     /// Returns the merged results, one per chunk, in the order of the units.
-    pub fn together(&self) -> Vec<&Share> {
+    pub fn merged_chunks(&self) -> Vec<&UnitReport> {
         self.blocks.iter().filter_map(|block| block.whole.as_ref()).collect()
     }
 
@@ -177,17 +177,17 @@ impl UnitReports {
     }
 
     /// Returns true if any unit depends on this read.
-    pub fn read(&self, read: &Dependency) -> bool {
+    pub fn depends_on(&self, read: &Dependency) -> bool {
         self.blocks.iter().filter_map(|block| block.whole.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
     /// Splits the units into chunks if the lists changed; if the units are the same, the chunks stay.
-    fn divide(&mut self, lists: &UnitLists) {
+    fn split_into_chunks(&mut self, lists: &UnitLists) {
         let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
         let before = self.blocks.iter().flat_map(|block| &block.shares).map(|((kind, id), _)| (*kind, id));
         if !before.eq(units.iter().copied()) {
             let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.shares);
-            let mut known: HashMap<Unit, Option<Share>> = before.collect();
+            let mut known: HashMap<Unit, Option<UnitReport>> = before.collect();
             let mut share = |(kind, id): &(ItemKind, &ItemId)| {
                 let unit = (*kind, (*id).clone());
                 let share = known.remove(&unit).flatten();
@@ -200,14 +200,14 @@ impl UnitReports {
             self.unnamed = knowledge_use::UnreferencedKnowledge::default();
         }
         let [_, knowledge, _] = lists;
-        self.unnamed.relist(knowledge);
+        self.unnamed.set_list(knowledge);
         self.lists = Some(lists.clone());
     }
 }
 
 impl Chunk {
-    fn together(&self) -> Share {
-        let mut whole = Share::default();
+    fn together(&self) -> UnitReport {
+        let mut whole = UnitReport::default();
         let shares = || self.shares.iter().filter_map(|(_, share)| share.as_ref());
         for share in shares() {
             whole.merge(share);
@@ -220,14 +220,14 @@ impl Chunk {
 /// Returns the units: every directive of the project, and the knowledge and tools, referenced or not. Exports of
 /// finished threads are skipped.
 pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
-    let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| of_project(list).map(move |id| (kind, id));
-    UNITS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
+    let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| project_ids(list).map(move |id| (kind, id));
+    UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
 /// Returns true if a read is of a unit, which is checked in any case.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
-    let list = UNITS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
+    let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
     list.is_some_and(|list| project_has(list, id)) && !is_export(*kind, id)
 }
 
@@ -238,7 +238,7 @@ pub(super) fn project_has(list: &[Entry], id: &ItemId) -> bool {
 }
 
 /// The kinds of units, in checking order.
-pub(super) const UNITS: [ItemKind; 3] = [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool];
+pub(super) const UNIT_KINDS: [ItemKind; 3] = [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool];
 
 /// Results that can be merged.
 pub(super) trait Merge: Default {
@@ -259,7 +259,7 @@ pub(super) trait Merge: Default {
 
 /// The results of one unit, or the merged results of several.
 #[derive(Default)]
-pub(super) struct Share {
+pub(super) struct UnitReport {
     pub found: Diagnostics,
     pub hooks: hook_use::HookUses,
     pub interface: interface::InputUses,
@@ -274,7 +274,7 @@ pub(super) struct Share {
     reads: Dependencies,
 }
 
-impl Merge for Share {
+impl Merge for UnitReport {
     fn merge(&mut self, other: &Self) {
         self.found.append(other.found.clone());
         self.hooks.merge(&other.hooks);

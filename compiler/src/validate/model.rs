@@ -5,12 +5,12 @@ use rye_grammar::data::Node;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError, closest};
 use crate::item::Items;
-use crate::lower::shared::PROVIDERS;
+use crate::lower::shared::PROVIDER_PREFIX;
 use crate::model::{ModelOverride, ProviderCatalog};
 use crate::world::ItemKind;
 
 /// Reports a fallback that is the same model, and so of no use.
-pub fn fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
+pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(asked) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
     let Some(fallback) = &asked.fallback else { return };
     // Unknown models and fallbacks are reported when they are resolved.
@@ -34,9 +34,10 @@ impl ModelIds {
         let text = |node: &Node| node.as_str().map(str::to_owned);
         let settings = items.config_by_name("agent/models");
         let default = settings.as_ref().and_then(|node| text(node.get("default_provider")?));
-        let default = default.map(|name| format!("{PROVIDERS}{name}"));
+        let default = default.map(|name| format!("{PROVIDER_PREFIX}{name}"));
         let list = items.list(ItemKind::Config);
-        let mut files: Vec<_> = list.iter().filter(|e| e.id.as_str().starts_with(PROVIDERS)).map(|e| &e.id).collect();
+        let mut files: Vec<_> =
+            list.iter().filter(|e| e.id.as_str().starts_with(PROVIDER_PREFIX)).map(|e| &e.id).collect();
         files.dedup();
         files.sort_by_key(|id| default.as_deref() != Some(id.as_str()));
         for node in files.into_iter().filter_map(|id| items.config(id)) {
@@ -62,7 +63,7 @@ impl ModelIds {
     }
 
     /// Suggests the model id for a text that is not one.
-    pub fn meant(&self, text: &str) -> Option<String> {
+    pub fn suggestion(&self, text: &str) -> Option<String> {
         let of_tier = self.resolve_tier(text).map(str::to_owned);
         of_tier.or_else(|| closest(text, self.ids.iter().map(String::as_str)))
     }

@@ -53,8 +53,8 @@ impl CachePrefixChecks {
         if !composed.hooks.iter().any(|hook| ours(hook) && hook.is_live() && !self.told.contains_key(&hook.decl.span)) {
             return;
         }
-        self.system(composed, model);
-        self.messages(composed, model);
+        self.check_system_prompt(composed, model);
+        self.check_messages(composed, model);
     }
 
     pub fn finish(self, found: &mut Diagnostics) {
@@ -62,7 +62,7 @@ impl CachePrefixChecks {
     }
 
     /// Checks the system prompt for parts that change per thread before constant parts. The cache outlives a thread.
-    fn system(&mut self, composed: &Composed, model: &PlannedModel) {
+    fn check_system_prompt(&mut self, composed: &Composed, model: &PlannedModel) {
         let at = |position: Position| {
             let at = move |hook: &&ComposedHook| {
                 hook.is_live() && hook.decl.event == HookPoint::BuildSystemPrompt && hook.decl.position == position
@@ -81,7 +81,7 @@ impl CachePrefixChecks {
             let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == ChangeFrequency::Never);
             let behind = behind.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
             if behind > 0 {
-                self.tell(hook, "with each thread", behind, "turns that start a thread", composed, model);
+                self.report(hook, "with each thread", behind, "turns that start a thread", composed, model);
             }
             // Parts behind the first change are not cached anyway.
             break;
@@ -90,7 +90,7 @@ impl CachePrefixChecks {
 
     /// Checks for hooks that inject text before the messages, or replace the system prompt, with facts that change per
     /// turn: everything after such a text is not cached.
-    fn messages(&mut self, composed: &Composed, model: &PlannedModel) {
+    fn check_messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let by = model.counted_by;
         let body = composed.leaf().map_or(0, |leaf| by.count(&leaf.body.node));
         let items = composed.before.iter().chain(&composed.after);
@@ -101,20 +101,20 @@ impl CachePrefixChecks {
             let of_turn = holes.iter().any(|hole| fact_frequency(&hole.path) == ChangeFrequency::PerTurn);
             match hook.decl.action.as_ref().map(|a| &a.node) {
                 Some(HookAction::Inject { position: Position::Before, .. }) if of_turn => {
-                    self.tell(hook, "with each call", first, "turns", composed, model);
+                    self.report(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
                     // A text that includes the previous prompt keeps that prefix; a new text does not.
                     let kept = if text.is_none() || includes_previous_prompt(holes) { 0 } else { system };
                     let behind = first.saturating_add(kept);
-                    self.tell(hook, "with each prompt", behind, "prompts", composed, model);
+                    self.report(hook, "with each prompt", behind, "prompts", composed, model);
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    fn tell(
+    fn report(
         &mut self,
         hook: &ComposedHook,
         when: &'static str,
@@ -168,9 +168,9 @@ fn knowledge_frequency(knowledge: &Knowledge) -> ChangeFrequency {
         return ChangeFrequency::Never;
     }
     let read = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.range().start);
-    let point = hook_point::of(HookPoint::BuildSystemPrompt);
+    let point = hook_point::row_of(HookPoint::BuildSystemPrompt);
     let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
-    let holes = template::holes(&read).filter(|hole| is_fact(&hole.path));
+    let holes = template::placeholders(&read).filter(|hole| is_fact(&hole.path));
     holes.map(|hole| fact_frequency(&hole.path)).max().unwrap_or(ChangeFrequency::Never)
 }
 

@@ -42,7 +42,7 @@ impl<'s> SelectedDirectives<'s> {
     }
 
     /// Removes the diagnostics that do not belong to the selection.
-    pub fn narrow(&self, items: &Items<'_>, found: &mut Diagnostics) {
+    pub fn retain_selected(&self, items: &Items<'_>, found: &mut Diagnostics) {
         let Selection::Paths(paths) = self.selection else { return };
         let sources = items.sources();
         found.retain(|diagnostic| {

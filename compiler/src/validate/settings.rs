@@ -13,16 +13,16 @@ use rye_grammar::{ItemId, Span, capability};
 
 use crate::diagnostics::{ConfigError, Diagnostics, closest};
 use crate::item::{Items, data};
-use crate::lower::shared::PROVIDERS;
-use crate::semantics::classify::{FACTS, fact_type};
+use crate::lower::shared::PROVIDER_PREFIX;
+use crate::semantics::classify::{FAILURE_FACTS, fact_type};
 use crate::semantics::condition::Condition;
 use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
-use schema::{FILES, Field, Shape};
+use schema::{FILES, SettingField, SettingShape};
 
 /// Places and files with schema errors, so that other readers do not report the same place again.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ReportedPlaces {
     spans: BTreeSet<Span>,
     files: BTreeSet<String>,
     /// Patterns of the risk tables, with their spans. Patterns of capability groups are not included: they may name
@@ -30,10 +30,10 @@ pub struct Told {
     pub patterns: Vec<(Pattern, Span)>,
 }
 
-impl Told {
+impl ReportedPlaces {
     /// Returns true if the place of a reader's error was already reported. A table that is refused as a whole reports
     /// only one of its errors.
-    pub fn knows(&self, error: &ConfigError) -> bool {
+    pub fn contains(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
             ConfigError::Refused { file, .. } => self.files.contains(file),
@@ -42,17 +42,19 @@ impl Told {
     }
 }
 
-/// Checks one settings file; [`Shape::Elsewhere`] files are checked by their own readers.
-pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnostics) {
-    let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, Shape::Elsewhere)) else { return };
-    if let Shape::ForReaders(about) = file.shape {
+/// Checks one settings file; [`SettingShape::Elsewhere`] files are checked by their own readers.
+pub fn file(items: &Items<'_>, id: &ItemId, told: &mut ReportedPlaces, found: &mut Diagnostics) {
+    let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, SettingShape::Elsewhere)) else {
+        return;
+    };
+    if let SettingShape::ForReaders(about) = file.shape {
         check_documentation_file(items, id, about, found);
         return;
     }
     let Some(node) = items.config(id) else { return };
     let mut walk = SettingsWalk { file: id.as_str(), found: Diagnostics::new(), patterns: Vec::new() };
     walk.value(&node, &file.shape, "");
-    if id.as_str().starts_with(PROVIDERS) {
+    if id.as_str().starts_with(PROVIDER_PREFIX) {
         provider::check(id.as_str(), &node, &mut walk.found);
     }
     if walk.found.has_errors() {
@@ -82,13 +84,13 @@ fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str,
 
 /// Reports project settings files that nothing reads. Below `agent/` the names are closed; elsewhere a file may belong
 /// to a tool, unless its name looks like a known file in the wrong place.
-pub fn unread(items: &Items<'_>, found: &mut Diagnostics) {
+pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.space == Space::Project) {
         let id = entry.id.as_str();
         if schema::file(id).is_some() {
             continue;
         }
-        let suggestion = meant(id);
+        let suggestion = suggest_file(id);
         if suggestion.is_some() || id.starts_with("agent/") {
             found.push(ConfigError::UnknownFile {
                 path: entry.path.to_string(),
@@ -100,7 +102,7 @@ pub fn unread(items: &Items<'_>, found: &mut Diagnostics) {
 
 /// Returns the file that an id was probably meant to be: the same name in another folder, or a similar name in a
 /// similar folder.
-pub(super) fn meant(id: &str) -> Option<String> {
+pub(super) fn suggest_file(id: &str) -> Option<String> {
     let (folder, name) = id.rsplit_once('/').unwrap_or(("", id));
     let names = || FILES.iter().filter_map(|f| f.id.strip_prefix("agent/")).filter(|n| !n.ends_with('/'));
     let near_folder = folder.is_empty() || folder == "agent" || closest(folder, ["agent"]).is_some();
@@ -132,53 +134,58 @@ impl SettingsWalk<'_> {
         });
     }
 
-    fn wrong(&mut self, key: &str, node: &Node, shape: &Shape) {
+    fn report_wrong_value(&mut self, key: &str, node: &Node, shape: &SettingShape) {
         self.invalid(key, &data::describe(node), shape.expected(), node.span);
     }
 
-    fn value(&mut self, node: &Node, shape: &Shape, key: &str) {
+    fn value(&mut self, node: &Node, shape: &SettingShape, key: &str) {
         match shape {
-            Shape::Elsewhere | Shape::ForReaders(_) => {}
-            Shape::Text if node.as_str().is_some_and(|t| !t.trim().is_empty()) => {}
-            Shape::Truth if node.as_bool().is_some() => {}
-            Shape::Whole { least } if whole(node).is_some_and(|n| n >= *least) => {}
-            Shape::Amount if number(node).is_some_and(|n| n >= 0.0) => {}
-            Shape::Share if number(node).is_some_and(|n| n > 0.0 && n <= 1.0) => {}
-            Shape::Price if price(node) => {}
-            Shape::Text | Shape::Truth | Shape::Whole { .. } | Shape::Amount | Shape::Share | Shape::Price => {
-                self.wrong(key, node, shape);
+            SettingShape::Elsewhere | SettingShape::ForReaders(_) => {}
+            SettingShape::Text if node.as_str().is_some_and(|t| !t.trim().is_empty()) => {}
+            SettingShape::Truth if node.as_bool().is_some() => {}
+            SettingShape::Whole { least } if whole(node).is_some_and(|n| n >= *least) => {}
+            SettingShape::Amount if number(node).is_some_and(|n| n >= 0.0) => {}
+            SettingShape::Share if number(node).is_some_and(|n| n > 0.0 && n <= 1.0) => {}
+            SettingShape::Price if price(node) => {}
+            SettingShape::Text
+            | SettingShape::Truth
+            | SettingShape::Whole { .. }
+            | SettingShape::Amount
+            | SettingShape::Share
+            | SettingShape::Price => {
+                self.report_wrong_value(key, node, shape);
             }
-            Shape::OneOf(words) => self.word(node, words, shape, key),
-            Shape::MapOr(word, _) if node.as_str() == Some(*word) => {}
-            Shape::Map(fields) | Shape::MapOr(_, fields) => self.map(node, fields, shape, key),
-            Shape::Names(value) => {
+            SettingShape::OneOf(words) => self.check_word(node, words, shape, key),
+            SettingShape::MapOr(word, _) if node.as_str() == Some(*word) => {}
+            SettingShape::Map(fields) | SettingShape::MapOr(_, fields) => self.map(node, fields, shape, key),
+            SettingShape::Names(value) => {
                 if self.mapping(node, shape, key) {
                     for entry in node.entries() {
                         self.value(&entry.value, value, &join(key, &entry.key.node));
                     }
                 }
             }
-            Shape::Known(names, value) => {
+            SettingShape::Known(names, value) => {
                 if self.mapping(node, shape, key) {
                     let place = self.place(key);
-                    data::keys(&mut self.found, node.entries(), names, &place);
+                    data::check_keys(&mut self.found, node.entries(), names, &place);
                     for entry in node.entries().iter().filter(|e| names.contains(&e.key.node.as_str())) {
                         self.value(&entry.value, value, &join(key, &entry.key.node));
                     }
                 }
             }
-            Shape::List(item) => {
+            SettingShape::List(item) => {
                 if !matches!(node.kind, Kind::List(_)) {
-                    self.wrong(key, node, shape);
+                    self.report_wrong_value(key, node, shape);
                 }
                 for (i, node) in node.items().iter().enumerate() {
                     let id = node.get("id").and_then(Node::as_str);
                     self.value(node, item, &join(key, &id.map_or_else(|| i.to_string(), str::to_owned)));
                 }
             }
-            Shape::Failure => self.failure(node, key),
-            Shape::Pattern => {
-                let Some(text) = node.as_str() else { return self.wrong(key, node, shape) };
+            SettingShape::Failure => self.check_failure_condition(node, key),
+            SettingShape::Pattern => {
+                let Some(text) = node.as_str() else { return self.report_wrong_value(key, node, shape) };
                 match capability::parse(node.span.source, text, node.content_start()) {
                     Ok(pattern) => self.patterns.push((pattern, node.span)),
                     Err(error) => self.found.push(if node.is_verbatim() { error } else { error.within(node.span) }),
@@ -187,32 +194,32 @@ impl SettingsWalk<'_> {
         }
     }
 
-    fn word(&mut self, node: &Node, words: &[&str], shape: &Shape, key: &str) {
+    fn check_word(&mut self, node: &Node, words: &[&str], shape: &SettingShape, key: &str) {
         match node.as_str() {
             Some(word) if words.contains(&word) => {}
-            Some(_) | None => self.wrong(key, node, shape),
+            Some(_) | None => self.report_wrong_value(key, node, shape),
         }
     }
 
-    fn mapping(&mut self, node: &Node, shape: &Shape, key: &str) -> bool {
+    fn mapping(&mut self, node: &Node, shape: &SettingShape, key: &str) -> bool {
         match node.kind {
             Kind::Map(_) => true,
             // A file of comments alone is empty.
             Kind::Null if key.is_empty() => false,
             Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
-                self.wrong(key, node, shape);
+                self.report_wrong_value(key, node, shape);
                 false
             }
         }
     }
 
-    fn map(&mut self, node: &Node, fields: &[Field], shape: &Shape, key: &str) {
+    fn map(&mut self, node: &Node, fields: &[SettingField], shape: &SettingShape, key: &str) {
         if !self.mapping(node, shape, key) {
             return;
         }
         let known: Vec<&str> = fields.iter().map(|f| f.key).collect();
         let place = self.place(key);
-        data::keys(&mut self.found, node.entries(), &known, &place);
+        data::check_keys(&mut self.found, node.entries(), &known, &place);
         for field in fields {
             let at = join(key, field.key);
             match node.get(field.key) {
@@ -231,19 +238,19 @@ impl SettingsWalk<'_> {
         if key.is_empty() { format!("`{}`", self.file) } else { format!("`{key}` of `{}`", self.file) }
     }
 
-    fn failure(&mut self, node: &Node, key: &str) {
+    fn check_failure_condition(&mut self, node: &Node, key: &str) {
         let parsed = condition::from_data(node);
         let broken = !parsed.errors.is_empty();
         self.found.syntax(parsed.errors);
         let Some(expr) = parsed.tree.filter(|_| !broken) else { return };
         match Condition::compile_typed(&expr, &fact_type) {
             Ok(_) => {}
-            Err(faults) => self.found.syntax(crate::item::hook::faults(faults)),
+            Err(faults) => self.found.syntax(crate::item::hook::condition_errors(faults)),
         }
-        for (path, span) in super::hook::paths(&expr) {
+        for (path, span) in super::hook::condition_paths(&expr) {
             if !is_fact(path) {
                 let found = format!("a condition on `{path}`");
-                let known: Vec<String> = FACTS.iter().map(|f| format!("`{f}`")).collect();
+                let known: Vec<String> = FAILURE_FACTS.iter().map(|f| format!("`{f}`")).collect();
                 self.invalid(key, &found, format!("facts of a failure: {}", known.join(", ")), span);
             }
         }
@@ -262,8 +269,8 @@ fn is_fact(path: &Path) -> bool {
         .collect();
     match names.as_slice() {
         ["headers", ..] | ["error"] => true,
-        [only] => FACTS.contains(only),
-        ["error", field] => FACTS.iter().any(|f| f.strip_prefix("error.") == Some(field)),
+        [only] => FAILURE_FACTS.contains(only),
+        ["error", field] => FAILURE_FACTS.iter().any(|f| f.strip_prefix("error.") == Some(field)),
         _ => false,
     }
 }

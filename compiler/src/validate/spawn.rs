@@ -26,11 +26,11 @@ use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
 use super::memory::Merge;
-use graph::Graph;
+use graph::SpawnGraph;
 
 /// A spawn that a body or a hook names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
+pub struct SpawnEdge {
     pub to: ItemId,
     pub span: Span,
     pub by: SpawnSource,
@@ -49,19 +49,19 @@ pub enum SpawnSource {
 /// The spawns that a body names.
 #[derive(Debug, Clone, Default)]
 pub struct BodySpawns {
-    pub named: Vec<Start>,
+    pub named: Vec<SpawnEdge>,
     /// Set if the body also spawns directives whose ids are not literal.
     pub open: bool,
 }
 
 /// A directive on one route, reduced to what the spawn checks need.
-struct Link {
+struct SpawnRoute {
     chain: Vec<Arc<Directive>>,
     /// `None` if the limits are invalid, which is reported elsewhere.
     limits: Option<Limits>,
     /// Spend that the thread keeps in any case: the output of its own last turn.
     keep: Nanos,
-    starts: Vec<Start>,
+    starts: Vec<SpawnEdge>,
     /// Set if the body names a directive that cannot be looked up.
     open: bool,
 }
@@ -73,7 +73,7 @@ pub struct Spawns {
     others: SpawnRoutes,
 }
 
-type SpawnRoutes = BTreeMap<ItemId, Vec<Rc<Link>>>;
+type SpawnRoutes = BTreeMap<ItemId, Vec<Rc<SpawnRoute>>>;
 
 impl Spawns {
     /// Records the spawns of a directive on one route.
@@ -88,14 +88,14 @@ impl Spawns {
             let certain = hook.verdict == PlanVerdict::Fires;
             let own = matches!(hook.decl.source, HookSource::Directive { .. });
             let by = SpawnSource::Hook { id: hook.decl.id.node.clone(), grants, certain, own };
-            Some(Start { to: ItemId::parse(item_id).ok()?, span: hook.decl.item_span(), by })
+            Some(SpawnEdge { to: ItemId::parse(item_id).ok()?, span: hook.decl.item_span(), by })
         });
-        let starts: Vec<Start> = hooks.chain(body.named.iter().cloned()).collect();
+        let starts: Vec<SpawnEdge> = hooks.chain(body.named.iter().cloned()).collect();
         let keep = audit.filter(|a| a.model.fallback.is_none()).map_or(Nanos::ZERO, |audit| {
-            let output = audit.model.output(audit.limits.output);
+            let output = audit.model.requested_output(audit.limits.output);
             audit.model.worst_case(0, output)
         });
-        let link = Link {
+        let link = SpawnRoute {
             chain: composed.chain.clone(),
             limits: audit.map(|audit| audit.limits),
             keep,
@@ -116,22 +116,22 @@ impl Spawns {
 
 impl Merge for Spawns {
     fn merge(&mut self, other: &Self) {
-        let copy = |(id, links): (&ItemId, &Vec<Rc<Link>>)| (id.clone(), links.clone());
+        let copy = |(id, links): (&ItemId, &Vec<Rc<SpawnRoute>>)| (id.clone(), links.clone());
         self.starting.extend(other.starting.iter().map(copy));
         self.others.extend(other.others.iter().map(copy));
     }
 }
 
 /// Checks permissions only, for a few directives. `several` hold disjoint directives, in the order of their ids.
-pub fn proofs(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
-    let leaves = graph::leaves(several, |id| elsewhere(items, id));
-    proof::check(&Graph::new(several, &leaves), found);
+pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
+    let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
+    proof::check(&SpawnGraph::new(several, &leaves), found);
 }
 
 /// Runs all spawn checks, after every directive was added.
 pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
-    let leaves = graph::leaves(several, |id| elsewhere(items, id));
-    let graph = Graph::new(several, &leaves);
+    let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
+    let graph = SpawnGraph::new(several, &leaves);
     proof::check(&graph, found);
     budget::check(&graph, found);
     circle::check(&graph, found);
@@ -139,14 +139,14 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
 }
 
 /// Returns the routes of a directive that was not added, one of another space.
-fn elsewhere(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Link>>> {
+fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<SpawnRoute>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;
     }
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     // Errors of the directive are reported where it is checked.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
-    let link = |composed: Composed| Link {
+    let link = |composed: Composed| SpawnRoute {
         limits: resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits),
         chain: composed.chain,
         keep: Nanos::ZERO,
@@ -156,7 +156,7 @@ fn elsewhere(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Link>>> {
     Some(routes.into_iter().map(link).map(Rc::new).collect())
 }
 
-impl Link {
+impl SpawnRoute {
     fn permissions(&self) -> Option<&Permissions> {
         self.chain.iter().rev().find_map(|link| link.permissions.as_ref())
     }
@@ -170,7 +170,7 @@ impl Link {
 
 /// Returns true if a thread of this directive may spawn: a grant allows it, or the chain declares no permissions and
 /// inherits the parent's.
-pub fn may_start(composed: &Composed) -> bool {
+pub fn directive_may_spawn(composed: &Composed) -> bool {
     let Some(permissions) = &composed.permissions else { return true };
     permissions.value.grants.iter().any(|grant| may_spawn(&grant.pattern.0))
 }

@@ -32,7 +32,7 @@ const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
 ];
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
-    for stray in items.strays() {
+    for stray in items.unrecognized_files() {
         if let Some((reason, suggestion)) = explain_stray(&stray) {
             let slash = if stray.is_folder { "/" } else { "" };
             found.push(ItemError::Stray { path: format!("{}{slash}", shorten(&stray.path)), reason, suggestion });
@@ -56,7 +56,7 @@ fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     let endings = kind.extensions();
     if endings.contains(&extension) {
         let id = stem.strip_prefix(kind.folder()).unwrap_or(stem);
-        let reason = format!("`{}` is no item id", shorten(id));
+        let reason = format!("`{}` is not a valid item id", shorten(id));
         return Some((reason, Some(format!("{}{}.{extension}", kind.folder(), as_id(id)))));
     }
     let lower = extension.to_lowercase();
@@ -80,8 +80,8 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
             return None;
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        let meant = super::settings::meant(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
-        return Some(("items lie in the folders of their kinds".to_owned(), meant));
+        let meant = super::settings::suggest_file(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
+        return Some(("items belong in the folder of their kind".to_owned(), meant));
     }
     let known = || kinds.into_iter().chain(OTHER_FOLDERS);
     if known().any(|k| k == name) {

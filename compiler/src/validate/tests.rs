@@ -238,7 +238,7 @@ fn unknown_settings_are_reported() {
 #[test]
 fn plan_rejects_settings_that_check_rejects() {
     let world = project().project(".ai/config/agent/coordination.yaml", "wait_thread: {default_timeout: 1}\n");
-    let request = crate::compile::Request::new(rye_grammar::ItemId::parse("base").unwrap());
+    let request = crate::compile::CompileRequest::new(rye_grammar::ItemId::parse("base").unwrap());
     let found = crate::compile::compile(&world, &request).diagnostics;
     assert!(found.codes().contains("item::unknown-key"), "{found:?}");
 }

@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
-use super::spawn::{BodySpawns, SpawnSource, Start};
+use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
 use crate::item::{Dependency, Directive, Items};
-use crate::palette::flatten;
-use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
+use crate::palette::tool_name;
+use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
 use crate::world::ItemKind;
 
 /// Maximum distance in characters between a call's name and its arguments.
@@ -28,11 +28,11 @@ static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// A lookup of tools by the name that a model calls, built on first use.
 #[derive(Default)]
-pub struct Told {
+pub struct BodyCallChecker {
     names: Option<BTreeMap<String, ItemId>>,
 }
 
-impl Told {
+impl BodyCallChecker {
     /// Checks the leaf's own body. Returns the directives that the body spawns.
     pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) -> BodySpawns {
         let mut starts = BodySpawns::default();
@@ -50,15 +50,15 @@ impl Told {
             let primary = name.strip_prefix("rye_").and_then(Primary::parse);
             if let Some(primary) = primary.filter(|_| called) {
                 for call in primary_calls(primary, after) {
-                    let span = span(leaf, at + end + call.at, call.id.len());
-                    starts.note(items, &call, span);
+                    let span = body_span(leaf, at + end + call.at, call.id.len());
+                    starts.add_call(items, &call, span);
                     check_call(items, composed, &call, span, found);
                 }
             } else if primary.is_none() && (called || before == Some('`')) {
-                self.check_tool_name(items, composed, name, span(leaf, at, name.len()), found);
-                if let Some(call) = started(name, after).filter(|_| called) {
-                    let span = span(leaf, at + end + call.at, call.id.len());
-                    starts.note(items, &call, span);
+                self.check_tool_name(items, composed, name, body_span(leaf, at, name.len()), found);
+                if let Some(call) = thread_tool_call(name, after).filter(|_| called) {
+                    let span = body_span(leaf, at + end + call.at, call.id.len());
+                    starts.add_call(items, &call, span);
                     check_call(items, composed, &call, span, found);
                 }
             }
@@ -77,12 +77,12 @@ impl Told {
         if name == crate::primary::DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
             return;
         }
-        items.depends(|| Dependency::List(ItemKind::Tool));
-        let names = self
-            .names
-            .get_or_insert_with(|| items.list(ItemKind::Tool).iter().map(|e| (flatten(&e.id), e.id.clone())).collect());
+        items.record_read(|| Dependency::List(ItemKind::Tool));
+        let names = self.names.get_or_insert_with(|| {
+            items.list(ItemKind::Tool).iter().map(|e| (tool_name(&e.id), e.id.clone())).collect()
+        });
         match names.get(name) {
-            Some(id) => granted(composed, Primary::Execute, ItemType::Tool, id, span, found),
+            Some(id) => check_granted(composed, Primary::Execute, ItemType::Tool, id, span, found),
             None => found.push(ItemError::UnknownCall {
                 what: "tool",
                 id: name.to_owned(),
@@ -104,13 +104,13 @@ struct BodyCall {
 }
 
 impl BodySpawns {
-    fn note(&mut self, items: &Items<'_>, call: &BodyCall, span: Span) {
+    fn add_call(&mut self, items: &Items<'_>, call: &BodyCall, span: Span) {
         if call.kind != ItemType::Directive || call.primary != Primary::Execute {
             return;
         }
         match ItemId::parse(&call.id) {
             Ok(to) if items.exists(ItemKind::Directive, &to) => {
-                self.named.push(Start { to, span, by: SpawnSource::Body { free: call.by_tool } });
+                self.named.push(SpawnEdge { to, span, by: SpawnSource::Body { free: call.by_tool } });
             }
             Ok(_) | Err(_) => self.open = true,
         }
@@ -118,7 +118,7 @@ impl BodySpawns {
 }
 
 /// Returns the spawn if the call is of the thread tool by its own name.
-fn started(name: &str, after: &str) -> Option<BodyCall> {
+fn thread_tool_call(name: &str, after: &str) -> Option<BodyCall> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
     let value = pattern.captures_iter(parenthesized(after)).find_map(|found| {
@@ -195,12 +195,12 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
         });
         return;
     }
-    granted(composed, call.primary, call.kind, &id, span, found);
+    check_granted(composed, call.primary, call.kind, &id, span, found);
 }
 
 /// Reports a call that is not granted. If the chain declares no permissions, the spawner's apply, so nothing is
 /// reported.
-fn granted(
+fn check_granted(
     composed: &Composed,
     primary: Primary,
     item_type: ItemType,
@@ -209,7 +209,7 @@ fn granted(
     found: &mut Diagnostics,
 ) {
     let Some(permissions) = &composed.permissions else { return };
-    let capability = Request { primary, item_type, item_id: Some(id), space: None }.capability();
+    let capability = CapabilityRequest { primary, item_type, item_id: Some(id), space: None }.capability();
     let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
     if grants.first_match(&capability).is_none() && !id.as_str().starts_with("rye/agent/threads/internal/") {
         found.push(CapabilityError::UngrantedCall { capability, span, granted: permissions.value.span });
@@ -217,7 +217,7 @@ fn granted(
 }
 
 /// Returns a span in the body; the whole body if its text is not verbatim from the file.
-fn span(leaf: &Directive, at: usize, length: usize) -> Span {
+fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     let body = leaf.body.span;
     if body.len() != leaf.body.node.len() {
         return body;

@@ -3,7 +3,7 @@
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
-use crate::lower::{LEAST_OUTPUT, LowerSummary};
+use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::Prices;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -50,8 +50,8 @@ fn may_lift_limits(event: HookPoint, action: Option<&HookAction>) -> bool {
 /// Returns the reason why a limit is never reached.
 fn unreachable_because(name: &str, audit: &LowerSummary, may_start: bool) -> Option<String> {
     let (limits, model) = (&audit.limits, &audit.model);
-    let alone = "nothing here grants it to start another directive".to_owned();
-    let turn = model.context_window.saturating_add(model.output(limits.output));
+    let alone = "no grant allows it to spawn another directive".to_owned();
+    let turn = model.context_window.saturating_add(model.requested_output(limits.output));
     match name {
         "spawns" if limits.spawns > 0 && !may_start => Some(alone),
         "depth" if limits.depth > 0 && !may_start => Some(alone),
@@ -61,7 +61,7 @@ fn unreachable_because(name: &str, audit: &LowerSummary, may_start: bool) -> Opt
             // A fallback may cost less.
             let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
             // A turn starts only if the remaining spend covers its worst case; here that case without its prompt.
-            let last = prices.worst_case(0, model.output(limits.output).min(LEAST_OUTPUT));
+            let last = prices.worst_case(0, model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS));
             let left = Nanos(limits.spend.0.saturating_sub(last.0).max(0));
             let most = prices.max_turns_within(left, audit.opening, audit.opening, MIN_CALL_TOKENS)?;
             // Token counts are estimates; a text can have half as many more characters per token.
@@ -83,7 +83,7 @@ fn unreachable_because(name: &str, audit: &LowerSummary, may_start: bool) -> Opt
             let one = model
                 .prices
                 .filter(|p| *p != Prices::NONE)?
-                .worst_case(model.context_window, model.output(limits.output));
+                .worst_case(model.context_window, model.requested_output(limits.output));
             let times = limits.turns.saturating_mul(MAX_BILLED_ATTEMPTS);
             let most = Nanos::from_u64(one.to_u64().checked_mul(times)?);
             (!may_start && limits.spend > most)

@@ -27,13 +27,13 @@ impl<'b> MapWorld<'b> {
     }
 
     /// Creates a map whose missing files are looked up in `behind`, space by space.
-    pub fn over(behind: &'b dyn World) -> Self {
+    pub fn with_fallback(behind: &'b dyn World) -> Self {
         Self { behind: Some(behind), ..Self::default() }
     }
 
     /// Sets the reader of scripts; without one, and without a world behind, a script is an error.
     #[must_use]
-    pub fn reading(mut self, scripts: &'b dyn ScriptReader) -> Self {
+    pub fn with_scripts(mut self, scripts: &'b dyn ScriptReader) -> Self {
         self.scripts = Some(scripts);
         self
     }
@@ -123,10 +123,10 @@ impl World for MapWorld<'_> {
         Ok(entries)
     }
 
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         let mut strays = self.strays.clone();
         if let Some(world) = self.behind {
-            strays.extend(world.strays()?);
+            strays.extend(world.unrecognized_files()?);
         }
         Ok(strays.into_iter().collect())
     }
@@ -172,7 +172,7 @@ mod tests {
     fn files_that_are_no_items_are_left_out() {
         let world = MapWorld::new().project(".ai/knowledge/a.b.md", "").project("src/main.rs", "");
         assert!(world.list(ItemKind::Knowledge).unwrap().is_empty());
-        let strays = world.strays().unwrap();
+        let strays = world.unrecognized_files().unwrap();
         let strays: Vec<_> = strays.iter().map(|s| (s.path.as_ref(), s.is_folder)).collect();
         assert_eq!(strays, [(".ai/knowledge", true), (".ai/knowledge/a.b.md", false)]);
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn map_overrides_its_fallback_world() {
         let below = MapWorld::new().with(Space::System, ".ai/tools/t.yaml", "a").project(".ai/tools/u.yaml", "b");
-        let world = MapWorld::over(&below).project(".ai/tools/u.yaml", "c");
+        let world = MapWorld::with_fallback(&below).project(".ai/tools/u.yaml", "c");
         assert_eq!(world.candidates(ItemKind::Tool, &id("u")).unwrap()[0].bytes.as_ref(), b"c");
         assert_eq!(world.list(ItemKind::Tool).unwrap().len(), 2);
     }

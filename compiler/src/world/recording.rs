@@ -9,7 +9,7 @@ use rye_grammar::tool_header::ScriptReader;
 use sha2::{Digest, Sha256};
 
 use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
-use crate::plan::{Read, hex};
+use crate::plan::{ManifestEntry, hex};
 
 /// Wraps a world; see [`RecordingWorld::manifest`].
 pub struct RecordingWorld<W> {
@@ -23,13 +23,13 @@ impl<W: World> RecordingWorld<W> {
     }
 
     /// Returns everything read so far, sorted: one entry per file, and one without hash for an id that no space has.
-    pub fn manifest(&self) -> Vec<Read> {
+    pub fn manifest(&self) -> Vec<ManifestEntry> {
         let mut manifest = Vec::new();
         for ((kind, id), spaces) in self.reads.borrow().iter() {
             if spaces.is_empty() {
-                manifest.push(Read { kind: *kind, id: id.to_string(), space: None, sha256: None });
+                manifest.push(ManifestEntry { kind: *kind, id: id.to_string(), space: None, sha256: None });
             }
-            manifest.extend(spaces.iter().map(|(space, sha256)| Read {
+            manifest.extend(spaces.iter().map(|(space, sha256)| ManifestEntry {
                 kind: *kind,
                 id: id.to_string(),
                 space: Some(*space),
@@ -60,8 +60,8 @@ impl<W: World> World for RecordingWorld<W> {
         self.world.list(kind)
     }
 
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        self.world.strays()
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        self.world.unrecognized_files()
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use rye_compiler::world::{
-    ChangedAnswers, Entry, ItemKind, LocatedFile, UnrecognizedFile, World, WorldError, WorldState, is_same,
+    ChangedAnswers, Entry, ItemKind, LocatedFile, UnrecognizedFile, World, WorldError, WorldState, same_candidates,
 };
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
-use super::{Changed, DiskWorld};
+use super::{DiskWorld, FileChange};
 
 /// A [`DiskWorld`] with a cache.
 pub struct CachedWorld {
@@ -39,13 +39,13 @@ impl CachedWorld {
     /// Drops cached entries that may have changed. Returns false if a new world is needed: the change affects the
     /// settings that decide which files are read.
     #[must_use]
-    pub fn invalidate(&mut self, changed: &[Changed]) -> bool {
+    pub fn invalidate(&mut self, changed: &[FileChange]) -> bool {
         let before = std::mem::take(&mut self.state);
         let mut touched = Some(ChangedAnswers::default());
         for change in changed {
             let (space, path, kinds) = match change {
-                Changed::Everything => return false,
-                Changed::File { space, path, listed } => {
+                FileChange::Everything => return false,
+                FileChange::File { space, path, listed } => {
                     let item = ItemKind::of_path(path);
                     if item.as_ref().is_some_and(|(kind, id)| *kind == ItemKind::Config && id.as_str() == "agent/agent")
                     {
@@ -61,7 +61,7 @@ impl CachedWorld {
                     }
                     (*space, path, *listed)
                 }
-                Changed::Folder { space, path } => {
+                FileChange::Folder { space, path } => {
                     if is_in_kind_folder(path, ItemKind::Config) {
                         return false;
                     }
@@ -112,14 +112,14 @@ impl World for CachedWorld {
         list
     }
 
-    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &CachedResult<LocatedFile>) -> bool {
+    fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &CachedResult<LocatedFile>) -> bool {
         if let Some(kept) = self.files.borrow().get(&kind).and_then(|of_kind| of_kind.get(id)) {
-            return is_same(kept, given);
+            return same_candidates(kept, given);
         }
-        is_same(&self.candidates(kind, id), given)
+        same_candidates(&self.candidates(kind, id), given)
     }
 
-    fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
+    fn list_unchanged(&self, kind: ItemKind, given: &[Entry]) -> bool {
         if let Some(kept) = self.lists.borrow().get(&kind) {
             return kept.as_ref().is_ok_and(|list| list == given);
         }
@@ -130,15 +130,15 @@ impl World for CachedWorld {
         Some(self.state.clone())
     }
 
-    fn touched_since(&self, before: &WorldState) -> Option<&ChangedAnswers> {
+    fn changed_since(&self, before: &WorldState) -> Option<&ChangedAnswers> {
         if *before == self.state {
             return Some(&self.nothing);
         }
         self.before.as_ref().filter(|(state, _)| state == before).map(|(_, touched)| touched)
     }
 
-    fn strays(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        self.disk.strays()
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        self.disk.unrecognized_files()
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -21,15 +21,15 @@ pub(super) struct Listing {
 }
 
 /// Lists the entries directly in `.ai/`, without hidden ones.
-pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
+pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let entries = match dir.read_dir(".ai") {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(super::refusal(space, ".ai", &error)),
+        Err(error) => return Err(super::open_error(space, ".ai", &error)),
     };
     for entry in entries {
-        let entry = entry.map_err(|e| super::refusal(space, ".ai", &e))?;
+        let entry = entry.map_err(|e| super::open_error(space, ".ai", &e))?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         if name.starts_with('.') {
             continue;
@@ -42,7 +42,7 @@ pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, Worl
 }
 
 /// Returns the entries of a folder. Opens the folder once: two system calls per folder.
-fn entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
+fn folder_entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
     let mut options = OpenOptions::new();
     let directory = i32::try_from(OFlags::DIRECTORY.bits()).unwrap_or(0);
     let opened = dir.open_with(folder, options.read(true).custom_flags(directory))?;
@@ -61,13 +61,13 @@ impl Listing {
         let root = kind.folder().trim_end_matches('/').to_owned();
         let mut folders = vec![(root, 0_usize)];
         while let Some((folder, depth)) = folders.pop() {
-            let entries = match entries(dir, &folder) {
+            let entries = match folder_entries(dir, &folder) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == ErrorKind::NotFound && depth == 0 => continue,
-                Err(error) => return Err(super::refusal(space, &folder, &error)),
+                Err(error) => return Err(super::open_error(space, &folder, &error)),
             };
             for entry in entries {
-                let entry = entry.map_err(|e| super::refusal(space, &folder, &e.into()))?;
+                let entry = entry.map_err(|e| super::open_error(space, &folder, &e.into()))?;
                 // A name that is not Unicode is not an item id.
                 let Ok(name) = entry.file_name().to_str() else { continue };
                 if matches!(name, "." | "..") {
@@ -80,7 +80,7 @@ impl Listing {
                     FileType::Directory => true,
                     kind @ (FileType::Symlink | FileType::Unknown) => {
                         has_links |= kind == FileType::Symlink || is_link(dir, &path);
-                        dir.metadata(&path).map_err(|e| super::refusal(space, &path, &e))?.is_dir()
+                        dir.metadata(&path).map_err(|e| super::open_error(space, &path, &e))?.is_dir()
                     }
                     FileType::RegularFile
                     | FileType::Fifo
@@ -90,7 +90,7 @@ impl Listing {
                 };
                 if is_folder {
                     if depth == MAX_FOLDER_DEPTH {
-                        let reason = format!("it lies more than {MAX_FOLDER_DEPTH} folders deep");
+                        let reason = format!("it is nested more than {MAX_FOLDER_DEPTH} folders deep");
                         return Err(WorldError::Unreadable { path: space.display(&path), reason });
                     }
                     folders.push((path, depth + 1));

@@ -7,7 +7,7 @@ use rye_compiler::world::{ItemKind, Space, WorldError};
 use rye_grammar::{ItemId, SourceId, yaml};
 
 use super::{DiskWorld, Listing};
-use crate::keys::{SignatureError, Standing};
+use crate::keys::{SignatureError, SignatureStatus};
 
 /// The settings file that holds `signing.require`.
 const AGENT_SETTINGS: &str = ".ai/config/agent/agent.yaml";
@@ -30,12 +30,12 @@ pub struct FileSignature {
     pub id: ItemId,
     /// Path relative to the space's root.
     pub path: Arc<str>,
-    pub standing: Result<Standing, SignatureError>,
+    pub standing: Result<SignatureStatus, SignatureError>,
 }
 
 impl DiskWorld {
     /// Returns the effective policy.
-    pub fn require(&self) -> Result<SignaturePolicy, WorldError> {
+    pub fn signature_policy(&self) -> Result<SignaturePolicy, WorldError> {
         self.require.get_or_init(|| self.read_signature_policy()).clone()
     }
 
@@ -43,8 +43,8 @@ impl DiskWorld {
         let mut user = SignaturePolicy::Shared;
         let mut project = SignaturePolicy::None;
         for (space, dir) in &self.spaces {
-            let Some(bytes) = self.read(*space, dir, AGENT_SETTINGS)? else { continue };
-            let Some(written) = written(*space, &bytes)? else { continue };
+            let Some(bytes) = self.read_file(*space, dir, AGENT_SETTINGS)? else { continue };
+            let Some(written) = parse_policy(*space, &bytes)? else { continue };
             match space {
                 Space::Project => project = written,
                 Space::User | Space::System => user = written,
@@ -55,13 +55,13 @@ impl DiskWorld {
 
     /// Returns the signature status of every file of a kind in the project and the user space, by space and path.
     /// Refuses no file.
-    pub fn standings(&self, kind: ItemKind) -> Result<Vec<FileSignature>, WorldError> {
+    pub fn file_signatures(&self, kind: ItemKind) -> Result<Vec<FileSignature>, WorldError> {
         let mut found = Vec::new();
         for (space, dir) in &self.spaces {
             let listing = Listing::read(*space, dir, kind)?;
             for (id, path) in listing.entries() {
-                let Some(bytes) = self.read(*space, dir, path)? else { continue };
-                let standing = self.trust.standing(&bytes);
+                let Some(bytes) = self.read_file(*space, dir, path)? else { continue };
+                let standing = self.trust.verify_file(&bytes);
                 found.push(FileSignature { space: *space, kind, id: id.clone(), path: path.clone(), standing });
             }
         }
@@ -70,7 +70,7 @@ impl DiskWorld {
 }
 
 /// Reads the policy of a settings file. An unknown value is an error, since a strict one may have been intended.
-fn written(space: Space, bytes: &[u8]) -> Result<Option<SignaturePolicy>, WorldError> {
+fn parse_policy(space: Space, bytes: &[u8]) -> Result<Option<SignaturePolicy>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(AGENT_SETTINGS), reason };
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     let parsed = yaml::parse(SourceId(0), text);
@@ -95,7 +95,7 @@ mod tests {
     use rye_compiler::world::World;
 
     use super::*;
-    use crate::keys::{Comment, Keys, TrustStore, sign_in_place};
+    use crate::keys::{CommentSyntax, KeyFolder, TrustStore, sign_in_place};
 
     fn write(root: &Path, path: &str, text: &str) {
         let path = root.join(path);
@@ -128,11 +128,15 @@ mod tests {
                     write(&base.path().join(space), AGENT_SETTINGS, &format!("signing: {{ require: {value} }}\n"));
                 }
             }
-            assert_eq!(world(base.path(), TrustStore::default()).require().unwrap(), expected, "{user} {project}");
+            assert_eq!(
+                world(base.path(), TrustStore::default()).signature_policy().unwrap(),
+                expected,
+                "{user} {project}"
+            );
         }
         let base = tempfile::tempdir().unwrap();
         write(&base.path().join("project"), AGENT_SETTINGS, "signing: { require: al }\n");
-        assert!(world(base.path(), TrustStore::default()).require().is_err());
+        assert!(world(base.path(), TrustStore::default()).signature_policy().is_err());
     }
 
     #[test]
@@ -142,7 +146,7 @@ mod tests {
         write(&user, AGENT_SETTINGS, "signing: { require: all }\n");
         write(&user, ".ai/tools/t.sh", "echo\n");
         write(&project, ".ai/knowledge/k.md", "text");
-        let keys = Keys::of_user_space(&user);
+        let keys = KeyFolder::of_user_space(&user);
         let me = keys.load_or_generate().unwrap();
         let open = || world(base.path(), keys.trust_store().unwrap());
         let id = |text: &str| ItemId::parse(text).unwrap();
@@ -157,8 +161,8 @@ mod tests {
         for (kind, name) in [(ItemKind::Knowledge, "k"), (ItemKind::Tool, "t"), (ItemKind::Config, "agent/agent")] {
             assert_eq!(open().candidates(kind, &id(name)).unwrap().len(), 1, "{name}");
         }
-        let standing = open().standings(ItemKind::Knowledge).unwrap();
-        assert!(matches!(&standing.first().unwrap().standing, Ok(Standing::Signed { .. })));
-        assert_eq!(Comment::of_extension("sh"), Some(Comment::Hash));
+        let standing = open().file_signatures(ItemKind::Knowledge).unwrap();
+        assert!(matches!(&standing.first().unwrap().standing, Ok(SignatureStatus::Signed { .. })));
+        assert_eq!(CommentSyntax::of_extension("sh"), Some(CommentSyntax::Hash));
     }
 }

@@ -170,44 +170,44 @@ fn cached_world_rereads_reported_changes() {
         (text(&kept, "a").as_deref(), text(&kept, "folder/b").as_deref(), count(&kept)),
         (Some("one"), Some("b"), 4)
     );
-    assert_eq!(watcher.changed().unwrap(), []);
+    assert_eq!(watcher.take_changes().unwrap(), []);
 
     // Edited in place: only the content changes.
     write(root, ".ai/knowledge/a.md", "two");
     assert_eq!(text(&kept, "a").as_deref(), Some("one"));
-    let changed = watcher.changed().unwrap();
-    assert_eq!(changed, [Changed::File { space: Space::Project, path: ".ai/knowledge/a.md".into(), listed: false }]);
+    let changed = watcher.take_changes().unwrap();
+    assert_eq!(changed, [FileChange::File { space: Space::Project, path: ".ai/knowledge/a.md".into(), listed: false }]);
     assert!(kept.invalidate(&changed));
     assert_eq!(text(&kept, "a").as_deref(), Some("two"));
 
     // Replaced by another file, as most editors save.
     write(root, ".ai/knowledge/a.md~", "three");
     fs::rename(root.join(".ai/knowledge/a.md~"), root.join(".ai/knowledge/a.md")).unwrap();
-    assert!(kept.invalidate(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.take_changes().unwrap()));
     assert_eq!((text(&kept, "a").as_deref(), count(&kept)), (Some("three"), 4));
 
     // A folder is created, moved and removed.
     write(root, ".ai/tools/t.yaml", "kind: command");
-    assert!(kept.invalidate(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.take_changes().unwrap()));
     assert_eq!(kept.list(ItemKind::Tool).unwrap().len(), 1);
     write(root, ".ai/tools/t.yaml", "kind: builtin");
-    assert!(kept.invalidate(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.take_changes().unwrap()));
     assert_eq!(kept.candidates(ItemKind::Tool, &id("t")).unwrap().first().unwrap().bytes.as_ref(), b"kind: builtin");
     fs::rename(root.join(".ai/knowledge/folder"), root.join(".ai/knowledge/other")).unwrap();
-    assert!(kept.invalidate(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.take_changes().unwrap()));
     assert_eq!((text(&kept, "folder/b"), text(&kept, "other/b").as_deref()), (None, Some("b")));
     // A folder moved out of the space is no longer watched.
     fs::rename(root.join(".ai/knowledge/other"), root.join("other")).unwrap();
-    assert!(kept.invalidate(&watcher.changed().unwrap()));
+    assert!(kept.invalidate(&watcher.take_changes().unwrap()));
     assert_eq!((text(&kept, "other/b"), count(&kept)), (None, 3));
     write(root, "other/b.md", "elsewhere");
-    assert_eq!(watcher.changed().unwrap(), []);
+    assert_eq!(watcher.take_changes().unwrap(), []);
 
     // Changes of the settings that decide which files are read need a new world.
     write(root, ".ai/config/agent/agent.yaml", "signing: { require: all }");
-    assert!(!kept.invalidate(&watcher.changed().unwrap()));
+    assert!(!kept.invalidate(&watcher.take_changes().unwrap()));
     write(root, ".ai/config/agent/agent.yaml", "signing: { require: none }");
-    assert!(!kept.invalidate(&watcher.changed().unwrap()));
+    assert!(!kept.invalidate(&watcher.take_changes().unwrap()));
 }
 
 #[test]

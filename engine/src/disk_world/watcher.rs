@@ -18,7 +18,7 @@ const MAX_WATCH_DEPTH: usize = 40;
 
 /// A change. Paths are relative to the space's root, with forward slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Changed {
+pub enum FileChange {
     /// The content of a file; `listed` is set if the file was created or removed.
     File { space: Space, path: String, listed: bool },
     /// Everything in a folder.
@@ -43,7 +43,7 @@ impl Watcher {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut watcher = Self { inotify, roots, folders: HashMap::new() };
         for (space, root) in watcher.roots.clone() {
-            watcher.add(space, &root, ".ai")?;
+            watcher.watch_folder(space, &root, ".ai")?;
         }
         Ok(watcher)
     }
@@ -52,7 +52,7 @@ impl Watcher {
     ///
     /// # Errors
     /// The system cannot report changes any more.
-    pub fn changed(&mut self) -> io::Result<Vec<Changed>> {
+    pub fn take_changes(&mut self) -> io::Result<Vec<FileChange>> {
         let mut changed = BTreeSet::new();
         let (mut new, mut moved) = (Vec::new(), Vec::new());
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
@@ -66,7 +66,7 @@ impl Watcher {
             };
             let what = event.events();
             if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
-                changed.insert(Changed::Everything);
+                changed.insert(FileChange::Everything);
                 continue;
             }
             let Some((space, folder)) = self.folders.get(&event.wd()).cloned() else { continue };
@@ -76,7 +76,7 @@ impl Watcher {
             }
             let Some(name) = event.file_name() else {
                 // The folder itself; its removal is reported by its parent.
-                changed.insert(Changed::Folder { space, path: folder });
+                changed.insert(FileChange::Folder { space, path: folder });
                 continue;
             };
             // A name that is not Unicode is not an item's.
@@ -88,9 +88,9 @@ impl Watcher {
                     moved.push((space, path.clone()));
                 }
                 new.push((space, path.clone()));
-                changed.insert(Changed::Folder { space, path });
+                changed.insert(FileChange::Folder { space, path });
             } else {
-                changed.insert(Changed::File { space, path, listed: what.intersects(listed) });
+                changed.insert(FileChange::File { space, path, listed: what.intersects(listed) });
             }
         }
         // Stop watching folders that were moved away.
@@ -107,14 +107,14 @@ impl Watcher {
             let root = self.roots.iter().find(|(of, _)| *of == space).map(|(_, root)| root.clone());
             // Adding a folder that is gone again reports it as changed.
             if let Some(root) = root {
-                self.add(space, &root, &path)?;
+                self.watch_folder(space, &root, &path)?;
             }
         }
         Ok(changed.into_iter().collect())
     }
 
     /// Watches a folder and its subfolders. Folders without items (state of runs, git) are skipped.
-    fn add(&mut self, space: Space, root: &Path, folder: &str) -> io::Result<()> {
+    fn watch_folder(&mut self, space: Space, root: &Path, folder: &str) -> io::Result<()> {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE

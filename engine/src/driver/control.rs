@@ -11,7 +11,7 @@ use crate::thread::{Cost, Status};
 
 /// An item for the thread: a control message or the end of a child.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Post {
+pub enum Incoming {
     Letter {
         /// The message takes effect once per id, even if it is delivered again.
         id: String,
@@ -25,16 +25,16 @@ pub enum Post {
 
 /// The receiving end of the channel, held by the thread.
 #[derive(Debug)]
-pub struct Control {
-    receiver: mpsc::UnboundedReceiver<Post>,
+pub struct ControlReceiver {
+    receiver: mpsc::UnboundedReceiver<Incoming>,
     /// Items that were received early and put back.
-    again: VecDeque<Post>,
+    again: VecDeque<Incoming>,
 }
 
 /// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
-pub struct Sender {
-    sender: mpsc::UnboundedSender<Post>,
+pub struct ControlSender {
+    sender: mpsc::UnboundedSender<Incoming>,
     /// Distinguishes the message ids of this process from those of others.
     owner: String,
 }
@@ -42,39 +42,39 @@ pub struct Sender {
 static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Creates a channel; `owner` names this process.
-pub fn channel(owner: impl Into<String>) -> (Sender, Control) {
+pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Sender { sender, owner: owner.into() }, Control { receiver, again: VecDeque::new() })
+    (ControlSender { sender, owner: owner.into() }, ControlReceiver { receiver, again: VecDeque::new() })
 }
 
-impl Post {
+impl Incoming {
     /// Returns true if the item ends the thread.
-    pub fn stops(&self) -> bool {
+    pub fn ends_thread(&self) -> bool {
         matches!(self, Self::Letter { letter: ControlMessage::Cancel | ControlMessage::Kill, .. })
     }
 }
 
-impl Sender {
+impl ControlSender {
     /// Sends a control message from this process; returns false if the thread has ended.
     pub fn send(&self, letter: ControlMessage) -> bool {
         let id = format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed));
-        self.sender.send(Post::Letter { id, letter, on_disk: false }).is_ok()
+        self.sender.send(Incoming::Letter { id, letter, on_disk: false }).is_ok()
     }
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
     pub fn deliver(&self, id: String, letter: ControlMessage) -> bool {
-        self.sender.send(Post::Letter { id, letter, on_disk: true }).is_ok()
+        self.sender.send(Incoming::Letter { id, letter, on_disk: true }).is_ok()
     }
 
     /// Reports the end of a child; returns false if the thread itself has ended.
     pub fn child_ended(&self, spawn: u64, thread_id: String, status: Status, cost: Cost) -> bool {
-        self.sender.send(Post::ChildEnded { spawn, thread_id, status, cost }).is_ok()
+        self.sender.send(Incoming::ChildEnded { spawn, thread_id, status, cost }).is_ok()
     }
 }
 
-impl Control {
+impl ControlReceiver {
     /// Waits for the next item; returns `None` once every sender is dropped.
-    pub async fn next(&mut self) -> Option<Post> {
+    pub async fn next(&mut self) -> Option<Incoming> {
         match self.again.pop_front() {
             Some(post) => Some(post),
             None => self.receiver.recv().await,
@@ -82,14 +82,14 @@ impl Control {
     }
 
     /// Returns the next item if one is available now.
-    pub fn try_next(&mut self) -> Option<Post> {
+    pub fn try_next(&mut self) -> Option<Incoming> {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok())
     }
 
     /// Waits for an item that ends the thread. Every item received on the way can still be taken afterwards.
     pub async fn stopped(&mut self) {
         while let Some(post) = self.receiver.recv().await {
-            let stops = post.stops();
+            let stops = post.ends_thread();
             self.again.push_back(post);
             if stops {
                 return;

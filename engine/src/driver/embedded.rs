@@ -1,25 +1,26 @@
 //! The in-process driver: performs effects with the engine's store, providers and tools.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rye_compiler::plan::{ApprovalOrigin, Plan};
 use rye_grammar::ItemId;
 use tokio::sync::Semaphore;
 
-use super::stream::Stream;
-use super::{Artifact, DriveError, Driver, EventSink, Live, Step, Thread};
-use crate::engine::Inner;
-use crate::event::{Approval, ControlMessage, Ended, Opened};
-use crate::hooks::{Considering, HookTable};
+use super::stream::AttemptStream;
+use super::{Artifact, Deadline, DriveError, DrivenThread, Driver, EffectStep, EventSink, StreamEvent};
+use crate::engine::EngineContext;
+use crate::event::{Approval, ControlMessage, Ended, HookOutcome, Opened};
+use crate::hooks::{HookPointResult, HookTable};
 use crate::image;
 use crate::machine::{Effect, Fact, Signal};
-use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Request, text_tools};
+use crate::provider::{BoxFuture, CallError, DEADLINE_CODE, Delta, FailedStage, Provider, Request, text_tools};
 use crate::store::mailbox;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
-use crate::tool::registry::Prepared;
-use crate::tool::stop::{CancellationSource, Halt};
+use crate::tool::registry::PreparedTool;
+use crate::tool::stop::{CancellationSource, CancellationToken};
 use acts::EmbeddedHookRunner;
 
 mod acts;
@@ -29,12 +30,14 @@ mod tools;
 
 /// Default maximum of children that run at the same time.
 const DEFAULT_MAX_CHILDREN: usize = 8;
+/// Time after the deadline in which awaited children may still end.
+const CHILD_END_GRACE_MS: u64 = 5_000;
 /// A provider connection, or the error of connecting.
 type ProviderConnection = Result<Arc<dyn Provider>, CallError>;
 
 /// The in-process driver of one thread.
 pub struct EmbeddedDriver {
-    pub(crate) engine: Arc<Inner>,
+    pub(crate) engine: Arc<EngineContext>,
     pub(crate) id: ThreadId,
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
@@ -45,7 +48,7 @@ pub struct EmbeddedDriver {
     provider: OnceLock<ProviderConnection>,
     fallback: OnceLock<ProviderConnection>,
     /// Prepared tools by id, as they were at the first call by this thread.
-    tools: Mutex<BTreeMap<ItemId, Arc<Prepared>>>,
+    tools: Mutex<BTreeMap<ItemId, Arc<PreparedTool>>>,
     /// Cancels the calls under way.
     halting: CancellationSource,
     /// Running children of hooks.
@@ -67,7 +70,7 @@ impl Drop for HookChildGuard<'_> {
 impl EmbeddedDriver {
     /// Creates the driver of a thread that starts or resumes.
     pub(crate) fn new(
-        engine: Arc<Inner>,
+        engine: Arc<EngineContext>,
         id: ThreadId,
         (plan_id, plan): (&str, Arc<Plan>),
         launch: Arc<Opened>,
@@ -83,7 +86,7 @@ impl EmbeddedDriver {
     }
 
     /// Registers a child of a hook until the guard is dropped.
-    pub(crate) fn living(&self, child: &ThreadId) -> HookChildGuard<'_> {
+    pub(crate) fn register_hook_child(&self, child: &ThreadId) -> HookChildGuard<'_> {
         self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone());
         HookChildGuard { embedded: self, child: child.clone() }
     }
@@ -92,7 +95,21 @@ impl EmbeddedDriver {
         Signal { at: self.engine.clock.now(), fact }
     }
 
-    async fn call_model(&self, turn: u64, attempt: u32, request: &Request, fallback: bool) -> Fact {
+    /// Completes at the deadline.
+    async fn reach(&self, deadline: Option<Deadline>) {
+        match deadline {
+            Some(deadline) => self.engine.clock.elapse(deadline.left_ms).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn call_model(
+        &self,
+        (turn, attempt): (u64, u32),
+        request: &Request,
+        fallback: bool,
+        deadline: Option<Deadline>,
+    ) -> Fact {
         let (connected, model) = match self.plan.model.fallback.as_deref().filter(|_| fallback) {
             Some(model) => (&self.fallback, model),
             None => (&self.provider, &self.plan.model),
@@ -113,12 +130,18 @@ impl EmbeddedDriver {
             request
         };
         let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
-        let stream = Stream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
+        let stream = AttemptStream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
+        let received = AtomicU64::new(0);
         let live = |delta: Delta| {
+            received.fetch_add(delta.bytes(), Ordering::Relaxed);
             stream.push(&delta);
-            outlet.emit(Live::Delta { thread: thread.clone(), delta });
+            outlet.emit(StreamEvent::Delta { thread: thread.clone(), delta });
         };
-        let called = text_tools::call(&*provider, request, &live).await;
+        let called = tokio::select! {
+            biased;
+            called = text_tools::call(&*provider, request, &live) => called,
+            () = self.reach(deadline) => Err(CallError::cut_at_deadline(received.load(Ordering::Relaxed))),
+        };
         stream.end().await;
         match called {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
@@ -126,66 +149,116 @@ impl EmbeddedDriver {
         }
     }
 
+    /// Completes some time after the deadline. Children have the deadline of their parent and need a moment to end. A
+    /// child that waits for a person stops the clock of its ancestors.
+    async fn give_up_waiting(&self, deadline: Option<Deadline>) {
+        self.reach(deadline).await;
+        loop {
+            self.engine.clock.elapse(CHILD_END_GRACE_MS).await;
+            if !self.engine.is_person_asked(&self.launch.root) {
+                return;
+            }
+        }
+    }
+
+    /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
+    async fn ask(&self, asked: ApprovalOrigin, what: &str) -> Approval {
+        let _asking = self.engine.mark_asking(&self.launch.root);
+        tokio::select! {
+            biased;
+            answer = self.engine.approvals.answer(&self.id, asked, what) => answer,
+            () = self.engine.approval_timeout() => Approval::Suspended,
+        }
+    }
+
+    /// Returns a signal of work that was cut at the deadline.
+    fn not_before(&self, deadline: Option<Deadline>, fact: Fact) -> Signal {
+        let signal = self.at(fact);
+        Signal { at: deadline.map_or(signal.at, |deadline| signal.at.max(deadline.at)), ..signal }
+    }
+
     /// Returns the request with the bytes of its images.
     async fn filled(&self, mut request: Request) -> Result<Request, CallError> {
         let objects = Arc::clone(&self.engine.objects);
-        let filled = tokio::task::spawn_blocking(move || image::fill(&mut request, &objects).map(|()| request)).await;
+        let filled =
+            tokio::task::spawn_blocking(move || image::fill_images(&mut request, &objects).map(|()| request)).await;
         filled.map_err(|lost| CallError::new(FailedStage::Setup, lost.to_string()))?
     }
 
-    fn known_tool(&self, id: &ItemId) -> Option<Arc<Prepared>> {
+    fn known_tool(&self, id: &ItemId) -> Option<Arc<PreparedTool>> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    fn keep_tool(&self, id: &ItemId, tool: &Arc<Prepared>) {
+    fn keep_tool(&self, id: &ItemId, tool: &Arc<PreparedTool>) {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), Arc::clone(tool));
     }
 }
 
+fn is_cut_at_deadline(fact: &Fact) -> bool {
+    matches!(fact, Fact::ModelFailed(error) if error.code.as_deref() == Some(DEADLINE_CODE))
+}
+
 impl Driver for EmbeddedDriver {
-    fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>> {
+    fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>> {
         Box::pin(async move {
-            let Step { key: _, effect, cost, synced, unsettled, halt } = step;
+            let EffectStep { key: _, effect, cost, synced, unsettled, halt, deadline } = step;
             let fact = match effect {
                 Effect::Record => Fact::Tick,
+                // The machine requests no sleep beyond the deadline.
                 Effect::Sleep { until } => {
                     self.engine.clock.sleep_until(until).await;
                     Fact::Tick
                 }
                 Effect::Reserve(reservation) => Box::pin(self.reserve(&reservation, cost, synced)).await?,
                 Effect::CallModel { turn, attempt, fallback, request } => {
-                    Box::pin(self.call_model(turn, attempt, &request, fallback)).await
+                    let fact = Box::pin(self.call_model((turn, attempt), &request, fallback, deadline)).await;
+                    if is_cut_at_deadline(&fact) {
+                        return Ok(self.not_before(deadline, fact));
+                    }
+                    fact
                 }
                 Effect::RunTools(calls) => match calls.into_iter().next() {
-                    Some(call) => Box::pin(self.run_tool(call, &unsettled, &halt)).await?,
+                    Some(call) => Box::pin(self.run_tool(call, &unsettled, &halt, deadline)).await?,
                     None => Fact::Tick,
                 },
                 Effect::RunHooks(run) => {
                     let acts = EmbeddedHookRunner::new(self, &run, halt);
-                    let Considering { considered, children, answer } = Box::pin(self.hooks.run(&run, &acts)).await;
-                    let (kept, point, subject) = (acts.kept(), run.point, run.subject);
+                    let HookPointResult { considered, children, mut answer } =
+                        Box::pin(self.hooks.run(&run, &acts)).await;
+                    if matches!(answer, HookOutcome::Failed { .. }) && acts.is_overdue() {
+                        // The duration limit ends the thread, not the hook that it interrupted.
+                        answer = HookOutcome::None;
+                    }
+                    let (kept, point, subject) = (acts.take_writes(), run.point, run.subject);
                     Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept }
                 }
-                Effect::Spawn(children) => Box::pin(self.engine.spawn(self, &children, &unsettled)).await?,
+                Effect::Spawn(children) => {
+                    let left_ms = deadline.map(|deadline| deadline.left_ms);
+                    Box::pin(self.engine.spawn(self, &children, &unsettled, left_ms)).await?
+                }
                 Effect::Await(children) => match children.into_iter().next() {
-                    Some(child) => Box::pin(self.engine.await_child(self, child)).await?,
+                    Some(child) => {
+                        let awaited = tokio::select! {
+                            biased;
+                            ended = Box::pin(self.engine.await_child(self, child)) => Some(ended?),
+                            () = self.give_up_waiting(deadline) => None,
+                        };
+                        match awaited {
+                            Some(ended) => ended,
+                            None => return Ok(self.not_before(deadline, Fact::Tick)),
+                        }
+                    }
                     None => Fact::Tick,
                 },
-                Effect::Ask { asked, what } => Fact::Answered(match &self.engine.asker {
-                    Some(asker) => asker.ask(&self.id, asked, &what).await,
-                    None => match asked {
-                        ApprovalOrigin::Call => Approval::Refused,
-                        ApprovalOrigin::Limit => Approval::Suspended,
-                    },
-                }),
+                Effect::Ask { asked, what } => Fact::Answered(self.ask(asked, &what).await),
                 Effect::Done { settle, ended, cancel, leaves } => {
                     if cancel.is_some() {
-                        Box::pin(self.cascade(ended.status)).await?;
+                        Box::pin(self.notify_outside_descendants(ended.status)).await?;
                     }
                     let letter =
                         if ended.status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };
                     let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
-                    self.pass_on(&cancel.unwrap_or_default(), &letter);
+                    self.forward(&cancel.unwrap_or_default(), &letter);
                     done
                 }
             };
@@ -197,30 +270,30 @@ impl Driver for EmbeddedDriver {
         self.engine.clock.now()
     }
 
-    fn halt(&self) -> Halt {
-        self.halting.listen()
+    fn halt(&self) -> CancellationToken {
+        self.halting.token()
     }
 
-    fn pass_on(&self, children: &[String], letter: &ControlMessage) {
+    fn forward(&self, children: &[String], letter: &ControlMessage) {
         let of_hooks = self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let children = children.iter().filter_map(|child| ThreadId::parse(child).ok());
         for child in children.chain(of_hooks) {
-            self.engine.post(&child, letter.clone());
+            self.engine.send_message(&child, letter.clone());
         }
-        self.halting.halt();
+        self.halting.cancel();
     }
 
-    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()> {
-        Box::pin(self.engine.publish(thread, ended, paper))
+    fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()> {
+        Box::pin(self.engine.write_final(thread, ended, paper))
     }
 
-    fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()> {
+    fn remove_message<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()> {
         let (disk, thread, mail) = (Arc::clone(&self.engine.disk), self.id.clone(), mail.to_owned());
         Box::pin(async move {
             let gone = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
             // The event records the message, so a file that stays is recognized as taken.
             if let Ok(Err(error)) = gone {
-                tracing::warn!(%error, "a letter that was taken stays in the inbox");
+                tracing::warn!(%error, "a recorded control message stays in the mailbox");
             }
         })
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::DriveError;
-use super::live::{EventSink, Live};
+use super::live::{EventSink, StreamEvent};
 use crate::crew::ThreadCount;
-use crate::event::{Durability, Event, EventBody, row};
-use crate::seal::{Place, Signer};
-use crate::store::transcript::{Hash, LineSigner};
-use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
+use crate::event::{Durability, Event, EventBody, event_row};
+use crate::seal::{CheckpointPosition, Signer};
+use crate::store::transcript::{ChainHash, LineSigner};
+use crate::store::{ObjectId, Objects, StoreError, Transcript, TranscriptRecord};
 use crate::thread_id::ThreadId;
 
 /// The key under which a line lists the fields that were stored as objects because of their size.
@@ -64,7 +64,7 @@ impl Journal {
     pub fn push(&mut self, ts: i64, body: EventBody) -> Event {
         let event = Event { seq: self.next, ts, body };
         self.next += 1;
-        self.dirty |= row(event.body.kind()).durability == Durability::Barrier;
+        self.dirty |= event_row(event.body.kind()).durability == Durability::Barrier;
         self.pending.push(event.clone());
         event
     }
@@ -75,7 +75,7 @@ impl Journal {
     }
 
     /// Returns the number of written events and the hash of the last one.
-    pub fn head(&self) -> Option<(u64, Hash)> {
+    pub fn head(&self) -> Option<(u64, ChainHash)> {
         self.transcript.as_ref().map(|transcript| (transcript.count(), transcript.head()))
     }
 
@@ -110,7 +110,7 @@ impl Journal {
             let written = written.and_then(|()| transcript.sync());
             (transcript, events, written)
         };
-        let (transcript, events, written) = self.crew.wait(work).await?;
+        let (transcript, events, written) = self.crew.run_blocking(work).await?;
         self.written(transcript, events, written)?;
         self.dirty = false;
         Ok(())
@@ -127,7 +127,7 @@ impl Journal {
         self.transcript = Some(transcript);
         written?;
         for event in events {
-            self.outlet.emit(Live::Event { thread: self.thread.clone(), event: Arc::new(event) });
+            self.outlet.emit(StreamEvent::Event { thread: self.thread.clone(), event: Arc::new(event) });
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ fn write(
     events: &mut [Event],
 ) -> Result<(), StoreError> {
     let follows = |a: &Event, b: &Event| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));
-    let seal = |seq: u64, link: Hash| sealer.line(thread, seq, link);
+    let seal = |seq: u64, link: ChainHash| sealer.seal_line(thread, seq, link);
     let last = events.last().map(|event| event.seq);
     for moment in events.chunk_by_mut(follows) {
         let ends = moment.last().map(|event| event.seq) == last;
@@ -150,9 +150,9 @@ fn write(
         let Some(first) = moment.first_mut() else { continue };
         let ts = first.ts;
         if let EventBody::Checkpoint(checkpoint) = &mut first.body {
-            let place = Place { thread, turn: checkpoint.turn, seq: first.seq, before: transcript.head() };
-            sealer.name().clone_into(&mut checkpoint.key_id);
-            checkpoint.signature = sealer.checkpoint(&place);
+            let place = CheckpointPosition { thread, turn: checkpoint.turn, seq: first.seq, before: transcript.head() };
+            sealer.key_name().clone_into(&mut checkpoint.key_id);
+            checkpoint.signature = sealer.sign_checkpoint(&place);
         }
         let bodies: Vec<&EventBody> = moment.iter().map(|event| &event.body).collect();
         match transcript.append_sealed(&bodies, ts, signer) {
@@ -194,7 +194,7 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
 }
 
 /// Returns the event of a line, including the fields that are stored as objects.
-pub fn whole(record: &Record, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
+pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
     if !record.body.contains_key(SPILLED_KEY) {
         return record.event(thread);
     }
@@ -205,7 +205,7 @@ pub fn whole(record: &Record, thread: &ThreadId, objects: &Objects) -> Result<Ev
         let bytes = objects.get(&id)?;
         let value = serde_json::from_slice(&bytes).map_err(|_| StoreError::Altered {
             path: id.as_str().into(),
-            reason: "it is no part of an event".into(),
+            reason: "it is not a field of an event".into(),
         })?;
         record.body.insert(key.clone(), value);
     }

@@ -12,7 +12,7 @@ use crate::thread_id::ThreadId;
 
 /// An item of the live stream.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Live {
+pub enum StreamEvent {
     /// An event of the transcript.
     Event { thread: ThreadId, event: Arc<Event> },
     /// A piece of a streaming reply; not recorded, and dropped if the watcher is slow.
@@ -22,7 +22,7 @@ pub enum Live {
 /// The sending end of the live stream, shared by a thread and its children.
 #[derive(Debug)]
 pub struct EventSink {
-    sender: mpsc::UnboundedSender<Live>,
+    sender: mpsc::UnboundedSender<StreamEvent>,
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
 }
@@ -30,7 +30,7 @@ pub struct EventSink {
 /// The receiving end of the live stream. Dropping it does not affect the threads.
 #[derive(Debug)]
 pub struct EventStream {
-    receiver: mpsc::UnboundedReceiver<Live>,
+    receiver: mpsc::UnboundedReceiver<StreamEvent>,
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
 }
@@ -39,7 +39,7 @@ pub struct EventStream {
 const MAX_QUEUED_ITEMS: usize = 1024;
 
 /// Creates a live stream.
-pub fn channel() -> (EventSink, EventStream) {
+pub fn event_channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let outlet = EventSink { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
@@ -47,8 +47,8 @@ pub fn channel() -> (EventSink, EventStream) {
 }
 
 impl EventSink {
-    pub fn emit(&self, live: Live) {
-        if matches!(live, Live::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS {
+    pub fn emit(&self, live: StreamEvent) {
+        if matches!(live, StreamEvent::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -67,11 +67,11 @@ impl EventStream {
     /// Moves the stream into the returned value; this value yields nothing more.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        std::mem::replace(self, channel().1)
+        std::mem::replace(self, event_channel().1)
     }
 
     /// Waits for the next item; returns `None` once the thread and everything it started have ended.
-    pub async fn next(&mut self) -> Option<Live> {
+    pub async fn next(&mut self) -> Option<StreamEvent> {
         let live = self.receiver.recv().await?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(live)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use crate::provider::Delta;
-use crate::store::{Disk, Live};
+use crate::store::{Disk, LiveWriter};
 use crate::thread_id::ThreadId;
 
 /// A line of `live.jsonl`.
@@ -17,7 +17,7 @@ pub struct LiveLine {
     pub turn: u64,
     pub attempt: u32,
     #[serde(flatten)]
-    pub piece: Piece,
+    pub piece: LivePiece,
     /// Pieces before this one that were dropped.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
@@ -25,14 +25,14 @@ pub struct LiveLine {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Piece {
+pub enum LivePiece {
     Text { text: String },
     Thinking { text: String },
     ToolCall { id: String, name: String },
     ToolInput { id: String, text: String },
 }
 
-impl From<&Delta> for Piece {
+impl From<&Delta> for LivePiece {
     fn from(delta: &Delta) -> Self {
         match delta {
             Delta::Text(text) => Self::Text { text: text.clone() },
@@ -60,7 +60,7 @@ fn is_zero(count: &u64) -> bool {
 impl LiveLine {
     /// Returns the text of the line, if it has any.
     pub fn text(&self) -> Option<&str> {
-        if let Piece::Text { text } = &self.piece { Some(text) } else { None }
+        if let LivePiece::Text { text } = &self.piece { Some(text) } else { None }
     }
 }
 
@@ -71,7 +71,7 @@ const MAX_PIECES: usize = 4096;
 const MAX_PIECE_BYTES: usize = 512 * 1024;
 
 /// The streamed pieces of one attempt.
-pub(crate) struct Stream {
+pub(crate) struct AttemptStream {
     shared: Arc<AttemptStreamState>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -86,28 +86,28 @@ struct AttemptStreamState {
 
 /// The output file, locked during a write.
 struct LiveFile {
-    live: Live,
+    live: LiveWriter,
     /// True once the attempt has ended; nothing more is written.
     is_over: bool,
 }
 
 #[derive(Default)]
 struct PieceBuffer {
-    pieces: Vec<Piece>,
+    pieces: Vec<LivePiece>,
     bytes: usize,
     dropped: u64,
     /// True once a piece was taken for writing.
     begun: bool,
 }
 
-impl Stream {
+impl AttemptStream {
     pub fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
         Self { shared: Arc::new(AttemptStreamState::new(disk, thread, turn, attempt)), writer: Mutex::default() }
     }
 
     /// Buffers a delta. Does not wait for I/O.
     pub fn push(&self, delta: &Delta) {
-        self.shared.gather(delta);
+        self.shared.buffer(delta);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if writer.is_none() {
             *writer = Some(tokio::spawn(write(Arc::clone(&self.shared))));
@@ -127,7 +127,7 @@ impl Stream {
         let cut = tokio::task::spawn_blocking(move || {
             let mut file = shared.file();
             file.is_over = true;
-            file.live.cut()
+            file.live.clear()
         });
         if let Ok(Err(error)) = cut.await {
             tracing::warn!(thread = %self.shared.thread, %error, "live.jsonl stays");
@@ -137,7 +137,7 @@ impl Stream {
 
 impl AttemptStreamState {
     fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
-        let file = Mutex::new(LiveFile { live: Live::new(disk, &thread), is_over: false });
+        let file = Mutex::new(LiveFile { live: LiveWriter::new(disk, &thread), is_over: false });
         Self { thread, turn, attempt, gathered: Mutex::default(), file }
     }
 
@@ -152,19 +152,19 @@ impl AttemptStreamState {
         gathered.begun
     }
 
-    fn gather(&self, delta: &Delta) {
+    fn buffer(&self, delta: &Delta) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = &mut *gathered;
-        let (piece, size) = (Piece::from(delta), size(delta));
+        let (piece, size) = (LivePiece::from(delta), size(delta));
         if gathered.bytes + size > MAX_PIECE_BYTES || gathered.pieces.len() >= MAX_PIECES {
             gathered.dropped += 1;
             return;
         }
         gathered.bytes += size;
         match (gathered.pieces.last_mut(), piece) {
-            (Some(Piece::Text { text }), Piece::Text { text: more })
-            | (Some(Piece::Thinking { text }), Piece::Thinking { text: more }) => text.push_str(&more),
-            (Some(Piece::ToolInput { id, text }), Piece::ToolInput { id: same, text: more }) if *id == same => {
+            (Some(LivePiece::Text { text }), LivePiece::Text { text: more })
+            | (Some(LivePiece::Thinking { text }), LivePiece::Thinking { text: more }) => text.push_str(&more),
+            (Some(LivePiece::ToolInput { id, text }), LivePiece::ToolInput { id: same, text: more }) if *id == same => {
                 text.push_str(&more);
             }
             (_, piece) => gathered.pieces.push(piece),
@@ -219,10 +219,10 @@ mod tests {
     fn adjacent_pieces_of_one_kind_become_one_line() {
         let shared = shared();
         for text in ["a", "b"] {
-            shared.gather(&Delta::Text(text.into()));
+            shared.buffer(&Delta::Text(text.into()));
         }
-        shared.gather(&Delta::Thinking("c".into()));
-        shared.gather(&Delta::Text("d".into()));
+        shared.buffer(&Delta::Thinking("c".into()));
+        shared.buffer(&Delta::Text("d".into()));
         let lines = shared.take();
         assert_eq!(lines.len(), 3);
         assert_eq!(lines.iter().filter_map(LiveLine::text).collect::<Vec<_>>(), ["ab", "d"]);
@@ -235,11 +235,11 @@ mod tests {
         let shared = shared();
         let long = "x".repeat(100_000);
         for _ in 0..8 {
-            shared.gather(&Delta::Text(long.clone()));
+            shared.buffer(&Delta::Text(long.clone()));
         }
         let lines = shared.take();
         assert_eq!(lines.iter().map(|line| line.dropped).sum::<u64>(), 3);
-        shared.gather(&Delta::Text("again".into()));
+        shared.buffer(&Delta::Text("again".into()));
         assert_eq!(shared.take().iter().map(|line| line.dropped).sum::<u64>(), 0);
     }
 }

@@ -5,26 +5,94 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Inner, Running};
-use crate::driver::control::Sender;
+use rye_compiler::approvals;
+
+use super::{EngineContext, RunningThread};
+use crate::driver::DriveError;
+use crate::driver::control::ControlSender;
 use crate::event::ControlMessage;
 use crate::store::mailbox;
+use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 
 /// The threads that run in this process.
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    pub threads: BTreeMap<ThreadId, Running>,
+pub(super) struct RunningThreads {
+    pub threads: BTreeMap<ThreadId, RunningThread>,
     /// Threads that this process is recovering, with the control messages that arrived meanwhile.
     taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
     /// True while `watch_inboxes` runs.
     watched: bool,
     /// Number of children that a task waits for on behalf of a parent, perhaps after recovering them.
     attended: usize,
+    /// Number of open approval requests, by the root of the tree.
+    asking: BTreeMap<String, usize>,
+    /// Milliseconds that ended children waited for a person, until their parent takes them.
+    asked_ms: BTreeMap<String, u64>,
+}
+
+/// A guard: while it lives, a thread below the root waits for a person.
+pub(crate) struct AskingGuard<'e> {
+    engine: &'e EngineContext,
+    root: String,
+}
+
+impl Drop for AskingGuard<'_> {
+    fn drop(&mut self) {
+        let mut live = self.engine.live();
+        if let Some(open) = live.asking.get_mut(&self.root) {
+            *open -= 1;
+            if *open == 0 {
+                live.asking.remove(&self.root);
+            }
+        }
+    }
+}
+
+/// The end of the task that runs a thread and its continuations.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskEnd {
+    pub result: RunResult,
+    /// The store failed, so that the thread has not ended and its cost is not known. A thread that waits for it stops,
+    /// too; both are recovered together.
+    pub store_failure: Option<String>,
+}
+
+impl From<RunResult> for TaskEnd {
+    fn from(result: RunResult) -> Self {
+        Self { result, store_failure: None }
+    }
+}
+
+impl TaskEnd {
+    /// Returns the result for a thread that waits.
+    ///
+    /// # Errors
+    /// [`DriveError::ChildStopped`] if the store failed.
+    pub fn into_result(self) -> Result<RunResult, DriveError> {
+        match self.store_failure {
+            Some(reason) => Err(DriveError::ChildStopped { child: self.result.thread_id, reason }),
+            None => Ok(self.result),
+        }
+    }
+}
+
+impl RunningThread {
+    /// Waits for the result.
+    pub async fn result(&self) -> RunResult {
+        self.end().await.result
+    }
+
+    /// Waits for the end of the task.
+    pub async fn end(&self) -> TaskEnd {
+        let mut done = self.done.clone();
+        let waited = done.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        waited.unwrap_or_else(|| RunResult::engine_failure("the task of the thread is gone").into())
+    }
 }
 
 /// A guard: while it lives, the process counts as waiting for a child and is not idle.
-pub(crate) struct AwaitedChildGuard(Arc<Inner>);
+pub(crate) struct AwaitedChildGuard(Arc<EngineContext>);
 
 impl Drop for AwaitedChildGuard {
     fn drop(&mut self) {
@@ -35,7 +103,7 @@ impl Drop for AwaitedChildGuard {
 
 /// A guard: while it lives, no other task of this process recovers the thread.
 pub(crate) struct RecoveryGuard {
-    engine: Arc<Inner>,
+    engine: Arc<EngineContext>,
     thread: ThreadId,
 }
 
@@ -46,10 +114,10 @@ impl Drop for RecoveryGuard {
     }
 }
 
-impl Inner {
+impl EngineContext {
     /// Sends a control message to a thread that runs in this process or is being recovered. Returns false if the thread
     /// runs elsewhere or not at all.
-    pub fn post(&self, thread: &ThreadId, letter: ControlMessage) -> bool {
+    pub fn send_message(&self, thread: &ThreadId, letter: ControlMessage) -> bool {
         let mut live = self.live();
         if let Some(running) = live.threads.get(thread) {
             return running.control.send(letter);
@@ -57,13 +125,13 @@ impl Inner {
         live.taking.get_mut(thread).map(|letters| letters.push(letter)).is_some()
     }
 
-    pub fn running(&self, thread: &ThreadId) -> Option<Running> {
+    pub fn running(&self, thread: &ThreadId) -> Option<RunningThread> {
         self.live().threads.get(thread).cloned()
     }
 
     /// Reserves the recovery of a thread for the caller. Returns `None` if the thread runs in this process, or if
     /// another task recovers it already.
-    pub fn taking(self: &Arc<Self>, thread: &ThreadId) -> Option<RecoveryGuard> {
+    pub fn reserve_recovery(self: &Arc<Self>, thread: &ThreadId) -> Option<RecoveryGuard> {
         let mut live = self.live();
         if live.threads.contains_key(thread) || live.taking.contains_key(thread) {
             return None;
@@ -74,22 +142,56 @@ impl Inner {
 
     /// Adds a thread to the list, with the control messages that arrived during its recovery. Starts the inbox watcher
     /// if it does not run.
-    pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
+    pub fn register(self: &Arc<Self>, thread: &ThreadId, running: RunningThread) {
         let mut live = self.live();
         for letter in live.taking.get_mut(thread).map(std::mem::take).unwrap_or_default() {
             running.control.send(letter);
         }
         live.threads.insert(thread.clone(), running);
-        self.counted(&live);
+        self.publish_count(&live);
         if !std::mem::replace(&mut live.watched, true) {
             tokio::spawn(watch_inboxes(Arc::downgrade(self)));
         }
     }
 
     /// Keeps the process from being idle until the returned guard is dropped.
-    pub fn attending(self: &Arc<Self>) -> AwaitedChildGuard {
+    pub fn await_child_guard(self: &Arc<Self>) -> AwaitedChildGuard {
         self.live().attended += 1;
         AwaitedChildGuard(Arc::clone(self))
+    }
+
+    /// Counts an open approval request in the tree of `root` until the guard is dropped.
+    pub fn mark_asking(&self, root: &str) -> AskingGuard<'_> {
+        *self.live().asking.entry(root.to_owned()).or_default() += 1;
+        AskingGuard { engine: self, root: root.to_owned() }
+    }
+
+    /// Returns true if a thread in the tree of `root` waits for a person.
+    pub fn is_person_asked(&self, root: &str) -> bool {
+        self.live().asking.contains_key(root)
+    }
+
+    /// Stores the time that an ended child waited for a person.
+    pub fn store_asked_ms(&self, child: &ThreadId, ms: u64) {
+        if ms > 0 {
+            self.live().asked_ms.insert(child.to_string(), ms);
+        }
+    }
+
+    /// Takes the time that an ended child waited for a person.
+    pub fn take_asked_ms(&self, child: &str) -> u64 {
+        self.live().asked_ms.remove(child).unwrap_or(0)
+    }
+
+    /// Completes when an approval request has been open for `approvals.timeout_seconds`.
+    pub async fn approval_timeout(&self) {
+        let read = self.with_world(|world| Ok(approvals::timeout_seconds(world)));
+        let seconds = match read.await {
+            Ok(Ok(seconds)) => seconds,
+            // A setting that cannot be read now has its default.
+            Ok(Err(_)) | Err(_) => approvals::DEFAULT_TIMEOUT_SECONDS,
+        };
+        self.clock.elapse(seconds.saturating_mul(1000)).await;
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -97,28 +199,28 @@ impl Inner {
         live.threads.is_empty() && live.attended == 0
     }
 
-    pub fn dismiss(&self, thread: &ThreadId) {
+    pub fn unregister(&self, thread: &ThreadId) {
         let mut live = self.live();
         live.threads.remove(thread);
-        self.counted(&live);
+        self.publish_count(&live);
         drop(live);
         self.gone.notify_waiters();
     }
 
     /// Publishes the number of running threads to the blocking pool and to the group commit.
-    fn counted(&self, live: &Live) {
-        self.crew.count(live.threads.len());
-        self.writer.expect(live.threads.len());
+    fn publish_count(&self, live: &RunningThreads) {
+        self.crew.set(live.threads.len());
+        self.writer.set_running_threads(live.threads.len());
     }
 
     /// Lists every running thread, whose inbox may hold messages. If there is none, marks the watcher as stopped.
-    fn list_running(&self) -> Vec<(ThreadId, Sender)> {
+    fn list_running(&self) -> Vec<(ThreadId, ControlSender)> {
         let mut live = self.live();
         live.watched = !live.threads.is_empty();
         live.threads.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
     }
 
-    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+    pub(super) fn live(&self) -> MutexGuard<'_, RunningThreads> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,7 +230,7 @@ const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Polls the inboxes until no thread runs. If a message is delivered twice before its file is removed, the receiver
 /// recognizes its id.
-async fn watch_inboxes(engine: Weak<Inner>) {
+async fn watch_inboxes(engine: Weak<EngineContext>) {
     // Unreadable messages stay in the inbox; each is logged once.
     let mut told = BTreeSet::new();
     loop {
@@ -151,19 +253,19 @@ async fn watch_inboxes(engine: Weak<Inner>) {
                                 }
                                 Err(error) => {
                                     if told.insert((thread.clone(), mail.id)) {
-                                        tracing::warn!(%thread, %error, "a letter that cannot be read");
+                                        tracing::warn!(%thread, %error, "unreadable control message");
                                     }
                                 }
                             }
                         }
                     }
-                    Err(error) => tracing::warn!(%thread, %error, "an inbox that cannot be read"),
+                    Err(error) => tracing::warn!(%thread, %error, "unreadable inbox"),
                 }
             }
             told
         };
         told = tokio::task::spawn_blocking(look).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the inboxes could not be looked at");
+            tracing::warn!(%error, "the inboxes could not be read");
             BTreeSet::new()
         });
     }

@@ -9,9 +9,9 @@ use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::image::Image;
+use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
-use crate::provider::{CallError, StopReason, Usage};
+use crate::provider::{CallError, CutStream, StopReason, Usage};
 use crate::thread::{Cost, RunError, Status};
 
 /// The start of a thread: data that the engine knows and no argument can change.
@@ -19,7 +19,7 @@ use crate::thread::{Cost, RunError, Status};
 pub struct Opened {
     pub thread_id: String,
     pub directive: String,
-    pub origin: Origin,
+    pub origin: ThreadOrigin,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentLink>,
     /// The root of the tree: the thread itself unless it has a parent.
@@ -41,10 +41,16 @@ pub struct Opened {
     pub attended: bool,
     /// Images of the first message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Image>,
+    pub images: Vec<ImageRef>,
     /// The tool call that the thread runs instead of a directive. The parent's call did not wait for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
+    /// Milliseconds of an incomplete second that the continued thread has used. They count towards the duration.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub carried_ms: u64,
+    /// The thread completes although required outputs are missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_missing_outputs: bool,
 }
 
 impl Opened {
@@ -65,7 +71,7 @@ pub struct ParentLink {
 /// The origin of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum ThreadOrigin {
     Run,
     Child,
     Resume,
@@ -111,13 +117,13 @@ pub struct ContextInjected {
 /// A message enters the conversation from outside the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CognitionIn {
-    pub source: Source,
+    pub source: MessageSource,
     pub message: Message,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum MessageSource {
     /// The prompt of a fresh thread.
     Prompt,
     /// The first message of a continuation or resume.
@@ -125,6 +131,8 @@ pub enum Source {
     Steer,
     FollowUp,
     Nudge,
+    /// The request to continue a reply that was cut, or to repeat one without text.
+    ContinueReply,
     /// A hook's `message`.
     Hook,
 }
@@ -135,8 +143,9 @@ pub struct AttemptIntended {
     pub turn: u64,
     pub attempt: u32,
     pub model: String,
-    /// Tokens.
-    pub input_estimate: u64,
+    /// Upper bound on the input tokens.
+    #[serde(alias = "input_estimate")]
+    pub input_bound: u64,
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
@@ -160,8 +169,14 @@ pub struct CognitionOut {
     pub attempt: u32,
     pub content: Vec<ContentBlock>,
     pub usage: Usage,
+    /// Set if the provider reported no usable final usage: the bytes of the exchange.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<CutStream>,
     pub stop: StopReason,
     pub model: Option<String>,
+    /// Kinds of events and content of the provider that the wire does not know and that are not in `content`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
 }
 
 /// An attempt failed. Its text is not kept; its cost is in `settled`.
@@ -170,7 +185,7 @@ pub struct AttemptFailed {
     pub turn: u64,
     pub attempt: u32,
     pub error: CallError,
-    pub classification: Classification,
+    pub classification: FailureClassification,
     /// Delay before the next attempt; `None` if the table allows no further attempt.
     pub retry_delay_ms: Option<u64>,
     /// The fallback model that takes over, as `provider/id`.
@@ -179,7 +194,7 @@ pub struct AttemptFailed {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Classification {
+pub struct FailureClassification {
     pub name: String,
     pub category: String,
     pub retryable: bool,
@@ -193,8 +208,16 @@ pub struct Settled {
     /// Nano-dollars.
     pub amount: u64,
     pub usage: Usage,
-    /// The call was interrupted before its final usage was known; a bound or an estimate is booked.
+    /// The final usage of the call is not known; a bound or an estimate is booked.
     pub unknown_outcome: bool,
+    /// Nano-dollars of `amount` above the reservation: the provider counted more than was possible.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overspent: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(amount: &u64) -> bool {
+    *amount == 0
 }
 
 /// The hooks of a point were evaluated: every verdict with its operands, and the resulting answer.
@@ -356,8 +379,14 @@ pub enum ResultKind {
     Interrupted,
     /// An accepted `rye_directive_return`.
     Returned { outputs: Map<String, Value>, error: Option<String> },
-    /// A `rye_directive_return` with missing or invalid outputs.
-    Incomplete { missing: Vec<String> },
+    /// A `rye_directive_return` with missing or invalid outputs. `outputs` holds the valid ones.
+    Incomplete {
+        missing: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        invalid: Vec<String>,
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        outputs: Map<String, Value>,
+    },
 }
 
 /// The intent to create a child thread.
@@ -406,11 +435,14 @@ pub struct ChildEnded {
     pub thread_id: String,
     pub status: Status,
     pub cost: Cost,
+    /// Milliseconds that the awaited child waited for a person. They are not the parent's duration.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked_ms: u64,
 }
 
 /// A control message was received; recorded once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mail {
+pub struct ReceivedMessage {
     pub id: String,
     pub letter: ControlMessage,
 }
@@ -522,6 +554,9 @@ pub struct Ended {
     /// Required outputs that are missing because the thread ended without a return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// The stop reason of the last reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
     pub error: Option<RunError>,
     pub cost: Cost,
 }

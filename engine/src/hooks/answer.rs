@@ -3,11 +3,11 @@
 
 use rye_compiler::hook::{HookAction, HookPoint, Position};
 use rye_compiler::semantics::hook_point::{self, ActionName};
-use rye_compiler::semantics::limits::{LimitName, Written, amount};
-use rye_compiler::semantics::value::embed;
+use rye_compiler::semantics::limits::{LimitName, LimitValue, parse_limit_value};
+use rye_compiler::semantics::value::inline_text;
 use serde_json::{Value, json};
 
-use super::{Fired, ReadyHook, Turn};
+use super::{FiredHook, PointEvaluation, ReadyHook};
 use crate::event::{ContextOperation, HookOutcome};
 use crate::message::Message;
 use crate::thread::Status;
@@ -16,44 +16,44 @@ use crate::thread::Status;
 const TEXT_FIELDS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
 
 /// Converts the text fields of an action to strings.
-pub(super) fn texts(action: &mut Value) {
+pub(super) fn stringify_text_fields(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let keeps_type = map.get("action").and_then(Value::as_str) == Some("modify");
     for (key, value) in map.iter_mut() {
         let is_text = TEXT_FIELDS.contains(&key.as_str()) || (key == "content" && !keeps_type);
         if is_text && !value.is_string() && !value.is_null() {
-            *value = Value::String(embed(value).into_owned());
+            *value = Value::String(inline_text(value).into_owned());
         }
     }
 }
 
 /// Returns the text of a result.
-pub(super) fn plain(content: &Value) -> String {
-    embed(content).into_owned()
+pub(super) fn result_text(content: &Value) -> String {
+    inline_text(content).into_owned()
 }
 
 /// Parses the result of an execute hook: an action of the point if its JSON names one, else text.
-pub(super) fn executed(point: HookPoint, content: &Value) -> Fired {
+pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
     let said = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
         Value::Object(_) => content.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Value::Null,
     };
     let name = said.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
-    let allowed = name.filter(|name| hook_point::of(point).actions.contains(name));
+    let allowed = name.filter(|name| hook_point::row_of(point).actions.contains(name));
     if let (Some(name), Value::Object(mut map)) = (allowed, said) {
         map.insert("action".into(), name.word().into());
         let mut action = Value::Object(map);
         defaults(&mut action);
-        texts(&mut action);
+        stringify_text_fields(&mut action);
         if let Ok(action) = serde_json::from_value::<HookAction>(action) {
             // Actions that start another item are not accepted as answers.
             if action.item().is_none() {
-                return Fired::Action(action);
+                return FiredHook::Action(action);
             }
         }
     }
-    Fired::Text(plain(content))
+    FiredHook::Text(result_text(content))
 }
 
 /// Fills in the fields that an action may omit.
@@ -82,7 +82,7 @@ fn defaults(action: &mut Value) {
 ///
 /// # Errors
 /// Returns the reason why it cannot; the hook then counts as failed.
-pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
+pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
     if let HookAction::Replace { messages } = action {
         return <Vec<Message> as serde::Deserialize>::deserialize(messages)
             .map(drop)
@@ -93,16 +93,16 @@ pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
 
 /// Returns the new value of a limit from a number or its text form.
 fn raised_limit_value(limit: &str, value: &Value) -> Result<u64, String> {
-    let name = LimitName::parse(limit).ok_or_else(|| format!("there is no limit `{limit}`"))?;
-    let text = value.as_str().map(|text| Written::Text(text.to_owned()));
-    amount(name, &text.unwrap_or_else(|| Written::Json(value.clone())))
+    let name = LimitName::parse(limit).ok_or_else(|| format!("unknown limit `{limit}`"))?;
+    let text = value.as_str().map(|text| LimitValue::Text(text.to_owned()));
+    parse_limit_value(name, &text.unwrap_or_else(|| LimitValue::Json(value.clone())))
 }
 
 /// Applies a fired hook to the answer of its point.
-pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: Fired) {
+pub(super) fn apply_fired(turn: &mut PointEvaluation, point: HookPoint, hook: &ReadyHook, fired: FiredHook) {
     match fired {
-        Fired::Layer => collect(turn, &hook.hook.id, None),
-        Fired::Text(text) => {
+        FiredHook::Layer => collect(turn, &hook.hook.id, None),
+        FiredHook::Text(text) => {
             // At other points, a text that is not an action changes nothing.
             let collects =
                 matches!(point, HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted | HookPoint::ThreadContinued);
@@ -110,11 +110,11 @@ pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: F
                 collect(turn, &hook.hook.id, Some(text));
             }
         }
-        Fired::Action(action) => apply_action(turn, action),
+        FiredHook::Action(action) => apply_action(turn, action),
     }
 }
 
-fn collect(turn: &mut Turn, id: &str, text: Option<String>) {
+fn collect(turn: &mut PointEvaluation, id: &str, text: Option<String>) {
     if !matches!(turn.answer, HookOutcome::Collected { .. }) {
         turn.answer = HookOutcome::Collected { fired: Vec::new(), texts: std::collections::BTreeMap::new() };
     }
@@ -126,7 +126,7 @@ fn collect(turn: &mut Turn, id: &str, text: Option<String>) {
     }
 }
 
-fn apply_action(turn: &mut Turn, action: HookAction) {
+fn apply_action(turn: &mut PointEvaluation, action: HookAction) {
     turn.answer = match action {
         HookAction::SetExtends { .. }
         | HookAction::Fetch { .. }
@@ -192,7 +192,7 @@ fn end_status(word: &str) -> Status {
     }
 }
 
-fn prepared(turn: &mut Turn, message: Option<Message>, with: Option<String>) -> HookOutcome {
+fn prepared(turn: &mut PointEvaluation, message: Option<Message>, with: Option<String>) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
     let (mut messages, system) =
         if let HookOutcome::Prepared { messages, system } = earlier { (messages, system) } else { (Vec::new(), None) };
@@ -200,7 +200,7 @@ fn prepared(turn: &mut Turn, message: Option<Message>, with: Option<String>) -> 
     HookOutcome::Prepared { messages, system: with.or(system) }
 }
 
-fn context(turn: &mut Turn, operation: ContextOperation) -> HookOutcome {
+fn context(turn: &mut PointEvaluation, operation: ContextOperation) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
     let mut operations = if let HookOutcome::Context { operations } = earlier { operations } else { Vec::new() };
     operations.push(operation);
@@ -208,7 +208,12 @@ fn context(turn: &mut Turn, operation: ContextOperation) -> HookOutcome {
 }
 
 /// Merges a change into those of earlier hooks in the chain.
-fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, details: Option<Value>) -> HookOutcome {
+fn modify(
+    turn: &mut PointEvaluation,
+    content: Option<Value>,
+    is_error: Option<bool>,
+    details: Option<Value>,
+) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
     let (old_content, old_error, old_details) = if let HookOutcome::Modify { content, is_error, details } = earlier {
         (content, is_error, details)

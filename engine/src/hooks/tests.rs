@@ -13,8 +13,8 @@ use crate::machine::fixture::{plan, with_hook};
 /// A runner that answers every call with the same value and records the actions.
 struct FixedRunner(Value, Mutex<Vec<HookAction>>);
 
-impl Act for FixedRunner {
-    fn act<'a>(
+impl HookRunner for FixedRunner {
+    fn run_action<'a>(
         &'a self,
         _: &'a ReadyHook,
         action: HookAction,
@@ -42,7 +42,7 @@ fn run_point(
     let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000, store, nth: 0, bounds, ended: None };
     let act = FixedRunner(says, Mutex::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let Considering { considered, answer, .. } = runtime.block_on(table.run(&run, &act));
+    let HookPointResult { considered, answer, .. } = runtime.block_on(table.run(&run, &act));
     (considered.into_iter().map(|c| c.verdict).collect(), answer, act.1.into_inner().unwrap())
 }
 

@@ -4,7 +4,7 @@ use rye_compiler::plan::PlannedModel;
 
 use super::*;
 use crate::machine::fixture::plan;
-use crate::provider::fixture::small;
+use crate::provider::fixture::minimal_request;
 use crate::provider::{ProviderSettings, Wire, published};
 use crate::store::RealDisk;
 
@@ -42,7 +42,7 @@ fn webp(kind: &str, rest: &[u8]) -> Vec<u8> {
 }
 
 fn inspect(contents: Vec<u8>) -> (String, u32, u32) {
-    let image = Picture::read(contents).unwrap().image;
+    let image = ValidatedImage::read(contents).unwrap().image;
     (image.media_type, image.width, image.height)
 }
 
@@ -62,18 +62,18 @@ fn media_type_and_size_come_from_the_bytes() {
 
 #[test]
 fn invalid_images_are_refused_without_overread() {
-    assert_eq!(Picture::read(Vec::new()), Err(ImageError::Unknown));
-    assert_eq!(Picture::read(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()), Err(ImageError::Unknown));
-    assert_eq!(Picture::read(b"%PDF-1.7".to_vec()), Err(ImageError::Unknown));
-    let huge = usize::try_from(MAX_BYTES).unwrap() + 1;
-    assert_eq!(Picture::read(vec![0; huge]), Err(ImageError::DrawingTooLarge));
-    assert_eq!(Picture::read(png(0, 5)), Err(ImageError::Side { width: 0, height: 5 }));
-    assert_eq!(Picture::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
+    assert_eq!(ValidatedImage::read(Vec::new()), Err(ImageError::Unknown));
+    assert_eq!(ValidatedImage::read(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()), Err(ImageError::Unknown));
+    assert_eq!(ValidatedImage::read(b"%PDF-1.7".to_vec()), Err(ImageError::Unknown));
+    let huge = usize::try_from(MAX_IMAGE_BYTES).unwrap() + 1;
+    assert_eq!(ValidatedImage::read(vec![0; huge]), Err(ImageError::TooLarge));
+    assert_eq!(ValidatedImage::read(png(0, 5)), Err(ImageError::Side { width: 0, height: 5 }));
+    assert_eq!(ValidatedImage::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
     // Truncated at every byte: either an error, or the same result.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
-        let told = Picture::read(whole.clone()).unwrap();
+        let told = ValidatedImage::read(whole.clone()).unwrap();
         for end in 0..whole.len() {
-            let cut = Picture::read(whole.get(..end).unwrap().to_vec());
+            let cut = ValidatedImage::read(whole.get(..end).unwrap().to_vec());
             assert!(
                 cut.is_err_and(|fault| matches!(fault, ImageError::Unknown | ImageError::Broken { .. }))
                     || end >= whole.len() - 5,
@@ -83,8 +83,8 @@ fn invalid_images_are_refused_without_overread() {
         }
     }
     // Segments without an end are refused.
-    assert!(Picture::read([&[0xff, 0xd8][..], &[0xff; 4_096]].concat()).is_err());
-    assert!(Picture::read([&[0xff, 0xd8][..], &[0xff, 0xe0, 0, 0].repeat(1_000)].concat()).is_err());
+    assert!(ValidatedImage::read([&[0xff, 0xd8][..], &[0xff; 4_096]].concat()).is_err());
+    assert!(ValidatedImage::read([&[0xff, 0xd8][..], &[0xff, 0xe0, 0, 0].repeat(1_000)].concat()).is_err());
 }
 
 fn model(change: impl Fn(&mut PlannedModel)) -> PlannedModel {
@@ -95,30 +95,33 @@ fn model(change: impl Fn(&mut PlannedModel)) -> PlannedModel {
 
 #[test]
 fn images_a_model_does_not_accept_are_refused() {
-    let image = |bytes: Vec<u8>| Picture::read(bytes).unwrap().image;
+    let image = |bytes: Vec<u8>| ValidatedImage::read(bytes).unwrap().image;
     let (still, moving) = (image(png(6, 4)), image(gif(6, 4)));
     let blind = |model: &mut PlannedModel| model.images = false;
-    assert_eq!(accept(&model(blind), &[]), Ok(()));
-    assert!(matches!(accept(&model(blind), std::slice::from_ref(&still)), Err(ImageNotAccepted::NoImages { .. })));
+    assert_eq!(check_accepted(&model(blind), &[]), Ok(()));
+    assert!(matches!(
+        check_accepted(&model(blind), std::slice::from_ref(&still)),
+        Err(ImageNotAccepted::NoImages { .. })
+    ));
     let gemini = model(|model| model.wire = "gemini".to_owned());
-    assert_eq!(accept(&gemini, std::slice::from_ref(&still)), Ok(()));
-    assert!(matches!(accept(&gemini, std::slice::from_ref(&moving)), Err(ImageNotAccepted::MediaType { .. })));
+    assert_eq!(check_accepted(&gemini, std::slice::from_ref(&still)), Ok(()));
+    assert!(matches!(check_accepted(&gemini, std::slice::from_ref(&moving)), Err(ImageNotAccepted::MediaType { .. })));
     let any = model(|_| {});
-    assert_eq!(accept(&any, &vec![still.clone(); MAX_IMAGES_PER_MESSAGE]), Ok(()));
+    assert_eq!(check_accepted(&any, &vec![still.clone(); MAX_IMAGES_PER_MESSAGE]), Ok(()));
     assert_eq!(
-        accept(&any, &vec![still.clone(); MAX_IMAGES_PER_MESSAGE + 1]),
+        check_accepted(&any, &vec![still.clone(); MAX_IMAGES_PER_MESSAGE + 1]),
         Err(ImageNotAccepted::TooMany { count: MAX_IMAGES_PER_MESSAGE + 1 })
     );
-    let large = Image { bytes: MAX_BYTES, ..still.clone() };
-    assert_eq!(accept(&any, &vec![large; 3]), Err(ImageNotAccepted::DrawingTooLarge));
+    let large = ImageRef { bytes: MAX_IMAGE_BYTES, ..still.clone() };
+    assert_eq!(check_accepted(&any, &vec![large; 3]), Err(ImageNotAccepted::TooLarge));
     // The fallback must accept the images too.
     let backed = model(|one| one.fallback = Some(Box::new(model(blind))));
-    assert!(matches!(accept(&backed, &[still]), Err(ImageNotAccepted::NoImages { .. })));
+    assert!(matches!(check_accepted(&backed, &[still]), Err(ImageNotAccepted::NoImages { .. })));
 }
 
 #[test]
 fn image_tokens_follow_its_pixels() {
-    let tokens = |width, height| Picture::read(png(width, height)).unwrap().image.tokens();
+    let tokens = |width, height| ValidatedImage::read(png(width, height)).unwrap().image.estimate_tokens();
     assert_eq!((tokens(1, 1), tokens(750, 200), tokens(8_000, 8_000)), (85, 200, 1_600));
 }
 
@@ -127,27 +130,32 @@ fn image_bytes_are_only_in_sent_requests() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".ai/state/objects")).unwrap();
     let objects = Objects::new(std::sync::Arc::new(RealDisk::open(folder.path()).unwrap()));
-    let picture = Picture::read(png(6, 4)).unwrap();
-    let kept = keep(&[picture.clone(), picture], &objects).unwrap();
-    let message = crate::message::Message::showing(&kept, "What is it?");
+    let picture = ValidatedImage::read(png(6, 4)).unwrap();
+    let kept = store_images(&[picture.clone(), picture], &objects).unwrap();
+    let message = crate::message::Message::user_with_images(&kept, "What is it?");
     let text = serde_json::to_string(&message).unwrap();
     assert!(text.contains("\"type\":\"image\",\"media_type\":\"image/png\",\"sha256\":") && !text.contains("data"));
     assert_eq!(serde_json::from_str::<crate::message::Message>(&text).unwrap(), message);
-    let mut request = Request { turns: message.convert().into_iter().collect(), ..small() };
+    let mut request = Request { turns: message.convert().into_iter().collect(), ..minimal_request() };
     assert!(has_unfilled_images(&request));
-    fill(&mut request, &objects).unwrap();
+    fill_images(&mut request, &objects).unwrap();
     assert!(!has_unfilled_images(&request));
     for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
-        let body = crate::provider::body(&ProviderSettings::bare("test", wire), &request).unwrap();
-        published::judge(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
+        let body = crate::provider::body(&ProviderSettings::with_defaults("test", wire), &request).unwrap();
+        published::validate_body(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
         assert_eq!(body.to_string().matches(&STANDARD.encode(png(6, 4))).count(), 2, "{}", wire.name());
     }
     // An object that a hook references as an image is validated; a missing object is reported.
     let secret = objects.put(b"a result of another thread").unwrap();
-    for (sha256, why) in [(secret.as_str(), "is no image/png"), (&*"0".repeat(64), "read"), ("../x", "no object id")] {
-        let image = Image { sha256: sha256.to_owned(), ..kept.first().unwrap().clone() };
-        let mut request = Request { turns: vec![Turn::User { content: vec![ContentBlock::Image(image)] }], ..small() };
-        let error = fill(&mut request, &objects).unwrap_err();
+    for (sha256, why) in
+        [(secret.as_str(), "is not image/png"), (&*"0".repeat(64), "read"), ("../x", "not an object id")]
+    {
+        let image = ImageRef { sha256: sha256.to_owned(), ..kept.first().unwrap().clone() };
+        let mut request = Request {
+            turns: vec![ProviderMessage::User { content: vec![ContentBlock::Image(image)] }],
+            ..minimal_request()
+        };
+        let error = fill_images(&mut request, &objects).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     }
 }

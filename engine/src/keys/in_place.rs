@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{Comment, Identity};
+use super::{CommentSyntax, SigningIdentity};
 use crate::within::RootedDir;
 
 /// Maximum size in bytes of an item that can be signed; the compiler's maximum.
@@ -14,10 +14,10 @@ const MAX_ITEM_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// The file cannot be read or written, is not an item, or is too large.
-pub fn sign_in_place(root: &Path, path: &str, identity: &Identity, timestamp: &str) -> io::Result<()> {
+pub fn sign_in_place(root: &Path, path: &str, identity: &SigningIdentity, timestamp: &str) -> io::Result<()> {
     let within = RootedDir::open(root)?;
     let extension = path.rsplit_once('.').map_or("", |parts| parts.1);
-    let comment = Comment::of_extension(extension).ok_or_else(|| io::Error::other("it has no comment syntax"))?;
+    let comment = CommentSyntax::of_extension(extension).ok_or_else(|| io::Error::other("it has no comment syntax"))?;
     let bytes = within.read(Path::new(path), MAX_ITEM_BYTES)?.ok_or(io::ErrorKind::NotFound)?;
     within.replace(Path::new(path), &identity.sign_file(&bytes, comment, timestamp))
 }

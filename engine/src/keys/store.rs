@@ -10,7 +10,7 @@ use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
-use super::{Identity, TrustStore, pem};
+use super::{SigningIdentity, TrustStore, pem};
 
 /// Maximum size in bytes of a key file.
 const MAX_KEY_FILE_BYTES: u64 = 16 * 1024;
@@ -20,7 +20,7 @@ const TRUSTED_FOLDER: &str = "trusted";
 
 /// The key folder of a user space: `.ai/keys`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keys {
+pub struct KeyFolder {
     folder: PathBuf,
 }
 
@@ -29,19 +29,19 @@ pub struct Keys {
 pub enum KeyError {
     #[error("the key `{}` can be read by others; run `chmod 600` on it", path.display())]
     Exposed { path: PathBuf },
-    #[error("`{}` is no Ed25519 key in PEM form", path.display())]
+    #[error("`{}` is not an Ed25519 key in PEM format", path.display())]
     NotAKey { path: PathBuf },
     #[error("`{}`: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("this key is weak: anybody could sign with it")]
+    #[error("this key is weak: anyone could forge its signatures")]
     Weak,
     #[error("the key cannot be written: {reason}")]
     Encoding { reason: String },
-    #[error("there is no randomness to make a key of: {reason}")]
+    #[error("no random numbers available to generate a key: {reason}")]
     NoRandomness { reason: String },
 }
 
-impl Keys {
+impl KeyFolder {
     /// Returns the keys of a user space, given its root (the folder that contains `.ai`).
     pub fn of_user_space(root: &Path) -> Self {
         Self { folder: root.join(".ai").join("keys") }
@@ -52,7 +52,7 @@ impl Keys {
     }
 
     /// Returns the user's key, if there is one.
-    pub fn load(&self) -> Result<Option<Identity>, KeyError> {
+    pub fn load(&self) -> Result<Option<SigningIdentity>, KeyError> {
         let path = self.folder.join(PRIVATE_KEY_FILE);
         let Some((file, text)) = read_key_file(&path)? else { return Ok(None) };
         let metadata = file.metadata().map_err(|source| KeyError::Io { path: path.clone(), source })?;
@@ -60,15 +60,15 @@ impl Keys {
             return Err(KeyError::Exposed { path });
         }
         let key = SigningKey::from_pkcs8_pem(&text).map_err(|_| KeyError::NotAKey { path })?;
-        Identity::new(key).map(Some)
+        SigningIdentity::new(key).map(Some)
     }
 
     /// Returns the user's key; generates one if there is none. Concurrent processes get the same key.
-    pub fn load_or_generate(&self) -> Result<Identity, KeyError> {
+    pub fn load_or_generate(&self) -> Result<SigningIdentity, KeyError> {
         if let Some(identity) = self.load()? {
             return Ok(identity);
         }
-        let identity = Identity::ephemeral()?;
+        let identity = SigningIdentity::ephemeral()?;
         let private =
             identity.key.to_pkcs8_pem(LineEnding::LF).map_err(|e| KeyError::Encoding { reason: e.to_string() })?;
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(io_error(&self.folder))?;
@@ -114,7 +114,7 @@ pub struct TrustedKey {
     pub path: PathBuf,
 }
 
-impl Keys {
+impl KeyFolder {
     /// Returns every trusted key, the user's own first.
     pub fn list(&self) -> Result<Vec<TrustedKey>, KeyError> {
         let mut keys = Vec::new();

@@ -9,11 +9,11 @@ use super::*;
 
 const NOW: &str = "2026-02-14T00:27:54Z";
 
-fn identity_from_seed(seed: u8) -> Identity {
-    Identity::new(SigningKey::from_bytes(&[seed; 32])).unwrap()
+fn identity_from_seed(seed: u8) -> SigningIdentity {
+    SigningIdentity::new(SigningKey::from_bytes(&[seed; 32])).unwrap()
 }
 
-fn trust_store_of(who: &Identity) -> TrustStore {
+fn trust_store_of(who: &SigningIdentity) -> TrustStore {
     let mut store = TrustStore::default();
     store.add(who.key.verifying_key()).unwrap();
     store
@@ -22,14 +22,16 @@ fn trust_store_of(who: &Identity) -> TrustStore {
 #[test]
 fn signed_file_verifies_and_re_signing_keeps_its_size() {
     let me = identity_from_seed(1);
-    for (comment, start) in
-        [(Comment::Markup, "<!-- rye:signed:"), (Comment::Hash, "# rye:signed:"), (Comment::Slashes, "// rye:signed:")]
-    {
+    for (comment, start) in [
+        (CommentSyntax::Markup, "<!-- rye:signed:"),
+        (CommentSyntax::Hash, "# rye:signed:"),
+        (CommentSyntax::Slashes, "// rye:signed:"),
+    ] {
         let signed = me.sign_file(b"line 1\r\nline 2", comment, NOW);
         assert!(signed.starts_with(start.as_bytes()));
-        assert_eq!(unsigned(&signed), b"line 1\r\nline 2");
-        let standing = trust_store_of(&me).standing(&signed).unwrap();
-        assert_eq!(standing, Standing::Signed { key_id: me.key_id().into(), timestamp: NOW.into() });
+        assert_eq!(without_signature_line(&signed), b"line 1\r\nline 2");
+        let standing = trust_store_of(&me).verify_file(&signed).unwrap();
+        assert_eq!(standing, SignatureStatus::Signed { key_id: me.key_id().into(), timestamp: NOW.into() });
         assert_eq!(me.sign_file(&signed, comment, NOW), signed);
     }
 }
@@ -38,34 +40,34 @@ fn signed_file_verifies_and_re_signing_keeps_its_size() {
 fn any_changed_byte_fails_verification() {
     let me = identity_from_seed(1);
     let trust = trust_store_of(&me);
-    let signed = me.sign_file(b"# Title\n", Comment::Markup, NOW);
+    let signed = me.sign_file(b"# Title\n", CommentSyntax::Markup, NOW);
     for at in 0..signed.len() {
         let mut changed = signed.clone();
         if let Some(byte) = changed.get_mut(at) {
             *byte ^= 1;
         }
         // A line that no longer parses as a signature makes the file unsigned; it never counts as signed.
-        assert!(!matches!(trust.standing(&changed), Ok(Standing::Signed { .. })), "byte {at}");
+        assert!(!matches!(trust.verify_file(&changed), Ok(SignatureStatus::Signed { .. })), "byte {at}");
     }
     let longer = [signed.as_slice(), b"x"].concat();
-    assert_eq!(trust.standing(&longer), Err(SignatureError::Altered));
+    assert_eq!(trust.verify_file(&longer), Err(SignatureError::Altered));
 }
 
 #[test]
 fn untrusted_keys_and_malformed_lines_are_refused() {
     let (me, other) = (identity_from_seed(1), identity_from_seed(2));
-    let signed = other.sign_file(b"x", Comment::Hash, NOW);
+    let signed = other.sign_file(b"x", CommentSyntax::Hash, NOW);
     let unknown = SignatureError::UnknownKey { key_id: other.key_id().into() };
-    assert_eq!(trust_store_of(&me).standing(&signed), Err(unknown));
+    assert_eq!(trust_store_of(&me).verify_file(&signed), Err(unknown));
     let borrowed = String::from_utf8(signed).unwrap().replace(other.key_id(), me.key_id());
     assert_eq!(
-        trust_store_of(&me).standing(borrowed.as_bytes()),
+        trust_store_of(&me).verify_file(borrowed.as_bytes()),
         Err(SignatureError::Forged { key_id: me.key_id().into() })
     );
-    assert_eq!(trust_store_of(&me).standing(b"# rye:signed:oops\nx"), Err(SignatureError::Malformed));
-    assert_eq!(trust_store_of(&me).standing(b"# Title\nrye:signed:a:b:c:d"), Ok(Standing::Unsigned));
-    assert_eq!(trust_store_of(&me).standing(b"\xff\xfe\nx"), Ok(Standing::Unsigned));
-    assert_eq!(trust_store_of(&me).standing(b""), Ok(Standing::Unsigned));
+    assert_eq!(trust_store_of(&me).verify_file(b"# rye:signed:oops\nx"), Err(SignatureError::Malformed));
+    assert_eq!(trust_store_of(&me).verify_file(b"# Title\nrye:signed:a:b:c:d"), Ok(SignatureStatus::Unsigned));
+    assert_eq!(trust_store_of(&me).verify_file(b"\xff\xfe\nx"), Ok(SignatureStatus::Unsigned));
+    assert_eq!(trust_store_of(&me).verify_file(b""), Ok(SignatureStatus::Unsigned));
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn weak_key_is_refused() {
 #[test]
 fn generated_key_is_private_and_reused() {
     let home = tempfile::tempdir().unwrap();
-    let keys = Keys::of_user_space(home.path());
+    let keys = KeyFolder::of_user_space(home.path());
     assert!(keys.load().unwrap().is_none());
     let made = keys.load_or_generate().unwrap();
     let again = keys.load_or_generate().unwrap();
@@ -104,7 +106,7 @@ fn generated_key_is_private_and_reused() {
 #[test]
 fn racing_processes_agree_on_one_key() {
     let home = tempfile::tempdir().unwrap();
-    let keys = Keys::of_user_space(home.path());
+    let keys = KeyFolder::of_user_space(home.path());
     let ids: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..4).map(|_| scope.spawn(|| keys.load_or_generate().map(|i| i.key_id().to_owned()))).collect();
@@ -117,7 +119,7 @@ fn racing_processes_agree_on_one_key() {
 #[test]
 fn trusted_keys_are_read_from_the_user_space() {
     let home = tempfile::tempdir().unwrap();
-    let keys = Keys::of_user_space(home.path());
+    let keys = KeyFolder::of_user_space(home.path());
     let other = identity_from_seed(2);
     assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
     assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());

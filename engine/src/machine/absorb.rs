@@ -4,21 +4,21 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::Plan;
 use serde_json::json;
 
-use super::signal::{Answer, Fact, HookChild, Signal, Spawned, ToolFinished};
-use super::state::{Attempt, CallPhase, CallState, Owed, State, UnknownOutcome};
-use super::step::{INTERRUPTED, answer_event, settlement};
-use super::walk::{Decision, standing};
+use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
+use super::state::{Attempt, CallPhase, CallState, ThreadState};
+use super::step::{INTERRUPTED, answer_event, duration_limit, settlement};
+use super::walk::{StepResult, advance};
 use crate::event::{
-    Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, Classification, CognitionOut,
-    Compacted, ControlMessage, EventBody, HookOutcome, HookPointRun, HookVerdict, Mail, PlanBound, Recovered, Reserved,
-    ResultKind, Settled, ToolCallResult,
+    Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
+    ControlMessage, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, PlanBound,
+    ReceivedMessage, Recovered, Reserved, ResultKind, Settled, ToolCallResult,
 };
-use crate::message::{Message, text_of};
-use crate::provider::{CallError, FailedStage, Reply, Usage};
+use crate::message::{Message, reply_text};
+use crate::provider::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::retry::{self, SeededJitter};
 use crate::thread::Status;
 
-pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+pub(super) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     let mut events = record_fact(plan, state, signal);
     insert_checkpoint(state, &mut events);
     events
@@ -26,7 +26,7 @@ pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBod
 
 /// Inserts a checkpoint at the end of a turn: before the next attempt or before the last event. The journal adds the
 /// signature.
-fn insert_checkpoint(state: &State, events: &mut Vec<EventBody>) {
+fn insert_checkpoint(state: &ThreadState, events: &mut Vec<EventBody>) {
     let turn = state.cost.turns;
     if turn <= state.sealed {
         return;
@@ -37,7 +37,7 @@ fn insert_checkpoint(state: &State, events: &mut Vec<EventBody>) {
     }
 }
 
-fn record_fact(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
     if let Some(ended) = &state.ended {
         // Only a suspended thread can be resumed.
@@ -46,9 +46,9 @@ fn record_fact(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
         }
     }
     match signal.fact {
-        Fact::Tick => match standing(plan, state, at).decision {
-            Decision::Write(events) => events,
-            Decision::Do(_) | Decision::Gives(_) => Vec::new(),
+        Fact::Tick => match advance(plan, state, at).decision {
+            StepResult::Write(events) => events,
+            StepResult::Do(_) | StepResult::Gives(_) => Vec::new(),
         },
         Fact::Opened { launch, plan_id, continues } => {
             let mut events =
@@ -63,11 +63,11 @@ fn record_fact(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
         Fact::ModelFailed(error) => failed(plan, state, *error, at),
         Fact::ToolFinished(finished) => tool_finished(state, *finished),
         Fact::Spawned(children) => children.into_iter().flat_map(|child| spawned(state, child, at)).collect(),
-        Fact::ChildEnded { spawn, thread_id, status, cost, answer } => {
+        Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms, answer } => {
             let Some(child) = state.children.get(&spawn) else { return Vec::new() };
             let mut events = Vec::new();
             if child.ended.is_none() {
-                events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
+                events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost, asked_ms }));
             }
             // The call of a detached child was answered at the spawn.
             if let Some(answer) = answer.filter(|_| !child.detached) {
@@ -91,44 +91,44 @@ fn record_fact(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
 
 /// Records an answer to the open approval request. With a `question` number, the answer applies to that request only.
 /// The first answer counts; later ones are ignored.
-fn answered(plan: &Plan, state: &State, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
+fn answered(plan: &Plan, state: &ThreadState, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
     let open = state.question.as_ref().map(|question| question.seq);
     if question.is_some() && question != open {
         return Vec::new();
     }
-    match standing(plan, state, at).decision {
-        Decision::Do(super::Effect::Ask { asked, .. }) => {
+    match advance(plan, state, at).decision {
+        StepResult::Do(super::Effect::Ask { asked, .. }) => {
             vec![EventBody::ApprovalGiven(ApprovalGiven { asked, answer })]
         }
-        Decision::Do(_) | Decision::Write(_) | Decision::Gives(_) => Vec::new(),
+        StepResult::Do(_) | StepResult::Write(_) | StepResult::Gives(_) => Vec::new(),
     }
 }
 
 /// Records the children of hooks once, even if a crash repeats the hooks.
-fn hook_children(state: &State, children: Vec<HookChild>) -> Vec<EventBody> {
+fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody> {
     let fresh = children.into_iter().filter(|child| !state.hook_children.contains(&child.spawn));
     fresh
         .flat_map(|HookChild { spawn, thread_id, spend, status, cost }| {
             let spawned = ChildSpawned { spawn, thread_id: thread_id.clone(), spend };
-            let ended = ChildEnded { spawn, thread_id, status, cost };
+            let ended = ChildEnded { spawn, thread_id, status, cost, asked_ms: 0 };
             [EventBody::ChildSpawned(spawned), EventBody::ChildEnded(ended)]
         })
         .collect()
 }
 
 /// Bounds the retries by `error` hooks to the maximum of the retry table; beyond it the failure is final.
-fn bound_retries(plan: &Plan, state: &State, run: &mut HookPointRun) {
+fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookOutcome::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
     let Some(failed) = &state.failed else { return };
     let failures = state.failures.saturating_sub(state.forgiven);
-    let most = retry::most_retries(plan, &failed.error, failures).max(1);
+    let most = retry::max_retries(plan, &failed.error, failures).max(1);
     if state.hook_retries < most {
         return;
     }
     run.answer = HookOutcome::None;
     if let Some(hook) = run.considered.iter_mut().rfind(|hook| hook.verdict == HookVerdict::Fired) {
-        hook.because = Some(format!("its retry is not made: {most} more attempts of this turn failed too"));
+        hook.because = Some(format!("retry limit reached: {most} more attempts of this turn failed too"));
     }
 }
 
@@ -146,14 +146,14 @@ fn observed(plan: &Plan) -> Vec<HookPoint> {
     points.into_iter().filter(|point| super::step::has_hooks(plan, *point)).collect()
 }
 
-fn reserved(state: &State) -> Vec<EventBody> {
+fn reserved(state: &ThreadState) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
     vec![EventBody::Reserved(Reserved { turn: attempt.turn, attempt: attempt.number, amount: attempt.worst_case })]
 }
 
 /// Records that the ledger refused a reservation, because siblings or ancestors spent the money. The attempt is not
 /// made.
-fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
+fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
     let given_up = Settled {
         turn: attempt.turn,
@@ -161,6 +161,7 @@ fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
         amount: 0,
         usage: Usage::default(),
         unknown_outcome: false,
+        overspent: 0,
     };
     vec![
         EventBody::Settled(given_up),
@@ -173,9 +174,9 @@ fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
     ]
 }
 
-fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
+fn replied(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
-    let settled = settlement(plan, &owed(state, attempt, reply.usage, None));
+    let settled = settlement(plan, &attempt.owed(reply.usage, reply.uncounted, state.on_fallback));
     if attempt.compacts {
         return summarised(plan, state, attempt, &reply, settled);
     }
@@ -184,38 +185,53 @@ fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
         attempt: attempt.number,
         content: reply.content,
         usage: reply.usage,
+        uncounted: reply.uncounted,
         stop: reply.stop,
         model: reply.model,
+        unread: reply.unread,
     };
     vec![EventBody::CognitionOut(Box::new(out)), settled]
 }
 
 /// Records the summary that replaces the conversation, or a failure if the model wrote none.
-fn summarised(plan: &Plan, state: &State, attempt: &Attempt, reply: &Reply, settled: EventBody) -> Vec<EventBody> {
-    let summary = text_of(&reply.content).trim().to_owned();
-    if summary.is_empty() {
-        let error = CallError::new(FailedStage::Protocol, "the model wrote no summary");
+fn summarised(
+    plan: &Plan,
+    state: &ThreadState,
+    attempt: &Attempt,
+    reply: &Reply,
+    settled: EventBody,
+) -> Vec<EventBody> {
+    let summary = reply_text(&reply.content).trim().to_owned();
+    // A summary without its end would lose what it does not reach.
+    let is_whole = matches!(reply.stop, StopReason::EndTurn | StopReason::ToolUse);
+    if summary.is_empty() || !is_whole {
+        let message = format!("the model wrote no whole summary (stop reason `{}`)", reply.stop.as_str());
+        let error = CallError::new(FailedStage::Protocol, message);
         let (turn, attempt) = (attempt.turn, attempt.number);
         let classification =
-            Classification { name: "no_summary".into(), category: "permanent".into(), retryable: false };
+            FailureClassification { name: "no_summary".into(), category: "permanent".into(), retryable: false };
         let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None, fallback: None };
         return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
     }
-    let keep = super::trailing::kept(plan, &state.talk.messages);
+    let keep = super::trailing::kept_beside_summary(plan, &state.talk.messages);
     vec![settled, EventBody::Compacted(Compacted { through: state.events.saturating_sub(1), summary, keep })]
 }
 
-fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBody> {
+fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
     let seed = state.launch.as_ref().map_or(0, |launch| launch.seed);
-    let used_ms = state.clock.elapsed_ms() + u64::try_from(at.saturating_sub(state.clock.now)).unwrap_or(0);
-    let left_ms = state.limits.duration_seconds.saturating_mul(1000).saturating_sub(used_ms);
     let draw = SeededJitter::new(seed, attempt.turn, attempt.number);
     let failures = state.failures.saturating_sub(state.forgiven);
-    let (classification, retry_delay_ms) = retry::judge(plan, &error, failures, draw, at, left_ms);
+    let (classification, retry_delay_ms) = retry::classify_failure(plan, &error, failures, draw, at);
+    // A wait that does not end before the deadline is a duration stop at once; so is a call that was cut there.
+    let left_ms = state.remaining_ms_at(at).unwrap_or(u64::MAX);
+    let is_cut = error.code.as_deref() == Some(DEADLINE_CODE);
+    let overdue_ms = retry_delay_ms.filter(|delay| *delay >= left_ms).or(is_cut.then_some(0));
+    let retry_delay_ms = retry_delay_ms.filter(|_| overdue_ms.is_none());
     let fallback = plan.model.fallback.as_ref().filter(|_| {
         // Another model cannot help if the request is invalid.
         retry_delay_ms.is_none()
+            && overdue_ms.is_none()
             && !attempt.compacts
             && !state.on_fallback
             && retry::is_unavailable(&error, &classification)
@@ -223,18 +239,15 @@ fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBod
     let fallback = fallback.map(|model| format!("{}/{}", model.provider, model.id));
     // A summary is requested once; without one the thread is handed off.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
-    let usage = error.usage.unwrap_or_default();
-    let settled = settlement(plan, &owed(state, attempt, usage, attempt.unknown_after(&error)));
+    let settled = settlement(plan, &attempt.owed_after_failure(&error, state.on_fallback));
     let (turn, attempt) = (attempt.turn, attempt.number);
     let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms, fallback };
-    vec![EventBody::AttemptFailed(Box::new(failed)), settled]
+    let mut events = vec![EventBody::AttemptFailed(Box::new(failed)), settled];
+    events.extend(overdue_ms.map(|delay| duration_limit(state, at, delay)));
+    events
 }
 
-fn owed(state: &State, attempt: &Attempt, usage: Usage, unknown: Option<UnknownOutcome>) -> Owed {
-    Owed { turn: attempt.turn, attempt: attempt.number, usage, of_fallback: state.on_fallback, unknown }
-}
-
-fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
+fn tool_finished(state: &ThreadState, finished: ToolFinished) -> Vec<EventBody> {
     let Some(call) = state.calls.list.get(finished.index).filter(|call| call.phase != CallPhase::Answered) else {
         return Vec::new();
     };
@@ -246,7 +259,7 @@ fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
         group_end: state.calls.end,
         call_id: call.call.id.clone(),
         name: call.call.name.clone(),
-        why: ResultKind::Ran,
+        why: if answer.was_refused { ResultKind::Refused } else { ResultKind::Ran },
         content,
         is_error: answer.is_error,
         details: answer.details,
@@ -260,7 +273,7 @@ fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
 const MIN_REFERENCE_BYTES: usize = 512;
 
 /// Returns a reference to an earlier result with the same content, if there is one.
-fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> {
+fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Option<String> {
     if answer.content.len() < MIN_REFERENCE_BYTES {
         return None;
     }
@@ -281,9 +294,9 @@ fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> 
 }
 
 /// Records the result of a spawn. For a detached child this also answers the call.
-fn spawned(state: &State, child: Spawned, at: i64) -> Vec<EventBody> {
+fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     match child {
-        Spawned::Made { spawn, thread_id, spend, pid } => {
+        SpawnResult::Made { spawn, thread_id, spend, pid } => {
             let Some(known) = state.children.get(&spawn) else { return Vec::new() };
             let mut events = Vec::new();
             if known.thread_id.is_none() {
@@ -292,12 +305,12 @@ fn spawned(state: &State, child: Spawned, at: i64) -> Vec<EventBody> {
             }
             if known.detached {
                 let text = json!({"thread_id": thread_id, "status": "running", "pid": pid}).to_string();
-                let (answer, duration_ms) = (Answer::text(text, false), since(state, known.index, at));
+                let (answer, duration_ms) = (CallAnswer::text(text, false), since(state, known.index, at));
                 events.extend(tool_finished(state, ToolFinished { index: known.index, answer, duration_ms }));
             }
             events
         }
-        Spawned::Refused { spawn, reason, hit } => {
+        SpawnResult::Refused { spawn, reason, hit } => {
             let known = state.children.get(&spawn).filter(|child| child.thread_id.is_none());
             let call = known.and_then(|child| Some((child.index, state.calls.list.get(child.index)?)));
             let Some((index, call)) = call else { return Vec::new() };
@@ -308,12 +321,12 @@ fn spawned(state: &State, child: Spawned, at: i64) -> Vec<EventBody> {
 }
 
 /// Returns the milliseconds since a call started.
-fn since(state: &State, index: usize, at: i64) -> u64 {
+fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
     let began = state.calls.list.get(index).and_then(|call| call.started_at).unwrap_or(at);
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
 }
 
-fn mail(plan: &Plan, state: &State, id: String, letter: ControlMessage, at: i64) -> Vec<EventBody> {
+fn mail(plan: &Plan, state: &ThreadState, id: String, letter: ControlMessage, at: i64) -> Vec<EventBody> {
     if state.mail.taken.contains(&id) {
         return Vec::new();
     }
@@ -329,11 +342,11 @@ fn mail(plan: &Plan, state: &State, id: String, letter: ControlMessage, at: i64)
         | ControlMessage::FollowUp { .. }
         | ControlMessage::Raise { .. } => Vec::new(),
     };
-    [EventBody::Mail(Mail { id, letter })].into_iter().chain(answer).collect()
+    [EventBody::Mail(ReceivedMessage { id, letter })].into_iter().chain(answer).collect()
 }
 
 /// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.
-fn recovered(plan: &Plan, state: &State, owner: String, cut_bytes: u64) -> Vec<EventBody> {
+fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if let Some(attempt) = &state.attempt {
         events.push(EventBody::Settled(Settled {
@@ -342,10 +355,11 @@ fn recovered(plan: &Plan, state: &State, owner: String, cut_bytes: u64) -> Vec<E
             amount: attempt.worst_case,
             usage: Usage::default(),
             unknown_outcome: true,
+            overspent: 0,
         }));
     }
     for (index, call) in state.calls.list.iter().enumerate() {
-        let again = match super::gate::rule(plan, state, index) {
+        let again = match super::gate::authorize(plan, state, index) {
             super::gate::GateDecision::Run(allowed) => allowed.idempotent,
             super::gate::GateDecision::Spawn(_) | super::gate::GateDecision::Keep(_) => true,
             super::gate::GateDecision::Return

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, PlanLimits};
 
 use super::state::{
-    Attempt, CallPhase, CallResult, CallState, Calls, Child, EarlyEnd, MeasuredTokens, OpenApprovalRequest, Owed,
-    Position, Returned, State,
+    AcceptedReturn, Attempt, CallPhase, CallResult, CallState, ChildState, EarlyEnd, MeasuredTokens,
+    OpenApprovalRequest, ReplyCalls, RunPosition, ThreadState,
 };
 use super::{keep, request};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted,
-    ControlMessage, Event, EventBody, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
+    ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
 };
-use crate::message::{ContentBlock, Message, text_of};
+use crate::message::{ContentBlock, Message, reply_text};
 use crate::provider::StopReason;
+use crate::retry;
 use crate::thread::Status;
 
 mod hooks;
 mod observe;
 
 /// Folds one event into the state.
-pub fn apply(state: &mut State, event: &Event) {
+pub fn apply(state: &mut ThreadState, event: &Event) {
     if state.events == 0 {
         state.clock.since = event.ts;
         state.clock.began = event.ts;
@@ -30,7 +31,7 @@ pub fn apply(state: &mut State, event: &Event) {
     // A clock that was set back must not count owned time twice.
     let before = state.clock.now;
     state.clock.now = if matches!(event.body, EventBody::Recovered(_)) { event.ts } else { event.ts.max(before) };
-    observe::observe(state, event);
+    observe::queue_observations(state, event);
     match &event.body {
         EventBody::Opened(opened) => open(state, opened),
         EventBody::PlanBound(bound) => {
@@ -51,7 +52,7 @@ pub fn apply(state: &mut State, event: &Event) {
         EventBody::CognitionOut(reply) => on_reply(state, reply),
         EventBody::AttemptFailed(failed) => attempt_failed(state, failed, event.ts),
         EventBody::Settled(settled) => settle(state, settled),
-        EventBody::HookPoint(run) => hooks::ran(state, run, event.ts),
+        EventBody::HookPoint(run) => hooks::on_hook_point(state, run, event.ts),
         EventBody::ToolStarted(started) => {
             begin(state, started.index, started.group_end, CallPhase::Started, event.ts);
         }
@@ -60,7 +61,7 @@ pub fn apply(state: &mut State, event: &Event) {
             begin(state, child.index, child.group_end, CallPhase::Spawning(child.spawn), event.ts);
             state.children.insert(
                 child.spawn,
-                Child {
+                ChildState {
                     index: child.index,
                     directive: child.directive.clone(),
                     thread_id: None,
@@ -85,12 +86,15 @@ pub fn apply(state: &mut State, event: &Event) {
                     state.hook_children.insert(ended.spawn);
                 }
             }
+            let asked_ms = ended.asked_ms.saturating_sub(state.calls.asked_ms);
+            state.calls.asked_ms += asked_ms;
+            state.clock.exclude(asked_ms);
             // Child tokens count only for the child; spend counts for both.
             state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
         }
         EventBody::Mail(mail) => {
             state.mail.taken.insert(mail.id.clone());
-            letter(state, &mail.letter);
+            on_control_message(state, &mail.letter);
         }
         EventBody::Limit(hit) => limit(state, hit),
         EventBody::ApprovalAsked(ApprovalAsked { asked, what }) => {
@@ -98,11 +102,13 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
-            keep::write(Arc::make_mut(&mut state.store), set);
+            keep::apply_write(Arc::make_mut(&mut state.store), set);
         }
         EventBody::Recovered(_) => {
-            state.clock.before += before.saturating_sub(state.clock.since).max(0);
+            let until = state.clock.paused.unwrap_or(before);
+            state.clock.before += until.saturating_sub(state.clock.since).max(0);
             state.clock.since = event.ts;
+            state.clock.paused = state.clock.paused.map(|_| event.ts);
             resume_suspended(state);
         }
         EventBody::Compacted(compacted) => summarised(state, compacted),
@@ -113,14 +119,16 @@ pub fn apply(state: &mut State, event: &Event) {
         EventBody::Checkpoint(checkpoint) => state.sealed = checkpoint.turn,
         EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) => {}
     }
+    state.clock.set_paused(state.question.is_some(), state.clock.now);
     state.events += 1;
 }
 
 /// The error code of a thread whose model refused to answer.
 const REFUSED_CODE: &str = "refused";
 
-fn open(state: &mut State, opened: &Opened) {
+fn open(state: &mut ThreadState, opened: &Opened) {
     state.limits = opened.limits;
+    state.clock.before = i64::try_from(opened.carried_ms).unwrap_or(0);
     if let Some(call) = &opened.call {
         // The thread runs one call and has no conversation.
         state.talk.prompted = true;
@@ -129,41 +137,54 @@ fn open(state: &mut State, opened: &Opened) {
     state.launch = Some(Box::new(opened.clone()));
 }
 
-fn on_user_message(state: &mut State, said: &CognitionIn) {
+fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
     match said.source {
-        Source::Prompt | Source::Continuation => state.talk.prompted = true,
-        Source::Steer => {
+        MessageSource::Prompt | MessageSource::Continuation => state.talk.prompted = true,
+        MessageSource::Steer => {
             state.mail.steering.pop_front();
-            state.position = Position::After(Node::Inbox, Outcome::Message);
+            state.position = RunPosition::After(Node::Inbox, Outcome::Message);
         }
-        Source::FollowUp => {
+        MessageSource::FollowUp => {
             state.mail.following.pop_front();
-            state.position = Position::After(Node::Inbox, Outcome::Message);
+            state.position = RunPosition::After(Node::Inbox, Outcome::Message);
         }
-        Source::Nudge => {
+        MessageSource::ContinueReply => {
+            state.continued_replies += 1;
+            if let Some(text) = state.final_text() {
+                state.talk.cut_text.push_str(&text);
+            }
+            // No user wrote the message, so it passes no `input` hooks.
+            state.position = RunPosition::After(Node::Inbox, Outcome::Clear);
+        }
+        MessageSource::Nudge => {
             state.nudges += 1;
-            state.position = Position::After(Node::Nudge, Outcome::Sent);
+            state.position = RunPosition::After(Node::Nudge, Outcome::Sent);
         }
-        Source::Hook => {}
+        MessageSource::Hook => {}
     }
-    if matches!(said.source, Source::Steer | Source::FollowUp) {
+    if matches!(said.source, MessageSource::Steer | MessageSource::FollowUp) {
         state.talk.system_now = None;
+    }
+    if said.source != MessageSource::ContinueReply {
+        state.continued_replies = 0;
+        state.talk.cut_text.clear();
     }
     state.talk.messages.push(said.message.clone());
 }
 
-fn on_reply(state: &mut State, reply: &CognitionOut) {
-    let whole = &reply.usage;
-    let sent = state.talk.messages.len();
-    state.talk.measured = state.talk.operations.is_empty().then_some(MeasuredTokens {
-        input: whole.input + whole.cache_read + whole.cache_write,
-        output: whole.output,
-        messages: sent,
+fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
+    let owed = state.attempt.as_ref().map(|attempt| attempt.owed(reply.usage, reply.uncounted, state.on_fallback));
+    let counted = reply.uncounted.is_none() && state.talk.operations.is_empty();
+    state.talk.measured = counted.then(|| MeasuredTokens {
+        input: reply.usage.whole_input(),
+        output: reply.usage.output,
+        messages: state.talk.messages.len(),
+        system: request::system(state),
+        of_fallback: state.on_fallback,
     });
     state.talk.operations.clear();
     state.cost.turns += 1;
-    let (turn, attempt, of_fallback) = (reply.turn, reply.attempt, state.on_fallback);
-    state.owed = Some(Owed { turn, attempt, usage: reply.usage, of_fallback, unknown: None });
+    state.owed = owed;
     state.attempt = None;
     state.attempts = 0;
     state.failures = 0;
@@ -172,33 +193,40 @@ fn on_reply(state: &mut State, reply: &CognitionOut) {
     state.failed = None;
     let refused = reply.stop == StopReason::Refusal;
     // Calls in a refused reply are not executed.
-    let calls = if refused { Vec::new() } else { request::calls(&reply.content) };
+    let calls = if refused { Vec::new() } else { request::tool_calls(&reply.content) };
     let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
-    state.calls = Calls { list: calls.into_iter().map(CallState::new).collect(), start: 0, end: 0 };
-    if reply.stop == StopReason::Length
+    state.calls = ReplyCalls { list: calls.into_iter().map(CallState::new).collect(), ..ReplyCalls::default() };
+    state.stop_reason = Some(reply.stop.clone());
+    if !state.calls.list.is_empty() {
+        state.continued_replies = 0;
+        state.talk.cut_text.clear();
+    }
+    if reply.stop.is_cut()
         && let (Some(ContentBlock::ToolCall(_)), Some(last)) = (reply.content.last(), state.calls.list.last_mut())
     {
         last.cut = true;
     }
     if refused {
-        let said = text_of(&reply.content);
+        let said = reply_text(&reply.content);
         let message = if said.is_empty() { "the model refused to answer".to_owned() } else { said };
         state.stop = Some(EarlyEnd { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
-    state.position = Position::After(Node::Model, outcome);
+    state.position = RunPosition::After(Node::Model, outcome);
     state.talk.messages.push(Message::Assistant { content: reply.content.clone() });
 }
 
-fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
+fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     let compacts = state.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
-    let usage = failed.error.usage.unwrap_or_default();
-    let (turn, attempt, of_fallback) = (failed.turn, failed.attempt, state.on_fallback);
-    let unknown = state.attempt.as_ref().and_then(|attempt| attempt.unknown_after(&failed.error));
-    state.owed = Some(Owed { turn, attempt, usage, of_fallback, unknown });
+    state.owed = state.attempt.as_ref().map(|attempt| attempt.owed_after_failure(&failed.error, state.on_fallback));
     state.attempt = None;
     state.failures += 1;
     state.talk.operations.clear();
-    let outcome = if failed.fallback.is_some() {
+    let too_long = failed.classification.name == retry::PROMPT_TOO_LONG;
+    let outcome = if too_long && state.can_shorten_prompt() {
+        // The check of the context window follows the limits.
+        state.is_prompt_too_long = true;
+        Outcome::Failed
+    } else if failed.fallback.is_some() {
         state.on_fallback = true;
         state.forgiven = state.failures;
         Outcome::Failed
@@ -209,12 +237,15 @@ fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
         Outcome::Exhausted
     };
     state.failed = Some(Box::new(failed.clone()));
-    state.position =
-        if compacts { Position::After(Node::Compact, Outcome::Full) } else { Position::After(Node::Model, outcome) };
+    state.position = if compacts {
+        RunPosition::After(Node::Compact, Outcome::Full)
+    } else {
+        RunPosition::After(Node::Model, outcome)
+    };
 }
 
 /// Replaces the conversation by the summary, except for the thread's own prompt and the last messages.
-fn summarised(state: &mut State, compacted: &Compacted) {
+fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.talk.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
     let prompt = usize::from(state.talk.prompted && state.continues.is_none()).min(tail);
@@ -224,21 +255,22 @@ fn summarised(state: &mut State, compacted: &Compacted) {
     state.talk.measured = None;
     state.talk.operations.clear();
     state.compacted = Some(state.cost.turns);
-    state.position = Position::After(Node::Compact, Outcome::Finished);
+    state.is_prompt_too_long = false;
+    state.position = RunPosition::After(Node::Compact, Outcome::Finished);
 }
 
 /// Resumes a suspended thread, which repeats its approval request.
-fn resume_suspended(state: &mut State) {
+fn resume_suspended(state: &mut ThreadState) {
     if state.ended.as_ref().is_none_or(|ended| ended.status != Status::Suspended) {
         return;
     }
     state.ended = None;
-    if let Position::After(node @ Node::Ask(_), Outcome::Suspended) = state.position {
-        state.position = Position::At(node);
+    if let RunPosition::After(node @ Node::Ask(_), Outcome::Suspended) = state.position {
+        state.position = RunPosition::At(node);
     }
 }
 
-fn settle(state: &mut State, settled: &Settled) {
+fn settle(state: &mut ThreadState, settled: &Settled) {
     let usage = &settled.usage;
     let cost = &mut state.cost;
     cost.input_tokens += usage.input + usage.cache_read + usage.cache_write;
@@ -253,14 +285,14 @@ fn settle(state: &mut State, settled: &Settled) {
     state.unsettled.push(settled.clone());
 }
 
-fn attempt(state: &mut State, intended: &AttemptIntended) {
-    state.position = Position::At(if intended.compacts { Node::Compact } else { Node::Model });
+fn attempt(state: &mut ThreadState, intended: &AttemptIntended) {
+    state.position = RunPosition::At(if intended.compacts { Node::Compact } else { Node::Model });
     state.wait_until = None;
     state.attempts = intended.attempt + 1;
     state.attempt = Some(Attempt {
         turn: intended.turn,
         number: intended.attempt,
-        input: intended.input_estimate,
+        input: intended.input_bound,
         max_output: intended.max_output,
         worst_case: intended.worst_case,
         reserved: false,
@@ -268,14 +300,14 @@ fn attempt(state: &mut State, intended: &AttemptIntended) {
     });
 }
 
-fn approved(state: &mut State, given: &ApprovalGiven) {
+fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
     state.question.take_if(|_| given.answer != Approval::Suspended);
     let outcome = match given.answer {
         Approval::Approved => Outcome::Approved,
         Approval::Refused => Outcome::Refused,
         Approval::Suspended => Outcome::Suspended,
     };
-    state.position = Position::After(Node::Ask(given.asked), outcome);
+    state.position = RunPosition::After(Node::Ask(given.asked), outcome);
     if (given.asked, given.answer) == (ApprovalOrigin::Limit, Approval::Approved) {
         state.limit = None;
     }
@@ -287,9 +319,9 @@ fn approved(state: &mut State, given: &ApprovalGiven) {
 }
 
 /// Starts a call of a group, or the spawn of its child.
-fn begin(state: &mut State, index: usize, group_end: usize, phase: CallPhase, ts: i64) {
+fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPhase, ts: i64) {
     enter_group(state, index, group_end);
-    state.position = Position::At(Node::Tools);
+    state.position = RunPosition::At(Node::Tools);
     if let Some(call) = state.calls.list.get_mut(index) {
         call.phase = phase;
         call.started_at = Some(ts);
@@ -297,7 +329,7 @@ fn begin(state: &mut State, index: usize, group_end: usize, phase: CallPhase, ts
 }
 
 /// Makes the group current at its first event.
-fn enter_group(state: &mut State, index: usize, group_end: usize) {
+fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {
         calls.start = index;
@@ -305,7 +337,7 @@ fn enter_group(state: &mut State, index: usize, group_end: usize) {
     calls.end = calls.end.max(group_end).min(calls.list.len());
 }
 
-fn answered(state: &mut State, result: &ToolCallResult) {
+fn answered(state: &mut ThreadState, result: &ToolCallResult) {
     // An answered call needs no approval any more.
     state.question.take_if(|question| question.asked == ApprovalOrigin::Call);
     enter_group(state, result.index, result.group_end);
@@ -337,8 +369,8 @@ fn answered(state: &mut State, result: &ToolCallResult) {
     }
     let begun = members().any(|call| call.started_at.is_some());
     state.position = match &result.why {
-        ResultKind::Returned { .. } => Position::After(Node::Return, Outcome::Accepted),
-        ResultKind::Incomplete { .. } => Position::After(Node::Return, Outcome::Incomplete),
+        ResultKind::Returned { .. } => RunPosition::After(Node::Return, Outcome::Accepted),
+        ResultKind::Incomplete { .. } => RunPosition::After(Node::Return, Outcome::Incomplete),
         ResultKind::Ran
         | ResultKind::Denied { .. }
         | ResultKind::Blocked
@@ -346,9 +378,9 @@ fn answered(state: &mut State, result: &ToolCallResult) {
         | ResultKind::Skipped
         | ResultKind::Interrupted => {
             if begun {
-                Position::After(Node::Tools, Outcome::Finished)
+                RunPosition::After(Node::Tools, Outcome::Finished)
             } else {
-                Position::After(Node::Gate, Outcome::Denied)
+                RunPosition::After(Node::Gate, Outcome::Denied)
             }
         }
     };
@@ -364,12 +396,15 @@ fn answered(state: &mut State, result: &ToolCallResult) {
         })
         .collect();
     state.talk.messages.extend(results);
+    if let ResultKind::Incomplete { outputs, .. } = &result.why {
+        state.partial_outputs = Some(outputs.clone());
+    }
     if let ResultKind::Returned { outputs, error } = &result.why {
-        state.returned = Some(Returned { outputs: outputs.clone(), error: error.clone() });
+        state.returned = Some(AcceptedReturn { outputs: outputs.clone(), error: error.clone() });
     }
 }
 
-fn letter(state: &mut State, letter: &ControlMessage) {
+fn on_control_message(state: &mut ThreadState, letter: &ControlMessage) {
     match letter {
         ControlMessage::Cancel => state.mail.cancelled = true,
         ControlMessage::Kill => state.mail.killed = true,
@@ -378,17 +413,17 @@ fn letter(state: &mut State, letter: &ControlMessage) {
         ControlMessage::FollowUp { text } => state.mail.following.push_back(text.clone()),
         ControlMessage::Approve { .. } => {}
         ControlMessage::Raise { limit, value } => {
-            raise(state, limit, *value);
+            raise_limit(state, limit, *value);
         }
     }
 }
 
-fn limit(state: &mut State, hit: &LimitHit) {
+fn limit(state: &mut ThreadState, hit: &LimitHit) {
     // A refused spawn is the model's to handle; other limits stop the run.
     if hit.at == Node::Limits {
-        state.position = Position::After(Node::Limits, Outcome::Exceeded);
+        state.position = RunPosition::After(Node::Limits, Outcome::Exceeded);
     } else if hit.at == Node::Model {
-        state.position = Position::After(Node::Model, Outcome::Full);
+        state.position = RunPosition::After(Node::Model, Outcome::Full);
     } else {
         return;
     }
@@ -396,10 +431,10 @@ fn limit(state: &mut State, hit: &LimitHit) {
 }
 
 /// Raises a limit, at most to the parent's, and never lowers it. Returns true if the limit is higher now.
-fn raise(state: &mut State, name: &str, value: u64) -> bool {
+fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
-    let most = ceiling.and_then(|mut ceiling| slot(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
-    let Some(limit) = slot(&mut state.limits, name) else { return false };
+    let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
+    let Some(limit) = limit_mut(&mut state.limits, name) else { return false };
     let lifts = value.min(most) > *limit;
     if lifts {
         *limit = value.min(most);
@@ -407,7 +442,7 @@ fn raise(state: &mut State, name: &str, value: u64) -> bool {
     lifts
 }
 
-pub(crate) fn slot<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut u64> {
+pub(crate) fn limit_mut<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut u64> {
     match name {
         "turns" => Some(&mut limits.turns),
         "tokens" => Some(&mut limits.tokens),

@@ -5,14 +5,19 @@ use rye_compiler::plan::Plan;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value, json};
 
-use super::state::State;
+use super::state::ThreadState;
 use super::{prompt, request};
 use crate::message::{ContentBlock, Message, text_of};
 use crate::thread::dollars;
 
 /// Returns the facts of a point. `subject` is the index of the call that the point is about.
-pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&str>) -> Map<String, Value> {
-    let mut facts = common(plan, state);
+pub(super) fn point_facts(
+    plan: &Plan,
+    state: &ThreadState,
+    point: HookPoint,
+    subject: Option<&str>,
+) -> Map<String, Value> {
+    let mut facts = common_facts(plan, state);
     let mut put = |name: &str, value: Value| {
         facts.insert(name.to_owned(), value);
     };
@@ -81,7 +86,7 @@ pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&
 }
 
 /// Returns the facts that every point has, including `cost`.
-pub(super) fn common(plan: &Plan, state: &State) -> Map<String, Value> {
+pub(super) fn common_facts(plan: &Plan, state: &ThreadState) -> Map<String, Value> {
     let thread = state.launch.as_ref().map(|l| l.thread_id.clone()).unwrap_or_default();
     let mut facts = Map::new();
     facts.insert("thread_id".into(), thread.into());
@@ -107,7 +112,7 @@ pub(super) fn lookup<'a>(facts: &'a Map<String, Value>, path: &str) -> Option<&'
     Some(value)
 }
 
-fn started(facts: &mut Map<String, Value>, plan: &Plan, state: &State) {
+fn started(facts: &mut Map<String, Value>, plan: &Plan, state: &ThreadState) {
     let launch = state.launch.as_deref();
     let parent = launch.and_then(|l| l.parent.as_ref()).map(|p| p.thread_id.clone());
     let own = launch.and_then(|l| l.grants.first());
@@ -126,15 +131,15 @@ fn started(facts: &mut Map<String, Value>, plan: &Plan, state: &State) {
     }
 }
 
-fn inputs(state: &State) -> Value {
+fn inputs(state: &ThreadState) -> Value {
     Value::Object(state.launch.as_ref().map(|l| l.inputs.clone()).unwrap_or_default())
 }
 
-fn project(state: &State) -> Value {
+fn project(state: &ThreadState) -> Value {
     state.launch.as_ref().map_or(Value::Null, |l| l.project_path.clone().into())
 }
 
-fn limits(state: &State) -> Value {
+fn limits(state: &ThreadState) -> Value {
     let l = &state.limits;
     json!({
         "turns": l.turns, "tokens": l.tokens, "spend": dollars(l.spend), "spawns": l.spawns, "depth": l.depth,
@@ -142,14 +147,14 @@ fn limits(state: &State) -> Value {
     })
 }
 
-fn usage_ratio(plan: &Plan, state: &State) -> Value {
+fn usage_ratio(plan: &Plan, state: &ThreadState) -> Value {
     let thousandths =
         (request::tokens_used(plan, state) * 1000).checked_div(state.model(plan).context_window).unwrap_or(0);
     crate::thread::thousandths(thousandths)
 }
 
 /// Returns references to the images of the last user message.
-fn images(state: &State) -> Value {
+fn images(state: &ThreadState) -> Value {
     let last = state.talk.messages.iter().rev().find_map(|message| match message {
         Message::User { content } => Some(content),
         Message::Assistant { .. }
@@ -163,7 +168,7 @@ fn images(state: &State) -> Value {
     shown.map(|block| serde_json::to_value(block).unwrap_or(Value::Null)).collect()
 }
 
-fn last_user(state: &State) -> String {
+fn last_user(state: &ThreadState) -> String {
     match state.talk.messages.iter().rev().find(|m| m.kind() == "user") {
         Some(Message::User { content }) => text_of(content),
         _ => String::new(),
@@ -175,7 +180,7 @@ fn indexed(subject: Option<&str>) -> usize {
 }
 
 /// Returns the call with the item that the call acts on.
-fn call(plan: &Plan, state: &State, subject: Option<&str>) -> Value {
+fn call(plan: &Plan, state: &ThreadState, subject: Option<&str>) -> Value {
     let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
     call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))
 }
@@ -192,7 +197,7 @@ fn item_of(plan: &Plan, name: &str, input: &Value) -> Option<ItemId> {
     tool.item_id.clone().or_else(named)
 }
 
-fn result(state: &State, subject: Option<&str>) -> Value {
+fn result(state: &ThreadState, subject: Option<&str>) -> Value {
     let Some(result) = state.calls.list.get(indexed(subject)).and_then(|c| c.result.as_ref()) else {
         return Value::Null;
     };
@@ -200,7 +205,7 @@ fn result(state: &State, subject: Option<&str>) -> Value {
            "bytes": result.bytes, "duration_ms": result.duration_ms})
 }
 
-fn error(facts: &mut Map<String, Value>, plan: &Plan, state: &State, subject: Option<&str>) {
+fn error(facts: &mut Map<String, Value>, plan: &Plan, state: &ThreadState, subject: Option<&str>) {
     if let Some(call) = subject.and_then(|_| state.calls.list.get(indexed(subject))) {
         let message = call.result.as_ref().map(|r| r.content.clone()).unwrap_or_default();
         let item = item_of(plan, &call.call.name, &call.call.input);

@@ -12,19 +12,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use indexmap::IndexMap;
 use rye_compiler::hook::{HookAction, HookPoint, HookSource, OnFailure, PlanVerdict, PlannedHook, Position};
-use rye_compiler::plan::graph::{Needs, Part, build};
+use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{
-    Capabilities, Field, FieldType, Grant, Interface, Layer, LayerKind, Node, NudgePolicy, Outcome, PLAN_FORMAT,
-    PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Primary, Prompt, Sampling, Segment, ToolUse,
+    Capabilities, FieldType, Grant, Interface, InterfaceField, Layer, LayerKind, Node, NudgePolicy, Outcome,
+    PLAN_FORMAT, PalettePrimary, PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Prompt, Sampling, Segment,
+    ToolUse,
 };
 use rye_compiler::tool_spec::Idempotence;
 use rye_compiler::world::Space;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value, json};
 
-use super::signal::Answer;
-use super::{Effect, Fact, Signal, Spawned, State, absorb, apply, next};
-use crate::event::{Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, Origin, ResultKind};
+use super::signal::CallAnswer;
+use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, next};
+use crate::event::{Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::thread::{Cost, Status};
@@ -34,10 +35,16 @@ pub(crate) fn id(text: &str) -> ItemId {
 }
 
 pub(crate) fn tool(item: &str, parallel: bool, idempotent: bool) -> PaletteTool {
-    palette(&item.replace(['/', '-'], "_"), Primary::Execute, Some(id(item)), parallel, idempotent)
+    palette(&item.replace(['/', '-'], "_"), PalettePrimary::Execute, Some(id(item)), parallel, idempotent)
 }
 
-fn palette(name: &str, primary: Primary, item_id: Option<ItemId>, parallel: bool, idempotent: bool) -> PaletteTool {
+fn palette(
+    name: &str,
+    primary: PalettePrimary,
+    item_id: Option<ItemId>,
+    parallel: bool,
+    idempotent: bool,
+) -> PaletteTool {
     PaletteTool {
         name: name.into(),
         primary,
@@ -72,7 +79,7 @@ pub(crate) fn plan() -> Plan {
         description: "says hello".into(),
         chain: Vec::new(),
         route: None,
-        graph: build(&Needs::default()),
+        graph: build_graph(&GraphNeeds::default()),
         prompt: Prompt {
             system: vec![layer("core/identity", LayerKind::Knowledge, None, text("You are you."))],
             first_message: vec![
@@ -83,8 +90,8 @@ pub(crate) fn plan() -> Plan {
             body: text("Say hello."),
         },
         palette: vec![
-            palette("rye_execute", Primary::Execute, None, false, false),
-            palette("rye_fetch", Primary::Fetch, None, true, true),
+            palette("rye_execute", PalettePrimary::Execute, None, false, false),
+            palette("rye_fetch", PalettePrimary::Fetch, None, true, true),
             tool("a/read", true, true),
             tool("a/look", true, true),
             tool("a/write", false, false),
@@ -142,14 +149,14 @@ pub(crate) fn plan() -> Plan {
 /// Rebuilds the graph from the plan's parts.
 pub(crate) fn rebuild(plan: &mut Plan) {
     let points: BTreeSet<HookPoint> = plan.hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect();
-    let mut parts = BTreeSet::from([Part::Tools]);
+    let mut parts = BTreeSet::from([GraphPart::Tools]);
     if !plan.interface.outputs.is_empty() {
-        parts.insert(Part::Return);
+        parts.insert(GraphPart::Return);
     }
     if plan.nudge != NudgePolicy::Never {
-        parts.insert(Part::Nudge);
+        parts.insert(GraphPart::Nudge);
     }
-    plan.graph = build(&Needs { points, parts });
+    plan.graph = build_graph(&GraphNeeds { points, parts });
 }
 
 pub(crate) fn grant(pattern: &str) -> Grant {
@@ -158,11 +165,16 @@ pub(crate) fn grant(pattern: &str) -> Grant {
 
 pub(crate) fn with_outputs(plan: &mut Plan, outputs: &[(&str, FieldType, bool)]) {
     for (name, kind, required) in outputs {
-        let field =
-            Field { kind: *kind, required: *required, default: None, choices: Vec::new(), description: String::new() };
+        let field = InterfaceField {
+            kind: *kind,
+            required: *required,
+            default: None,
+            choices: Vec::new(),
+            description: String::new(),
+        };
         plan.interface.outputs.insert((*name).to_owned(), field);
     }
-    plan.palette.push(palette("rye_directive_return", Primary::Return, None, false, false));
+    plan.palette.push(palette("rye_directive_return", PalettePrimary::Return, None, false, false));
     rebuild(plan);
 }
 
@@ -207,7 +219,14 @@ pub(crate) fn calls(list: &[(String, Value)]) -> Result<Reply, CallError> {
 #[expect(clippy::unnecessary_wraps, reason = "it stands in lists beside failures")]
 pub(crate) fn reply(content: Vec<ContentBlock>) -> Result<Reply, CallError> {
     let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
-    Ok(Reply { content, usage, stop: StopReason::EndTurn, model: Some("m".into()) })
+    Ok(Reply {
+        content,
+        usage,
+        stop: StopReason::EndTurn,
+        model: Some("m".into()),
+        uncounted: None,
+        unread: Vec::new(),
+    })
 }
 
 pub(crate) fn status(code: u16, headers: &[(&str, &str)]) -> Result<Reply, CallError> {
@@ -224,9 +243,9 @@ pub(crate) fn status(code: u16, headers: &[(&str, &str)]) -> Result<Reply, CallE
 }
 
 /// A simulated thread: the effects are answered from lists.
-pub(crate) struct Play {
+pub(crate) struct SimulatedThread {
     pub plan: Plan,
-    pub state: State,
+    pub state: ThreadState,
     pub events: Vec<Event>,
     pub now: i64,
     pub replies: VecDeque<Result<Reply, CallError>>,
@@ -244,11 +263,11 @@ pub(crate) struct Play {
     pub says: Approval,
 }
 
-impl Play {
+impl SimulatedThread {
     pub fn new(plan: Plan, replies: Vec<Result<Reply, CallError>>) -> Self {
         Self {
             plan,
-            state: State::new(),
+            state: ThreadState::new(),
             events: Vec::new(),
             now: 1_000_000,
             replies: replies.into(),
@@ -268,7 +287,7 @@ impl Play {
         Opened {
             thread_id: "test/hello-1".into(),
             directive: self.plan.directive.to_string(),
-            origin: Origin::Run,
+            origin: ThreadOrigin::Run,
             parent: None,
             root: "test/hello-1".into(),
             inputs: Map::new(),
@@ -280,6 +299,8 @@ impl Play {
             attended: true,
             images: Vec::new(),
             call: None,
+            carried_ms: 0,
+            allow_missing_outputs: false,
         }
     }
 
@@ -340,7 +361,7 @@ impl Play {
                 // Results arrive in reverse order, but must be recorded in source order.
                 let mut written = 0;
                 for call in group.iter().rev() {
-                    let answer = Answer::text(format!("ran {}", call.name), false);
+                    let answer = CallAnswer::text(format!("ran {}", call.name), false);
                     let finished = super::signal::ToolFinished { index: call.index, answer, duration_ms: 1 };
                     written += self.signal(Fact::ToolFinished(Box::new(finished)));
                 }
@@ -353,7 +374,8 @@ impl Play {
                 self.signal(Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept })
             }
             Effect::Spawn(children) => {
-                let made = |spawn| Spawned::Made { spawn, thread_id: format!("child-{spawn}"), spend: 1000, pid: 1 };
+                let made =
+                    |spawn| SpawnResult::Made { spawn, thread_id: format!("child-{spawn}"), spend: 1000, pid: 1 };
                 self.signal(Fact::Spawned(children.iter().map(|child| made(child.child.spawn)).collect()))
             }
             Effect::Await(children) => {
@@ -364,7 +386,8 @@ impl Play {
                         thread_id: child.thread_id,
                         status: Status::Completed,
                         cost: Cost { spend: 500, ..Cost::default() },
-                        answer: Some(Box::new(Answer::text("child done", false))),
+                        asked_ms: 0,
+                        answer: Some(Box::new(CallAnswer::text("child done", false))),
                     });
                 }
                 written
@@ -389,7 +412,7 @@ impl Play {
     }
 
     pub fn names(&self) -> Vec<&'static str> {
-        self.events.iter().map(|e| crate::event::row(e.body.kind()).name).collect()
+        self.events.iter().map(|e| crate::event::event_row(e.body.kind()).name).collect()
     }
 
     pub fn results(&self) -> Vec<(ResultKind, String)> {

@@ -6,16 +6,16 @@ use std::ops::{Deref, Range};
 use std::sync::LazyLock;
 
 use rye_compiler::hook::PlannedHook;
-use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PaletteTool, Plan, Primary as Action};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, PaletteTool, Plan};
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
-use rye_compiler::semantics::capability::{self, CapabilitySet, Primary, Request};
-use rye_compiler::semantics::risk::{Policy, RiskTable};
+use rye_compiler::semantics::capability::{self, CapabilityRequest, CapabilitySet, Primary};
+use rye_compiler::semantics::risk::{Policy, RiskTable, RiskTableError};
 use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::keep::{self, STATE_TOOL, StateOp};
-use super::state::State;
+use super::state::ThreadState;
 use crate::event::{Opened, ResultKind};
 
 mod needs;
@@ -62,7 +62,7 @@ pub struct Dispatch {
     pub call_id: String,
     /// The palette name.
     pub name: String,
-    pub call: Call,
+    pub call: GatedCall,
     pub idempotent: bool,
     /// Folders that a process may write; `net` holds the hosts it may reach. Every thread of the spawn chain grants
     /// them.
@@ -75,7 +75,7 @@ pub struct Dispatch {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Call {
+pub enum GatedCall {
     Tool {
         item_id: ItemId,
         parameters: Value,
@@ -125,26 +125,30 @@ pub enum GateDecision {
 }
 
 /// Returns the decision on a call of the last reply.
-pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
+pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateDecision {
     let Some(call) = state.calls.list.get(index) else {
-        return refused("there is no such call".into());
+        return refused("no such call".into());
     };
     if let Some(reason) = &call.blocked {
         return GateDecision::Answer { why: ResultKind::Blocked, text: reason.clone() };
     }
     if call.cut {
-        let text = "the reply reached its output limit inside this call, which was not run: say less at once";
+        let text =
+            "the reply reached its output limit inside this call, so the call was not run: write shorter replies";
         return refused(text.into());
     }
     if let Some(text) = call.call.malformed() {
         let shown: String = text.chars().take(200).collect();
-        return refused(format!("the arguments of {} are no JSON object: {shown}", call.call.name));
+        return refused(format!("the arguments of {} are not a JSON object: {shown}", call.call.name));
     }
     let Some(tool) = plan.palette.iter().find(|tool| *tool.name == call.call.name) else {
         let known: Vec<&str> = plan.palette.iter().map(|tool| &*tool.name).collect();
-        let known =
-            if known.is_empty() { "there is none".to_owned() } else { format!("there are: {}", known.join(", ")) };
-        return refused(format!("there is no tool `{}`; {known}", call.call.name));
+        let known = if known.is_empty() {
+            "no tools are available".to_owned()
+        } else {
+            format!("available tools: {}", known.join(", "))
+        };
+        return refused(format!("unknown tool `{}`; {known}", call.call.name));
     };
     if tool.primary == Action::Return {
         if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN_TOOL {
@@ -152,7 +156,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
         }
         return refused("this directive declares no outputs to return".into());
     }
-    let action = match read(plan, tool, &call.call.input) {
+    let action = match parse_call(plan, tool, &call.call.input) {
         Ok(action) => action,
         Err(text) => return refused(text),
     };
@@ -183,8 +187,12 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
         }
     };
     let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
-    if !call.approved && attended && needs_approval(plan, &capability) {
-        return GateDecision::Asks { capability };
+    match needs_approval(plan, &capability) {
+        Ok(true) if !call.approved && attended => return GateDecision::Asks { capability },
+        Ok(_) => {}
+        Err(error) => {
+            return refused(format!("permission denied: the risk table of this thread cannot be read: {error}"));
+        }
     }
     let flags = |id: &ItemId| plan.palette.iter().find(|tool| tool.item_id.as_ref() == Some(id));
     let (call_kind, idempotent) = match action {
@@ -192,14 +200,14 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
         ParsedCall::Keep(keep) => return GateDecision::Keep(Allowed { inner: keep, capability }),
         ParsedCall::Tool { item_id, parameters } => {
             let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent.covers(&parameters));
-            (Call::Tool { item_id, parameters }, idempotent)
+            (GatedCall::Tool { item_id, parameters }, idempotent)
         }
-        ParsedCall::Knowledge { item_id } => (Call::Knowledge { item_id }, true),
-        ParsedCall::Fetch(request) => (Call::Fetch(request), true),
-        ParsedCall::Sign(request) => (Call::Sign(request), true),
+        ParsedCall::Knowledge { item_id } => (GatedCall::Knowledge { item_id }, true),
+        ParsedCall::Fetch(request) => (GatedCall::Fetch(request), true),
+        ParsedCall::Sign(request) => (GatedCall::Sign(request), true),
     };
     let grants = launch_grants(state);
-    let (write, net) = touches(grants, &capability);
+    let (write, net) = granted_access(grants, &capability);
     let dispatch = Dispatch {
         turn: state.cost.turns,
         index,
@@ -210,7 +218,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
         write,
         net,
         patterns: patterns(grants),
-        left_ms: left_ms(state),
+        left_ms: remaining_ms(state),
     };
     GateDecision::Run(Allowed { inner: dispatch, capability })
 }
@@ -220,7 +228,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> GateDecision {
 ///
 /// # Errors
 /// Returns the reason of a denial.
-pub fn admit_hook(
+pub fn authorize_hook_call(
     plan: &Plan,
     launch: &Opened,
     hook: &PlannedHook,
@@ -240,18 +248,18 @@ pub fn admit_hook(
         left_ms: asked.left_ms,
     };
     let (primary, item_type, item_id) = match &dispatch.call {
-        Call::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
-        Call::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
-        Call::Directive(start) => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
-        Call::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
-        Call::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
-        Call::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
-        Call::Fetch(FetchRequest::Object { .. }) => return Err("a hook cannot page results".into()),
+        GatedCall::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
+        GatedCall::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
+        GatedCall::Directive(start) => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
+        GatedCall::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
+        GatedCall::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
+        GatedCall::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
+        GatedCall::Fetch(FetchRequest::Object { .. }) => return Err("a hook cannot page results".into()),
     };
     let own = matches!(hook.source, rye_compiler::hook::HookSource::Directive { .. });
-    let request = Request { primary, item_type: capability_item_type(item_type), item_id, space: None };
+    let request = CapabilityRequest { primary, item_type: capability_item_type(item_type), item_id, space: None };
     let capability = request.capability();
-    let (write, net) = touches(&launch.grants, &capability);
+    let (write, net) = granted_access(&launch.grants, &capability);
     // A static fetch needs no grant. A declaration grants its static execute or sign, unless a directive declares the
     // hook: then the grants of the thread and its ancestors decide, as for any call of the thread.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
@@ -268,30 +276,30 @@ pub fn admit_hook(
 
 /// Returns the folders and hosts that a call with this capability may touch: those that every thread of the spawn chain
 /// grants.
-pub(crate) fn touches(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, Vec<String>) {
+pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, Vec<String>) {
     (
-        needs::granted(grants, capability, |grant| &grant.write, needs::is_folder_inside),
-        needs::granted(grants, capability, |grant| &grant.net, needs::is_host_inside),
+        needs::granted_items(grants, capability, |grant| &grant.write, needs::is_folder_inside),
+        needs::granted_items(grants, capability, |grant| &grant.net, needs::is_host_inside),
     )
 }
 
 /// A call that a hook requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookCall {
-    pub call: Call,
+    pub call: GatedCall,
     pub turn: u64,
     pub left_ms: u64,
 }
 
 /// Returns the calls that run together: the first waiting call at or after `from`, and the adjacent calls behind it
 /// that may run in parallel with it.
-pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
+pub(super) fn next_call_group(plan: &Plan, state: &ThreadState, from: usize) -> Range<usize> {
     let list = &state.calls.list;
     let start = (from..list.len())
         .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::CallPhase::Waiting))
         .unwrap_or(list.len());
     // A call that needs approval is a group of its own.
-    let waits = |index: usize| matches!(rule(plan, state, index), GateDecision::Asks { .. });
+    let waits = |index: usize| matches!(authorize(plan, state, index), GateDecision::Asks { .. });
     let kind = |index: usize| {
         let call = list.get(index).filter(|_| !waits(index))?;
         group_kind(plan, &call.call.name, &call.call.input)
@@ -362,8 +370,8 @@ enum ParsedCall {
 static STATE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(STATE_TOOL).ok());
 static THREAD_DIRECTIVE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(THREAD_DIRECTIVE).ok());
 
-fn tool_request(item_id: Option<&ItemId>) -> Request<'_> {
-    Request { primary: Primary::Execute, item_type: capability::ItemType::Tool, item_id, space: None }
+fn tool_request(item_id: Option<&ItemId>) -> CapabilityRequest<'_> {
+    CapabilityRequest { primary: Primary::Execute, item_type: capability::ItemType::Tool, item_id, space: None }
 }
 
 impl ParsedCall {
@@ -372,7 +380,7 @@ impl ParsedCall {
         THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
     }
 
-    fn request(&self) -> Request<'_> {
+    fn request(&self) -> CapabilityRequest<'_> {
         let (primary, item_type, item_id) = match self {
             Self::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
             Self::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
@@ -387,11 +395,11 @@ impl ParsedCall {
             Self::Fetch(FetchRequest::Object { .. }) => (Primary::Fetch, ItemType::Knowledge, None),
             Self::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
         };
-        Request { primary, item_type: capability_item_type(item_type), item_id, space: None }
+        CapabilityRequest { primary, item_type: capability_item_type(item_type), item_id, space: None }
     }
 }
 
-fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCall, String> {
+fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCall, String> {
     match (tool.primary, &tool.item_id) {
         (_, Some(item_id)) => parse_tool_call(plan, item_id.clone(), input.clone()),
         (Action::Execute, None) => {
@@ -422,10 +430,10 @@ fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCall, St
 /// Parses a tool call. The engine itself runs two tools of the standard library.
 fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<ParsedCall, String> {
     if is_system_tool(plan, &item_id, THREAD_DIRECTIVE) {
-        return start::read(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });
+        return start::parse_child_start(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });
     }
     if is_system_tool(plan, &item_id, STATE_TOOL) {
-        return keep::read(&parameters).map(ParsedCall::Keep);
+        return keep::parse_state_op(&parameters).map(ParsedCall::Keep);
     }
     Ok(ParsedCall::Tool { item_id, parameters })
 }
@@ -433,7 +441,7 @@ fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Pa
 /// Parses a tool call whose caller does not wait for the result.
 fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<ParsedCall, String> {
     if is_system_tool(plan, &directive, THREAD_DIRECTIVE) {
-        let start = start::read(&Value::Object(inputs))?;
+        let start = start::parse_child_start(&Value::Object(inputs))?;
         return Ok(ParsedCall::Start { start: ChildStart { detached: true, ..start }, by_tool: true });
     }
     if is_system_tool(plan, &directive, STATE_TOOL) {
@@ -455,17 +463,17 @@ struct Denial {
     text: String,
 }
 
-fn check(plan: &Plan, chain: &[CapabilitySet], request: &Request<'_>) -> Result<String, Denial> {
+fn check(plan: &Plan, chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Result<String, Denial> {
     let space = request.item_id.and_then(|id| resolved_space(plan, request.item_type.kind(), id));
-    let request = Request { space, ..*request };
-    let decision = capability::allows(chain, &request);
+    let request = CapabilityRequest { space, ..*request };
+    let decision = capability::authorize(chain, &request);
     if decision.allow {
         return Ok(decision.capability);
     }
     let capability = decision.capability;
     let whose = match decision.denied_by {
         None | Some(0) => "",
-        Some(_) => " (a thread above this one does not grant it)",
+        Some(_) => " (an ancestor thread does not grant it)",
     };
     let text = format!("permission denied: missing capability {capability}{whose}");
     Err(Denial { capability, text })
@@ -479,20 +487,25 @@ fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
 
 /// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
 /// risk. A thread without an approver gets only the warning of the check (`language.md` 9).
-fn needs_approval(plan: &Plan, capability: &str) -> bool {
+///
+/// # Errors
+/// The table cannot be read: nothing classifies the call, so it must not pass.
+fn needs_approval(plan: &Plan, capability: &str) -> Result<bool, RiskTableError> {
+    let Some(table) = plan.settings.get("capability_risk").map(RiskTable::from_value).transpose()? else {
+        return Ok(false);
+    };
     if !plan.graph.has(Node::Ask(ApprovalOrigin::Call)) {
-        return false;
+        return Ok(false);
     }
-    let Some(Ok(table)) = plan.settings.get("capability_risk").map(RiskTable::from_value) else { return false };
     let risk = table.classify(capability);
-    risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str())
+    Ok(risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str()))
 }
 
 fn refused(text: String) -> GateDecision {
     GateDecision::Answer { why: ResultKind::Refused, text }
 }
 
-fn launch_grants(state: &State) -> &[Vec<Grant>] {
+fn launch_grants(state: &ThreadState) -> &[Vec<Grant>] {
     state.launch.as_ref().map_or(&[], |launch| &launch.grants)
 }
 
@@ -505,7 +518,7 @@ fn chain(grants: &[Vec<Grant>]) -> Vec<CapabilitySet> {
 }
 
 /// Returns the thread's remaining owned time in milliseconds.
-pub(super) fn left_ms(state: &State) -> u64 {
+pub(super) fn remaining_ms(state: &ThreadState) -> u64 {
     state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
 }
 

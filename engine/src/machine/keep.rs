@@ -27,11 +27,11 @@ pub enum StateOp {
 }
 
 /// Parses the arguments; an error is a message for the model.
-pub(crate) fn read(parameters: &Value) -> Result<StateOp, String> {
+pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
     let wrong = |what: &str| Err(format!("state: {what}"));
     let Value::Object(given) = parameters else { return wrong("its parameters must be an object") };
     if let Some(key) = given.keys().find(|key| !["operation", "key", "value"].contains(&key.as_str())) {
-        return wrong(&format!("there is no parameter `{key}`; there are operation, key, value"));
+        return wrong(&format!("unknown parameter `{key}`; expected operation, key or value"));
     }
     let key = match given.get("key") {
         None | Some(Value::Null) => None,
@@ -44,7 +44,7 @@ pub(crate) fn read(parameters: &Value) -> Result<StateOp, String> {
         (Some("set"), Some(key), Some(value)) => {
             let bytes = value.to_string().len();
             if bytes > MAX_VALUE_BYTES {
-                return wrong(&format!("the value has {bytes} bytes, and {MAX_VALUE_BYTES} are kept at most"));
+                return wrong(&format!("the value has {bytes} bytes; the maximum is {MAX_VALUE_BYTES}"));
             }
             Ok(StateOp::Set(StateSet { key, value: value.clone() }))
         }
@@ -54,7 +54,10 @@ pub(crate) fn read(parameters: &Value) -> Result<StateOp, String> {
 }
 
 /// Returns the result of an operation and the event to write, if any.
-pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: StateOp) -> Result<(Value, Option<StateSet>), String> {
+pub(crate) fn apply_state_op(
+    store: &BTreeMap<String, Value>,
+    asked: StateOp,
+) -> Result<(Value, Option<StateSet>), String> {
     match asked {
         StateOp::Get(Some(key)) => Ok((store.get(&key).cloned().unwrap_or(Value::Null), None)),
         StateOp::Get(None) => {
@@ -62,14 +65,14 @@ pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: StateOp) -> Result<
             Ok((Value::Object(all), None))
         }
         StateOp::Set(set) if store.len() >= MAX_KEYS && !store.contains_key(&set.key) && !set.value.is_null() => {
-            Err(format!("state: {MAX_KEYS} keys are kept at most"))
+            Err(format!("state: a thread stores at most {MAX_KEYS} keys"))
         }
         StateOp::Set(set) => Ok((set.value.clone(), Some(set))),
     }
 }
 
 /// Applies a write to the store.
-pub(crate) fn write(store: &mut BTreeMap<String, Value>, set: &StateSet) {
+pub(crate) fn apply_write(store: &mut BTreeMap<String, Value>, set: &StateSet) {
     if set.value.is_null() {
         store.remove(&set.key);
     } else {
@@ -87,13 +90,15 @@ mod tests {
     #[test]
     fn set_value_is_returned_by_get() {
         let mut store = BTreeMap::new();
-        let set = read(&json!({"operation": "set", "key": "a", "value": [1]})).unwrap();
-        let (said, written) = answer(&store, set).unwrap();
+        let set = parse_state_op(&json!({"operation": "set", "key": "a", "value": [1]})).unwrap();
+        let (said, written) = apply_state_op(&store, set).unwrap();
         assert_eq!(said, json!([1]));
-        write(&mut store, &written.unwrap());
-        let get = |key: Value| answer(&store, read(&json!({"operation": "get", "key": key})).unwrap()).unwrap().0;
+        apply_write(&mut store, &written.unwrap());
+        let get = |key: Value| {
+            apply_state_op(&store, parse_state_op(&json!({"operation": "get", "key": key})).unwrap()).unwrap().0
+        };
         assert_eq!((get(json!("a")), get(json!("b")), get(Value::Null)), (json!([1]), Value::Null, json!({"a": [1]})));
-        write(&mut store, &StateSet { key: "a".into(), value: Value::Null });
+        apply_write(&mut store, &StateSet { key: "a".into(), value: Value::Null });
         assert!(store.is_empty());
     }
 
@@ -109,7 +114,7 @@ mod tests {
             json!({"operation": "get", "thread_id": "other"}),
             json!([]),
         ] {
-            assert!(read(&bad).is_err(), "{bad}");
+            assert!(parse_state_op(&bad).is_err(), "{bad}");
         }
     }
 }

@@ -2,13 +2,13 @@
 //! 12).
 
 use indexmap::IndexMap;
-use rye_compiler::plan::{Field, FieldType};
+use rye_compiler::plan::{FieldType, InterfaceField};
 use serde_json::{Map, Value};
 
 use crate::event::ResultKind;
 
 /// Validates a return; the text is for the model. Null counts as missing; `false`, `0` and `""` are values.
-pub(super) fn check(declared: &IndexMap<String, Field>, input: &Value) -> (ResultKind, String) {
+pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &Value) -> (ResultKind, String) {
     let empty = Map::new();
     let given = input.as_object().unwrap_or(&empty);
     let own_status = declared.contains_key("status");
@@ -21,22 +21,26 @@ pub(super) fn check(declared: &IndexMap<String, Field>, input: &Value) -> (Resul
     }
     let mut missing = Vec::new();
     let mut wrong = Vec::new();
+    let mut invalid = Vec::new();
     for (name, field) in declared {
         match given.get(name).filter(|v| !v.is_null()) {
             None => missing.extend(field.required.then(|| name.clone())),
             Some(value) if !fits(field.kind, value) => {
                 wrong.push(format!("`{name}` must be {}", described(field.kind)));
+                invalid.push(name.clone());
             }
             Some(value) if !field.choices.is_empty() && !field.choices.contains(value) => {
                 let choices: Vec<String> = field.choices.iter().map(Value::to_string).collect();
                 wrong.push(format!("`{name}` must be one of {}", choices.join(", ")));
+                invalid.push(name.clone());
             }
             Some(_) => (),
         }
     }
     let reserved = |key: &str| key == "status" || key == "error_detail";
     for key in given.keys().filter(|key| !declared.contains_key(*key) && !reserved(key)) {
-        wrong.push(format!("`{key}` is no output of this directive"));
+        wrong.push(format!("`{key}` is not an output of this directive"));
+        invalid.push(key.clone());
     }
     if missing.is_empty() && wrong.is_empty() {
         return (ResultKind::Returned { outputs: accepted(declared, given), error: None }, "returned".into());
@@ -50,16 +54,23 @@ pub(super) fn check(declared: &IndexMap<String, Field>, input: &Value) -> (Resul
         text.extend([" ", complaint, ";"]);
     }
     text.push_str(" call rye_directive_return again with every required output");
-    (ResultKind::Incomplete { missing }, text)
+    let mut outputs = accepted(declared, given);
+    outputs.retain(|name, _| !invalid.contains(name));
+    (ResultKind::Incomplete { missing, invalid, outputs }, text)
 }
 
-/// Returns the names of the required outputs, for a thread that ends without a return.
-pub(super) fn required(declared: &IndexMap<String, Field>) -> Vec<String> {
-    declared.iter().filter(|(_, field)| field.required).map(|(name, _)| name.clone()).collect()
+/// Returns the names of the required outputs that are not in `given`, for a thread that ends without a return.
+pub(super) fn missing_names(
+    declared: &IndexMap<String, InterfaceField>,
+    given: Option<&Map<String, Value>>,
+) -> Vec<String> {
+    let is_missing = |name: &String| !given.is_some_and(|given| given.contains_key(name));
+    let required = declared.iter().filter(|(_, field)| field.required);
+    required.map(|(name, _)| name.clone()).filter(is_missing).collect()
 }
 
 /// Returns the declared outputs that were given, in declaration order.
-fn accepted(declared: &IndexMap<String, Field>, given: &Map<String, Value>) -> Map<String, Value> {
+fn accepted(declared: &IndexMap<String, InterfaceField>, given: &Map<String, Value>) -> Map<String, Value> {
     declared
         .keys()
         .filter_map(|name| given.get(name).filter(|v| !v.is_null()).map(|v| (name.clone(), v.clone())))

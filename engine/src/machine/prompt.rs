@@ -3,51 +3,52 @@
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::prompt::PromptFacts;
-use rye_compiler::plan::{Pending, Plan};
-use rye_compiler::semantics::value::embed;
+use rye_compiler::plan::{Plan, RuntimePlaceholder};
+use rye_compiler::semantics::value::inline_text;
 use serde_json::{Map, Value};
 
 use super::facts;
-use super::state::State;
-use crate::event::{CognitionIn, ContextInjected, EventBody, Source, SystemPrompt};
+use super::state::ThreadState;
+use crate::event::{CognitionIn, ContextInjected, EventBody, MessageSource, SystemPrompt};
 use crate::message::Message;
 
 /// Returns the events that open the conversation.
-pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
+pub(super) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
     let shown = state.launch.as_ref().map(|launch| launch.images.as_slice()).unwrap_or_default();
     let (source, opening) = if let Some(continues) = &state.continues {
-        let mut known = RuntimeFacts { state, facts: facts::of(plan, state, HookPoint::ThreadContinued, None) };
+        let mut known =
+            RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadContinued, None) };
         let said = continues.message.as_deref().unwrap_or("");
-        (Source::Continuation, plan.prompt.go_on(&mut known, said))
+        (MessageSource::Continuation, plan.prompt.render_continuation(&mut known, said))
     } else {
-        let mut known = RuntimeFacts { state, facts: facts::of(plan, state, HookPoint::ThreadStarted, None) };
-        (Source::Prompt, plan.prompt.open(&mut known))
+        let mut known = RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadStarted, None) };
+        (MessageSource::Prompt, plan.prompt.render_opening(&mut known))
     };
     vec![
         EventBody::SystemPrompt(SystemPrompt { text: opening.system.into(), layers: opening.system_layers }),
         EventBody::ContextInjected(ContextInjected { before: opening.before, after: opening.after }),
-        EventBody::CognitionIn(CognitionIn { source, message: Message::showing(shown, opening.message) }),
+        EventBody::CognitionIn(CognitionIn { source, message: Message::user_with_images(shown, opening.message) }),
     ]
 }
 
 /// Returns the directive's own text, with markers for values that are not known yet.
 pub(crate) fn body(plan: &Plan) -> String {
-    plan.prompt.directive_body(&mut Pending::marker)
+    plan.prompt.directive_body(&mut RuntimePlaceholder::marker)
 }
 
 /// The values known at run time, for placeholders of the prompt.
 struct RuntimeFacts<'a> {
-    state: &'a State,
+    state: &'a ThreadState,
     facts: Map<String, Value>,
 }
 
 impl PromptFacts for RuntimeFacts<'_> {
-    fn text(&mut self, hole: &Pending) -> String {
+    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
         match hole {
-            Pending::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),
-            Pending::Fact { path, fallback } => match facts::lookup(&self.facts, path) {
+            RuntimePlaceholder::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),
+            RuntimePlaceholder::Fact { path, fallback } => match facts::lookup(&self.facts, path) {
                 None | Some(Value::Null) => fallback.clone().unwrap_or_default(),
-                Some(value) => embed(value).into_owned(),
+                Some(value) => inline_text(value).into_owned(),
             },
         }
     }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{Plan, Tokenizer, ToolUse};
 
-use super::state::State;
+use super::state::ThreadState;
 use crate::event::ContextOperation;
-use crate::message::{ContentBlock, Message, ToolCall, Turn};
+use crate::message::{ContentBlock, Message, ProviderMessage, ToolCall};
 use crate::provider::{Request, ThreadPosition, ToolDefinition};
 
 /// Builds the request of the current attempt.
-pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
+pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
     let messages = edited_messages(state);
     let untouched = state.talk.operations.is_empty();
     Request {
         model: state.model(plan).id.clone(),
         system: system(state),
-        turns: turns(&messages),
+        turns: to_turns(&messages),
         tools: plan
             .palette
             .iter()
@@ -42,24 +42,22 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
 }
 
 /// The prompt that requests a summary of the conversation.
-const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that stands for everything above, so \
-that the work can go on from it alone: the task, what was done and found (with names, paths and values), what was decided \
-and why, what is open and what comes next. Call no tool; answer with the summary only.";
+const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that replaces everything above, so that the work can continue from it alone: the task, what was done and found (with names, paths and values), what was decided and why, what is open and what comes next. Call no tool; answer with the summary only.";
 
 /// Builds the request for a summary: the same conversation, followed by the summary prompt.
-pub(super) fn summarise(plan: &Plan, state: &State, max_output: u64) -> Request {
-    let mut request = build(plan, state, max_output);
-    request.turns.push(Turn::User { content: vec![ContentBlock::Text { text: SUMMARY_PROMPT.to_owned() }] });
+pub(super) fn build_summary_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
+    let mut request = build_request(plan, state, max_output);
+    request.turns.push(ProviderMessage::User { content: vec![ContentBlock::Text { text: SUMMARY_PROMPT.to_owned() }] });
     request.cue.directive.push_str(".summary");
     request
 }
 
-fn system(state: &State) -> Arc<str> {
+pub(super) fn system(state: &ThreadState) -> Arc<str> {
     state.talk.system_now.as_ref().or(state.talk.system.as_ref()).map_or_else(|| Arc::from(""), Arc::clone)
 }
 
 /// Returns the messages with the operations of `context` hooks applied.
-fn edited_messages(state: &State) -> Cow<'_, [Message]> {
+fn edited_messages(state: &ThreadState) -> Cow<'_, [Message]> {
     if state.talk.operations.is_empty() {
         return Cow::Borrowed(&state.talk.messages);
     }
@@ -97,25 +95,25 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
 
 /// Converts messages to turns. Every call gets exactly one result and every result has its call, even if a hook, a
 /// crash or an early end removed one of them.
-fn turns(messages: &[Message]) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = Vec::with_capacity(messages.len());
+fn to_turns(messages: &[Message]) -> Vec<ProviderMessage> {
+    let mut turns: Vec<ProviderMessage> = Vec::with_capacity(messages.len());
     let mut open: Vec<ToolCall> = Vec::new();
     for message in messages {
         let Some(turn) = message.convert() else { continue };
         match turn {
-            Turn::ToolResult { ref call_id, .. } => {
+            ProviderMessage::ToolResult { ref call_id, .. } => {
                 if let Some(place) = open.iter().position(|call| call.id == *call_id) {
                     open.remove(place);
                     turns.push(turn);
                 }
             }
-            Turn::User { .. } => {
+            ProviderMessage::User { .. } => {
                 close(&mut open, &mut turns);
                 turns.push(turn);
             }
-            Turn::Assistant { ref content } => {
+            ProviderMessage::Assistant { ref content } => {
                 close(&mut open, &mut turns);
-                open = calls(content);
+                open = tool_calls(content);
                 if !content.is_empty() {
                     turns.push(turn);
                 }
@@ -126,15 +124,15 @@ fn turns(messages: &[Message]) -> Vec<Turn> {
     turns
 }
 
-fn close(open: &mut Vec<ToolCall>, turns: &mut Vec<Turn>) {
+fn close(open: &mut Vec<ToolCall>, turns: &mut Vec<ProviderMessage>) {
     for call in open.drain(..) {
         let content = "not run".to_owned();
-        turns.push(Turn::ToolResult { call_id: call.id, name: call.name, content, is_error: true });
+        turns.push(ProviderMessage::ToolResult { call_id: call.id, name: call.name, content, is_error: true });
     }
 }
 
 /// Returns the tool calls of a reply, in order.
-pub(super) fn calls(content: &[ContentBlock]) -> Vec<ToolCall> {
+pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
     content
         .iter()
         .filter_map(|block| match block {
@@ -149,11 +147,11 @@ pub(super) fn calls(content: &[ContentBlock]) -> Vec<ToolCall> {
 
 /// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only
 /// the messages after it; otherwise it counts everything.
-pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
+pub(super) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
     let sum = |messages: &[Message]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
     if state.talk.operations.is_empty()
-        && let Some(measured) = state.talk.measured
+        && let Some(measured) = &state.talk.measured
     {
         let fresh = state.talk.messages.get(measured.messages..).unwrap_or_default();
         // The provider has counted the reply as output.
@@ -165,8 +163,8 @@ pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
 }
 
 /// Returns the tokens of the context window in use.
-pub(super) fn tokens_used(plan: &Plan, state: &State) -> u64 {
-    estimate(plan, state)
+pub(super) fn tokens_used(plan: &Plan, state: &ThreadState) -> u64 {
+    estimate_tokens(plan, state)
 }
 
 fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
@@ -190,11 +188,15 @@ fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
 fn of_block(by: Tokenizer, block: &ContentBlock) -> u64 {
     match block {
         ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => by.count(text),
-        ContentBlock::Image(image) => image.tokens(),
+        ContentBlock::Image(image) => image.estimate_tokens(),
         ContentBlock::ToolCall(call) => by.count(&call.name).saturating_add(by.count(&call.input.to_string())),
         ContentBlock::Other { value, .. } => by.count(&value.to_string()),
     }
 }
+
+mod bound;
+
+pub(super) use bound::bound_input_tokens;
 
 #[cfg(test)]
 mod tests;

@@ -38,14 +38,16 @@ pub enum Fact {
     ModelFailed(Box<CallError>),
     ToolFinished(Box<ToolFinished>),
     /// The results of spawning the children of a group.
-    Spawned(Vec<Spawned>),
+    Spawned(Vec<SpawnResult>),
     /// A child ended; `answer` is the result for a call that waited for the child.
     ChildEnded {
         spawn: u64,
         thread_id: String,
         status: Status,
         cost: Cost,
-        answer: Option<Box<Answer>>,
+        /// Milliseconds that an awaited child waited for a person.
+        asked_ms: u64,
+        answer: Option<Box<CallAnswer>>,
     },
     HooksRan {
         point: HookPoint,
@@ -66,7 +68,7 @@ pub enum Fact {
 
 /// The result of one requested spawn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Spawned {
+pub enum SpawnResult {
     /// The child exists: `spend` nano-dollars are reserved for it, and this process runs it as `pid`.
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
     /// No child exists: `reason` is for the model, `hit` the limit that forbade the spawn.
@@ -88,13 +90,13 @@ pub struct HookChild {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFinished {
     pub index: usize,
-    pub answer: Answer,
+    pub answer: CallAnswer,
     pub duration_ms: u64,
 }
 
 /// The answer to a call as the model receives it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct CallAnswer {
     pub content: String,
     pub is_error: bool,
     pub details: Value,
@@ -102,13 +104,15 @@ pub struct Answer {
     pub bytes: u64,
     /// The object that holds the whole answer, if the guard shortened it.
     pub object: Option<String>,
+    /// Set if the call did not run.
+    pub was_refused: bool,
 }
 
-impl Answer {
+impl CallAnswer {
     /// Returns an answer of plain text.
     pub fn text(content: impl Into<String>, is_error: bool) -> Self {
         let content = content.into();
         let bytes = content.len() as u64;
-        Self { content, is_error, details: Value::Null, bytes, object: None }
+        Self { content, is_error, details: Value::Null, bytes, object: None, was_refused: false }
     }
 }

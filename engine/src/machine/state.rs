@@ -7,26 +7,28 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, PlannedModel};
 use serde_json::{Map, Value};
 
-use crate::event::{AttemptFailed, ContextOperation, Continues, Ended, LimitHit, Opened, Settled, Source};
+use crate::event::{
+    AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
+};
 use crate::message::{Message, ToolCall};
-use crate::provider::{CallError, CutStream, Usage};
+use crate::provider::{CallError, CutStream, StopReason, Usage};
 use crate::thread::{Cost, Status};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
+pub struct ThreadState {
     /// `None` until `opened`.
     pub launch: Option<Box<Opened>>,
     pub plan_id: String,
     /// Observing points with a live hook.
     pub observes: BTreeSet<HookPoint>,
     pub continues: Option<Continues>,
-    pub position: Position,
-    pub clock: Clock,
+    pub position: RunPosition,
+    pub clock: OwnedTime,
     /// The limits at launch, including later raises.
     pub limits: PlanLimits,
     pub cost: Cost,
-    pub talk: Talk,
+    pub talk: Conversation,
     /// The model call under way.
     pub attempt: Option<Attempt>,
     /// Attempts of this turn so far, with any outcome; also the number of the next attempt.
@@ -42,12 +44,12 @@ pub struct State {
     /// Earliest time of the next attempt, in milliseconds since 1970.
     pub wait_until: Option<i64>,
     /// An attempt that has ended and has no recorded settlement yet.
-    pub owed: Option<Owed>,
+    pub owed: Option<PendingSettlement>,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
-    pub calls: Calls,
+    pub calls: ReplyCalls,
     /// Children by spawn number, from 1.
-    pub children: BTreeMap<u64, Child>,
+    pub children: BTreeMap<u64, ChildState>,
     /// Spawn numbers of the children of hooks.
     pub hook_children: BTreeSet<u64>,
     /// Number of evaluated hook points.
@@ -60,12 +62,20 @@ pub struct State {
     /// The limit that was reached.
     pub limit: Option<LimitHit>,
     pub stop: Option<EarlyEnd>,
-    pub returned: Option<Returned>,
+    pub returned: Option<AcceptedReturn>,
     /// Stored results that this thread may page.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
     /// Number of turns at the last compaction.
     pub compacted: Option<u64>,
+    /// The stop reason of the last reply.
+    pub stop_reason: Option<StopReason>,
+    /// Requests in a row to continue a reply that was cut or held no text.
+    pub continued_replies: u32,
+    /// The valid outputs of the last incomplete return.
+    pub partial_outputs: Option<Map<String, Value>>,
+    /// The provider refused the last request, because its prompt is too long.
+    pub is_prompt_too_long: bool,
     /// Points that run once per thread and have run.
     pub ran: BTreeSet<HookPoint>,
     /// Events that observing hooks have not seen yet.
@@ -81,7 +91,7 @@ pub struct State {
 
 /// The position of the run in the plan's graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Position {
+pub enum RunPosition {
     /// Inside a step.
     At(Node),
     /// Behind a step with this outcome; the graph determines the successor.
@@ -90,7 +100,7 @@ pub enum Position {
 
 /// Owned time of a thread: the time between two owners does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Clock {
+pub struct OwnedTime {
     /// The time of the first event.
     pub began: i64,
     /// Milliseconds owned before `since`.
@@ -98,18 +108,49 @@ pub struct Clock {
     pub since: i64,
     /// The time of the last event.
     pub now: i64,
+    /// The start of the current wait for a person, if the thread waits for one. This time does not count.
+    pub paused: Option<i64>,
+    /// Milliseconds that the thread has waited for a person, in the thread itself or in children that it awaited.
+    pub asked_ms: i64,
 }
 
-impl Clock {
-    /// Returns the owned time at `now` in milliseconds. A clock that was set back adds nothing.
+impl OwnedTime {
+    /// Returns the owned time at the last event in milliseconds, without waits for a person.
     pub fn elapsed_ms(&self) -> u64 {
-        u64::try_from(self.before.saturating_add(self.now.saturating_sub(self.since).max(0))).unwrap_or(0)
+        self.elapsed_at(self.now)
+    }
+
+    /// Returns the owned time at `now` in milliseconds. A clock that was set back adds nothing.
+    pub fn elapsed_at(&self, now: i64) -> u64 {
+        let until = self.paused.unwrap_or(now.max(self.now));
+        u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
+    }
+
+    /// Starts or ends the wait for a person at `now`.
+    pub fn set_paused(&mut self, paused: bool, now: i64) {
+        match (self.paused, paused) {
+            (None, true) => self.paused = Some(now),
+            (Some(at), false) => {
+                let waited = now.saturating_sub(at).max(0);
+                self.asked_ms = self.asked_ms.saturating_add(waited);
+                self.before = self.before.saturating_sub(waited);
+                self.paused = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// Excludes the time that awaited children waited for a person.
+    pub fn exclude(&mut self, ms: u64) {
+        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+        self.asked_ms = self.asked_ms.saturating_add(ms);
+        self.before = self.before.saturating_sub(ms);
     }
 }
 
 /// The conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Talk {
+pub struct Conversation {
     /// The system prompt; `None` until it is recorded.
     pub system: Option<Arc<str>>,
     /// A replacement of the system prompt for the current user message.
@@ -123,17 +164,23 @@ pub struct Talk {
     pub texts: BTreeMap<String, String>,
     /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,
+    /// The text of replies that were cut, in front of the text that continues them.
+    pub cut_text: String,
     /// The provider's token count of the last request and its reply.
     pub measured: Option<MeasuredTokens>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeasuredTokens {
     /// Tokens of the whole request.
     pub input: u64,
     pub output: u64,
     /// Number of messages in the request.
     pub messages: usize,
+    /// System prompt of the request.
+    pub system: Arc<str>,
+    /// The plan's fallback model counted the tokens.
+    pub of_fallback: bool,
 }
 
 /// A model call that was intended and has not ended.
@@ -141,7 +188,7 @@ pub struct MeasuredTokens {
 pub struct Attempt {
     pub turn: u64,
     pub number: u32,
-    /// Input tokens of the request, estimated.
+    /// Upper bound on the input tokens of the request.
     pub input: u64,
     pub max_output: u64,
     /// Nano-dollars.
@@ -152,42 +199,63 @@ pub struct Attempt {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owed {
+pub struct PendingSettlement {
     pub turn: u64,
     pub attempt: u32,
     pub usage: Usage,
     /// The attempt called the plan's fallback model.
     pub of_fallback: bool,
-    /// Set when `usage` is not final, because the stream broke off.
+    /// Nano-dollars reserved for the attempt.
+    pub worst_case: u64,
+    /// Set when `usage` does not count the whole call: the stream broke off, or the provider reported no usable usage.
     pub unknown: Option<UnknownOutcome>,
 }
 
-/// The bounds of an attempt whose stream broke off before the final usage.
+/// The bounds of an attempt without a usable final usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownOutcome {
     pub cut: CutStream,
-    /// Input tokens of the request, estimated.
+    /// Upper bound on the input tokens of the request.
     pub input: u64,
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
+    /// The reply is complete; only its usage is missing.
+    pub replied: bool,
 }
 
 impl Attempt {
-    /// The bounds of this attempt, if the error says that its stream broke off.
-    pub fn unknown_after(&self, error: &CallError) -> Option<UnknownOutcome> {
-        let Self { input, max_output, worst_case, .. } = *self;
-        error.cut.map(|cut| UnknownOutcome { cut, input, max_output, worst_case })
+    /// Returns the settlement of this attempt that is pending after a failure.
+    pub fn owed_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
+        self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
+    }
+
+    /// Returns the settlement of this attempt that is pending after a complete reply; `uncounted` is set if `usage` does
+    /// not count it.
+    pub fn owed(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
+        self.pending(usage, uncounted, true, of_fallback)
+    }
+
+    fn pending(&self, usage: Usage, cut: Option<CutStream>, replied: bool, of_fallback: bool) -> PendingSettlement {
+        let Self { turn, number, input, max_output, worst_case, .. } = *self;
+        let unknown = cut.map(|cut| {
+            // The thread does not know the bytes of a request that it cut itself; `input` bounds them.
+            let sent = if cut.sent == 0 { input } else { cut.sent };
+            UnknownOutcome { cut: CutStream { sent, ..cut }, input, max_output, worst_case, replied }
+        });
+        PendingSettlement { turn, attempt: number, usage, of_fallback, worst_case, unknown }
     }
 }
 
 /// The tool calls of the last reply.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Calls {
+pub struct ReplyCalls {
     pub list: Vec<CallState>,
     /// The current or last group: `start..end`.
     pub start: usize,
     pub end: usize,
+    /// Milliseconds that awaited children of the reply waited for a person. Children wait at the same time.
+    pub asked_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -230,7 +298,7 @@ pub struct CallResult {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Child {
+pub struct ChildState {
     pub index: usize,
     pub directive: String,
     pub thread_id: Option<String>,
@@ -276,7 +344,7 @@ pub struct EarlyEnd {
 
 /// An accepted `rye_directive_return`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Returned {
+pub struct AcceptedReturn {
     pub outputs: Map<String, Value>,
     pub error: Option<String>,
 }
@@ -290,7 +358,7 @@ pub struct Observation {
     pub facts: Map<String, Value>,
 }
 
-impl State {
+impl ThreadState {
     /// Returns the state before the first event.
     pub fn new() -> Self {
         Self {
@@ -298,11 +366,11 @@ impl State {
             plan_id: String::new(),
             observes: BTreeSet::new(),
             continues: None,
-            position: Position::At(Node::Start),
-            clock: Clock::default(),
+            position: RunPosition::At(Node::Start),
+            clock: OwnedTime::default(),
             limits: PlanLimits { turns: 0, tokens: 0, spend: 0, spawns: 0, depth: 0, duration_seconds: 0, output: 0 },
             cost: Cost::default(),
-            talk: Talk::default(),
+            talk: Conversation::default(),
             attempt: None,
             attempts: 0,
             failures: 0,
@@ -312,7 +380,7 @@ impl State {
             wait_until: None,
             owed: None,
             unsettled: Vec::new(),
-            calls: Calls::default(),
+            calls: ReplyCalls::default(),
             children: BTreeMap::new(),
             hook_children: BTreeSet::new(),
             hook_points: 0,
@@ -325,6 +393,10 @@ impl State {
             objects: BTreeSet::new(),
             nudges: 0,
             compacted: None,
+            stop_reason: None,
+            continued_replies: 0,
+            partial_outputs: None,
+            is_prompt_too_long: false,
             ran: BTreeSet::new(),
             observations: VecDeque::new(),
             store: Arc::default(),
@@ -356,25 +428,47 @@ impl State {
     }
 
     /// Returns the nano-dollars that are neither spent nor reserved for a living child.
-    pub fn affordable(&self) -> u64 {
+    pub fn available_spend(&self) -> u64 {
         let held: u64 = self.children.values().filter(|c| c.ended.is_none()).map(|c| c.spend).sum();
         self.limits.spend.saturating_sub(self.cost.spend).saturating_sub(held)
     }
 
+    /// Returns the remaining owned time in milliseconds at `now`; `None` while the thread waits for a person.
+    pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
+        let limit = self.limits.duration_seconds.saturating_mul(1000);
+        self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))
+    }
+
     /// Returns the limits for a continuation. Reservations of living children are not included.
-    pub fn left(&self) -> PlanLimits {
+    pub fn remaining_limits(&self) -> PlanLimits {
         let (limits, cost) = (&self.limits, &self.cost);
         PlanLimits {
             turns: limits.turns.saturating_sub(cost.turns),
             tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
-            spend: self.affordable(),
+            spend: self.available_spend(),
             duration_seconds: limits.duration_seconds.saturating_sub(self.clock.elapsed_ms() / 1000),
             ..*limits
         }
     }
 
+    /// Returns true if the conversation of this thread begins with its own prompt or with trailing messages, and not with
+    /// the whole conversation of another thread.
+    pub fn starts_afresh(&self) -> bool {
+        self.launch.as_ref().is_none_or(|launch| match launch.origin {
+            ThreadOrigin::Run | ThreadOrigin::Child | ThreadOrigin::Handoff => true,
+            ThreadOrigin::Resume | ThreadOrigin::Fork => false,
+        })
+    }
+
+    /// Returns true if a refused prompt can become shorter: by a handoff, unless this thread is a continuation that has
+    /// made no turn.
+    pub fn can_shorten_prompt(&self) -> bool {
+        let continued = self.launch.as_ref().is_some_and(|launch| launch.origin == ThreadOrigin::Handoff);
+        self.cost.turns > 0 || !continued
+    }
+
     /// Returns the children that have not ended, as far as the thread knows.
-    pub fn living(&self) -> impl Iterator<Item = (u64, &Child)> {
+    pub fn living_children(&self) -> impl Iterator<Item = (u64, &ChildState)> {
         self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))
     }
 
@@ -383,20 +477,65 @@ impl State {
         matches!(self.talk.messages.last(), Some(Message::Assistant { .. }))
     }
 
-    /// Returns the next user message: steering first, then a follow-up if the model would stop.
-    pub fn waiting_message(&self) -> Option<(Source, &str)> {
-        if let Some(text) = self.mail.steering.front() {
-            return Some((Source::Steer, text));
+    /// Returns the defect of the last reply, if it ends the turns and is no whole answer.
+    pub fn reply_defect(&self) -> Option<ReplyDefect> {
+        let stop = self.stop_reason.as_ref().filter(|_| self.would_stop() && self.calls.list.is_empty())?;
+        match stop {
+            StopReason::Length | StopReason::ContextWindow => Some(ReplyDefect::Cut),
+            StopReason::Other(_) => Some(ReplyDefect::UnknownStop),
+            StopReason::EndTurn | StopReason::ToolUse => self.final_text().is_none().then_some(ReplyDefect::Empty),
+            StopReason::Refusal => None,
         }
-        let text = self.mail.following.front().filter(|_| self.would_stop())?;
-        Some((Source::FollowUp, text))
     }
 
-    /// Returns the text of the last reply.
+    /// Returns the request for the rest of the last reply, if it is not whole and another turn may complete it.
+    fn continue_reply(&self) -> Option<&'static str> {
+        let most = match (self.reply_defect()?, self.final_text()) {
+            (ReplyDefect::Cut, Some(_)) if self.stop_reason == Some(StopReason::Length) => MAX_CONTINUED_REPLIES,
+            (ReplyDefect::Cut, Some(_)) | (ReplyDefect::UnknownStop, _) => 0,
+            (ReplyDefect::Cut, None) | (ReplyDefect::Empty, _) => 1,
+        };
+        let may = self.continued_replies < most && self.cost.turns < self.limits.turns;
+        may.then(|| if self.final_text().is_some() { CONTINUE_CUT_REPLY } else { REPEAT_EMPTY_REPLY })
+    }
+
+    /// Returns the next user message: steering first, then the request for the rest of a reply, then a follow-up if the
+    /// model would stop.
+    pub fn waiting_message(&self) -> Option<(MessageSource, &str)> {
+        if let Some(text) = self.mail.steering.front() {
+            return Some((MessageSource::Steer, text));
+        }
+        if let Some(text) = self.continue_reply() {
+            return Some((MessageSource::ContinueReply, text));
+        }
+        let text = self.mail.following.front().filter(|_| self.would_stop())?;
+        Some((MessageSource::FollowUp, text))
+    }
+
+    /// Returns the text of the last reply, if it has any.
+    pub fn final_text(&self) -> Option<String> {
+        let last = self.talk.messages.iter().rev().find(|message| message.kind() == "assistant");
+        let Some(Message::Assistant { content }) = last else { return None };
+        Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
+    }
+
+    /// Returns the text of the last reply that has any, joined with the replies that it continues.
     pub fn last_text(&self) -> Option<String> {
+        let last = self.last_reply_text();
+        if self.talk.cut_text.is_empty() {
+            return last;
+        }
+        let mut joined = self.talk.cut_text.clone();
+        if let Some(last) = last.filter(|_| self.would_stop() && self.final_text().is_some()) {
+            joined.push_str(&last);
+        }
+        Some(joined)
+    }
+
+    fn last_reply_text(&self) -> Option<String> {
         self.talk.messages.iter().rev().find_map(|m| match m {
             Message::Assistant { content } => {
-                let text = crate::message::text_of(content);
+                let text = crate::message::reply_text(content);
                 (!text.is_empty()).then_some(text)
             }
             Message::User { .. }
@@ -409,7 +548,23 @@ impl State {
     }
 }
 
-impl Default for State {
+/// Maximum requests in a row to continue a reply that was cut at its output limit.
+const MAX_CONTINUED_REPLIES: u32 = 4;
+const CONTINUE_CUT_REPLY: &str = "Your reply was cut off at its output limit. Continue exactly where it stopped: repeat \
+nothing and add no introduction.";
+const REPEAT_EMPTY_REPLY: &str = "Your reply held no text. Write your answer now.";
+
+/// The reason why the last reply is no whole answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyDefect {
+    /// The output limit or the context window cut the reply.
+    Cut,
+    Empty,
+    /// The provider gave a stop reason that the wire does not define.
+    UnknownStop,
+}
+
+impl Default for ThreadState {
     fn default() -> Self {
         Self::new()
     }

@@ -1,16 +1,18 @@
 //! Evaluation of the plan's steps: each step needs an effect, needs a write, or has an outcome.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, Plan, Primary};
+use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, PalettePrimary, Plan};
 
 use rye_compiler::semantics::limits;
 
 use super::effect::{Effect, HookBounds, HookRun};
 use super::facts;
-use super::gate::left_ms;
-use super::state::{CallPhase, State};
-use super::walk::{Decision, WalkContext};
-use crate::event::{ApprovalAsked, CognitionIn, EventBody, HookOutcome, ResultKind, Settled, Source, ToolCallResult};
+use super::gate::remaining_ms;
+use super::state::{CallPhase, ThreadState};
+use super::walk::{StepResult, WalkContext};
+use crate::event::{
+    ApprovalAsked, CognitionIn, EventBody, HookOutcome, LimitHit, MessageSource, ResultKind, Settled, ToolCallResult,
+};
 use crate::message::Message;
 use crate::provider::Usage;
 
@@ -23,9 +25,9 @@ pub(super) use end::{children_to_cancel, finish};
 pub(super) use model::settlement;
 
 /// Evaluates a step.
-pub(super) fn decide(walk: &WalkContext<'_>, node: Node) -> Decision {
+pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
     match node {
-        Node::Start => Decision::Gives(Outcome::Ready),
+        Node::Start => StepResult::Gives(Outcome::Ready),
         Node::Hooks(point) => hooks(walk, point),
         Node::Inbox => inbox(walk),
         Node::Limits => model::limits(walk),
@@ -38,45 +40,69 @@ pub(super) fn decide(walk: &WalkContext<'_>, node: Node) -> Decision {
         Node::Return => calls::returned(walk),
         Node::Context => model::context(walk),
         Node::Compact => model::compact(walk),
-        Node::Handoff => Decision::Gives(Outcome::Finished),
+        Node::Handoff => StepResult::Gives(Outcome::Finished),
         Node::Finish => finish(walk),
     }
 }
 
 /// Returns the current outcome of a recorded step: a reply without calls does not end the turns if a message is
 /// waiting.
-pub(super) fn current_outcome(state: &State, node: Node, outcome: Outcome) -> Outcome {
-    if (node, outcome) == (Node::Model, Outcome::Text) && state.waiting_message().is_some() {
-        return Outcome::Queued;
-    }
-    outcome
+pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome) -> Outcome {
+    let text = matches!(node, Node::Model | Node::Hooks(HookPoint::AfterStep)) && outcome == Outcome::Text;
+    if text && state.waiting_message().is_some() { Outcome::Queued } else { outcome }
 }
 
 /// Returns the events that close open attempts and calls before a cancelled or killed thread can end.
-pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
+pub(super) fn closing_events(state: &ThreadState) -> Option<Vec<EventBody>> {
     let killed = state.mail.killed;
     if !killed && !state.mail.cancelled {
         return None;
     }
+    // A cancellation takes effect between steps, so the call was not made. A kill interrupts the call.
+    let events = close_open_work(state, (killed, killed), "skipped: the thread was cancelled");
+    (!events.is_empty()).then_some(events)
+}
+
+/// Returns the events that stop an overdue thread in front of a step that would wait: open attempts and calls are
+/// closed, and the duration limit is recorded.
+pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Vec<EventBody> {
+    let mut events = close_open_work(state, (false, true), "skipped: the thread reached its duration limit");
+    events.push(duration_limit(state, now, delay_ms));
+    events
+}
+
+/// Returns the event of the duration limit, reached at `now` or by a wait of `delay_ms` that does not fit.
+pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
+    let most = state.limits.duration_seconds;
+    let seconds = state.clock.elapsed_at(now).saturating_add(delay_ms).div_ceil(1000);
+    EventBody::Limit(LimitHit {
+        at: Node::Limits,
+        limit_code: "duration_seconds_exceeded".into(),
+        current_value: seconds.max(most).into(),
+        current_max: most.into(),
+    })
+}
+
+/// Closes the open attempt and the open calls. `made` and `ran` state whether the attempt and the started calls may have
+/// had an effect.
+fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str) -> Vec<EventBody> {
     let mut events = Vec::new();
     if let Some(attempt) = &state.attempt {
-        // A cancellation takes effect between steps, so the call was not made. A kill interrupts the call.
         events.push(EventBody::Settled(Settled {
             turn: attempt.turn,
             attempt: attempt.number,
-            amount: if killed { attempt.worst_case } else { 0 },
+            amount: if made { attempt.worst_case } else { 0 },
             usage: Usage::default(),
-            unknown_outcome: killed,
+            unknown_outcome: made,
+            overspent: 0,
         }));
     }
     let end = state.calls.list.len();
     for (index, call) in state.calls.list.iter().enumerate() {
         let (why, text) = match call.phase {
             CallPhase::Answered => continue,
-            CallPhase::Started | CallPhase::Spawning(_) if killed => (ResultKind::Interrupted, INTERRUPTED),
-            CallPhase::Waiting | CallPhase::Started | CallPhase::Spawning(_) => {
-                (ResultKind::Skipped, "skipped: the thread was cancelled")
-            }
+            CallPhase::Started | CallPhase::Spawning(_) if ran => (ResultKind::Interrupted, INTERRUPTED),
+            CallPhase::Waiting | CallPhase::Started | CallPhase::Spawning(_) => (ResultKind::Skipped, skipped),
         };
         events.push(EventBody::ToolCallResult(Box::new(ToolCallResult {
             turn: state.cost.turns,
@@ -93,14 +119,14 @@ pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
             duration_ms: 0,
         })));
     }
-    (!events.is_empty()).then_some(events)
+    events
 }
 
 /// The result of a call whose outcome is unknown, for the model.
 pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
 
 /// Returns true if the thread must end and may start nothing more.
-pub(super) fn is_ending(state: &State) -> bool {
+pub(super) fn is_ending(state: &ThreadState) -> bool {
     state.mail.killed || state.mail.cancelled || state.stop.is_some()
 }
 
@@ -109,20 +135,20 @@ pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
     plan.hooks.iter().any(|hook| hook.event == point && hook.is_live())
 }
 
-pub(super) fn run_hooks(walk: &WalkContext<'_>, point: HookPoint, subject: Option<String>) -> Decision {
-    let facts = facts::of(walk.plan, walk.state, point, subject.as_deref());
-    Decision::Do(hook_run(walk.plan, walk.state, point, subject, facts))
+pub(super) fn run_hooks(walk: &WalkContext<'_>, point: HookPoint, subject: Option<String>) -> StepResult {
+    let facts = facts::point_facts(walk.plan, walk.state, point, subject.as_deref());
+    StepResult::Do(hook_run(walk.plan, walk.state, point, subject, facts))
 }
 
 /// Returns the effect that runs the hooks of a point.
 pub(super) fn hook_run(
     plan: &Plan,
-    state: &State,
+    state: &ThreadState,
     point: HookPoint,
     subject: Option<String>,
     facts: serde_json::Map<String, serde_json::Value>,
 ) -> Effect {
-    let (turn, left_ms, nth) = (state.cost.turns, left_ms(state), state.hook_points);
+    let (turn, left_ms, nth) = (state.cost.turns, remaining_ms(state), state.hook_points);
     let over = matches!(
         point,
         HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
@@ -130,18 +156,18 @@ pub(super) fn hook_run(
     let bounds = HookBounds {
         limits: state.limits,
         spawned: state.spawned(),
-        keep_back: if over { 0 } else { model::one_turn(plan, state) },
+        keep_back: if over { 0 } else { model::turn_worst_case(plan, state) },
         unsettled: state.unsettled.clone(),
     };
     let store = std::sync::Arc::clone(&state.store);
     Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store, nth, bounds, ended: None }))
 }
 
-fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> Decision {
+fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
     let state = walk.state;
     match point {
-        HookPoint::ThreadStarted if state.continues.is_some() => Decision::Gives(Outcome::Pass),
-        HookPoint::ThreadContinued if state.continues.is_none() => Decision::Gives(Outcome::Pass),
+        HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Gives(Outcome::Pass),
+        HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Gives(Outcome::Pass),
         HookPoint::ToolCall => calls::before_gate(walk),
         HookPoint::ResolveExtends
         | HookPoint::BuildSystemPrompt
@@ -170,25 +196,25 @@ fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> Decision {
     }
 }
 
-fn inbox(walk: &WalkContext<'_>) -> Decision {
+fn inbox(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     if state.mail.cancelled {
-        return Decision::Gives(Outcome::Cancelled);
+        return StepResult::Gives(Outcome::Cancelled);
     }
     if !state.talk.prompted {
-        return Decision::Write(super::prompt::opening(walk.plan, state));
+        return StepResult::Write(super::prompt::opening_events(walk.plan, state));
     }
     match state.waiting_message() {
-        None => Decision::Gives(Outcome::Clear),
-        Some((source, text)) => Decision::Write(vec![said(source, text)]),
+        None => StepResult::Gives(Outcome::Clear),
+        Some((source, text)) => StepResult::Write(vec![user_event(source, text)]),
     }
 }
 
-fn said(source: Source, text: &str) -> EventBody {
+fn user_event(source: MessageSource, text: &str) -> EventBody {
     EventBody::CognitionIn(CognitionIn { source, message: Message::user(text) })
 }
 
-fn nudge(walk: &WalkContext<'_>) -> Decision {
+fn nudge(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let wanted = match plan.nudge {
         NudgePolicy::Never => false,
@@ -198,30 +224,35 @@ fn nudge(walk: &WalkContext<'_>) -> Decision {
     let returns = !plan.interface.outputs.is_empty();
     let tools = plan.palette.iter().any(|tool| tool.item_id.is_some());
     if !wanted || !(returns || tools) {
-        return Decision::Gives(Outcome::Skipped);
+        return StepResult::Gives(Outcome::Skipped);
     }
     let mut text = String::from("You have answered without calling a tool.");
     if tools {
         text.push_str(" If the task is not done yet, use the tools you have been given.");
     }
-    if returns && plan.palette.iter().any(|tool| tool.primary == Primary::Return) {
+    if returns && plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Return) {
         text.push_str(" When it is done, call rye_directive_return with the declared outputs.");
     }
-    Decision::Write(vec![said(Source::Nudge, &text)])
+    StepResult::Write(vec![user_event(MessageSource::Nudge, &text)])
 }
 
-fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> Decision {
+fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> StepResult {
     let what = match asked {
         ApprovalOrigin::Limit => walk.state.limit.as_ref().map_or_else(
-            || "go on beyond a limit".to_owned(),
-            |hit| format!("go on beyond {}", limits::told(&hit.limit_code, &hit.current_value, &hit.current_max)),
+            || "continue beyond a limit".to_owned(),
+            |hit| {
+                format!(
+                    "continue beyond {}",
+                    limits::describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max)
+                )
+            },
         ),
-        ApprovalOrigin::Call => calls::asked(walk),
+        ApprovalOrigin::Call => calls::approval_text(walk),
     };
     match &walk.state.question {
-        Some(open) if open.asked == asked && open.what == what => Decision::Do(Effect::Ask { asked, what }),
+        Some(open) if open.asked == asked && open.what == what => StepResult::Do(Effect::Ask { asked, what }),
         // The request is recorded before it is asked: other processes have to find it, and recovery repeats it.
-        Some(_) | None => Decision::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { asked, what })]),
+        Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { asked, what })]),
     }
 }
 

@@ -9,20 +9,20 @@
 )]
 
 use rye_compiler::hook::{HookAction, HookPoint};
-use rye_compiler::plan::graph::{Needs, Part, build};
-use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome, Prices};
+use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
+use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
 use serde_json::json;
 
-use super::fixture::{Play, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
-use super::{Effect, Fact, HookChild, Signal, State, absorb, apply, next};
+use super::fixture::{SimulatedThread, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
+use super::{Effect, Fact, HookChild, Signal, ThreadState, absorb, apply, next};
 use crate::event::{Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, ResultKind};
-use crate::message::{ContentBlock, Turn};
+use crate::message::{ContentBlock, ProviderMessage};
 use crate::provider::{Reply, StopReason};
 use crate::thread::{Cost, Status};
 
 #[test]
 fn reply_without_calls_completes_the_thread() {
-    let mut play = Play::new(plan(), vec![text("hello")]);
+    let mut play = SimulatedThread::new(plan(), vec![text("hello")]);
     play.run();
     assert_eq!(
         play.names(),
@@ -47,7 +47,7 @@ fn reply_without_calls_completes_the_thread() {
     assert_eq!(&*request.system, "You are you.");
     assert_eq!(request.max_output, 2000);
     assert_eq!(request.turns.len(), 1);
-    let Turn::User { content } = &request.turns[0] else { panic!("a user turn") };
+    let ProviderMessage::User { content } = &request.turns[0] else { panic!("a user turn") };
     assert_eq!(crate::message::text_of(content), "Here.\n\nSay hello.");
 }
 
@@ -55,7 +55,7 @@ fn reply_without_calls_completes_the_thread() {
 fn calls_run_in_source_order_and_parallel_ones_together() {
     let list =
         [call("a_read", json!({})), call("a_look", json!({})), call("a_write", json!({})), call("a_read", json!({}))];
-    let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![calls(&list), text("done")]);
     play.run();
     let read = "rye.execute.tool.a.read".to_owned();
     let groups =
@@ -64,7 +64,7 @@ fn calls_run_in_source_order_and_parallel_ones_together() {
     let names: Vec<String> = play.requests[1]
         .turns
         .iter()
-        .filter_map(|t| if let Turn::ToolResult { call_id, .. } = t { Some(call_id.clone()) } else { None })
+        .filter_map(|t| if let ProviderMessage::ToolResult { call_id, .. } = t { Some(call_id.clone()) } else { None })
         .collect();
     assert_eq!(names, ["c0", "c1", "c2", "c3"]);
     assert_eq!(play.reservations, [(play.reservations[0].0, 0), (play.reservations[1].0, 1)]);
@@ -83,7 +83,7 @@ fn gate_checks_exactly_the_dispatched_call() {
         call("rye_execute", json!({"item_type": "directive", "item_id": "a/read"})),
         call("a_read", json!({"__malformed": "{"})),
     ];
-    let mut play = Play::new(plan, vec![calls(&list), text("done")]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
     play.run();
     assert!(play.dispatched.is_empty(), "{:?}", play.dispatched);
     let results = play.results();
@@ -101,12 +101,17 @@ fn gate_checks_exactly_the_dispatched_call() {
 mod apart;
 mod asked;
 mod cuts;
+mod deadline;
+mod limits;
+mod money;
+mod replies;
+mod window;
 
 #[test]
 fn truncated_call_is_not_run_and_the_model_gets_an_error() {
     let list = [call("a_read", json!({})), call("a_write", json!({}))];
     let cut = calls(&list).map(|reply| Reply { stop: StopReason::Length, ..reply });
-    let mut play = Play::new(plan(), vec![cut, text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![cut, text("done")]);
     play.run();
     assert_eq!(play.dispatched, [vec!["rye.execute.tool.a.read".to_owned()]]);
     let results = play.results();
@@ -120,7 +125,7 @@ fn refused_reply_ends_the_thread_and_runs_no_calls() {
     let said = ContentBlock::Text { text: "I will not.".into() };
     let Ok(called) = calls(&[call("a_write", json!({}))]) else { panic!("a reply") };
     let content = [vec![said], called.content].concat();
-    let mut play = Play::new(plan(), vec![reply(content).map(|r| Reply { stop: StopReason::Refusal, ..r })]);
+    let mut play = SimulatedThread::new(plan(), vec![reply(content).map(|r| Reply { stop: StopReason::Refusal, ..r })]);
     play.run();
     assert!(play.dispatched.is_empty());
     let ended = play.ended();
@@ -132,13 +137,13 @@ fn refused_reply_ends_the_thread_and_runs_no_calls() {
 
 #[test]
 fn every_thread_of_the_spawn_chain_must_grant_a_call() {
-    let mut play = Play::new(plan(), vec![calls(&[call("a_write", json!({}))]), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![calls(&[call("a_write", json!({}))]), text("done")]);
     let mut launch = play.opened();
     launch.grants.push(vec![grant("rye.execute.tool.a.read")]);
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: None });
     while play.step() {}
     assert!(play.dispatched.is_empty());
-    assert!(play.results()[0].1.contains("a thread above"), "{}", play.results()[0].1);
+    assert!(play.results()[0].1.contains("an ancestor thread"), "{}", play.results()[0].1);
 }
 
 #[test]
@@ -150,9 +155,10 @@ fn falsy_outputs_count_as_present() {
     );
     let wrong = call("rye_directive_return", json!({"ok": false, "n": "3"}));
     let right = call("rye_directive_return", json!({"ok": false, "n": 0, "s": ""}));
-    let mut play = Play::new(plan, vec![calls(&[wrong]), calls(&[right])]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&[wrong]), calls(&[right])]);
     play.run();
-    assert_eq!(play.results()[0].0, ResultKind::Incomplete { missing: vec!["s".into()] });
+    let incomplete = json!({"kind": "incomplete", "missing": ["s"], "invalid": ["n"], "outputs": {"ok": false}});
+    assert_eq!(serde_json::to_value(&play.results()[0].0).unwrap(), incomplete);
     assert!(play.results()[0].1.contains("`n` must be an integer"), "{}", play.results()[0].1);
     let ended = play.ended();
     assert_eq!(ended.status, Status::Completed);
@@ -164,7 +170,7 @@ fn an_error_return_ends_in_error() {
     let mut plan = plan();
     with_outputs(&mut plan, &[("ok", FieldType::Boolean, true)]);
     let back = call("rye_directive_return", json!({"status": "error", "error_detail": "no host"}));
-    let mut play = Play::new(plan, vec![calls(&[back])]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&[back])]);
     play.run();
     let error = play.ended().error.clone().unwrap();
     assert_eq!(
@@ -174,12 +180,14 @@ fn an_error_return_ends_in_error() {
 }
 
 #[test]
-fn a_text_completes_and_names_what_is_missing() {
+fn text_without_required_outputs_ends_in_error_and_names_them() {
     let mut plan = plan();
     with_outputs(&mut plan, &[("ok", FieldType::Boolean, true), ("note", FieldType::String, false)]);
-    let mut play = Play::new(plan, vec![text("just text")]);
+    let mut play = SimulatedThread::new(plan, vec![text("just text")]);
     play.run();
-    assert_eq!(play.ended().status, Status::Completed);
+    let (status, error) = (play.ended().status, play.ended().error.as_ref().unwrap());
+    assert_eq!((status, error.code.as_str()), (Status::Error, "missing_outputs"));
+    assert_eq!(play.ended().result.as_deref(), Some("just text"));
     assert_eq!((play.ended().outputs.as_ref(), play.ended().missing.as_slice()), (None, ["ok".to_owned()].as_slice()));
 }
 
@@ -188,161 +196,19 @@ fn the_nudge_comes_once_and_on_the_first_turn_only() {
     let mut auto = plan();
     auto.nudge = NudgePolicy::Auto;
     super::fixture::rebuild(&mut auto);
-    let mut play = Play::new(auto.clone(), vec![text("hm"), text("done")]);
+    let mut play = SimulatedThread::new(auto.clone(), vec![text("hm"), text("done")]);
     play.run();
     assert_eq!((play.ended().cost.turns, play.ended().result.as_deref()), (2, Some("done")));
-    let mut late = Play::new(auto, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    let mut late = SimulatedThread::new(auto, vec![calls(&[call("a_read", json!({}))]), text("done")]);
     late.run();
     assert_eq!(late.ended().cost.turns, 2);
-}
-
-#[test]
-fn limits_stop_with_the_partial_result() {
-    let mut plan = plan();
-    plan.limits.turns = 2;
-    let again = || calls(&[call("a_read", json!({}))]);
-    let mut play = Play::new(plan, vec![again(), again(), again()]);
-    play.run();
-    let ended = play.ended();
-    assert_eq!((ended.status, ended.cost.turns), (Status::Error, 2));
-    assert_eq!(ended.error.as_ref().unwrap().code, "turns_exceeded");
-    assert_eq!(play.names().iter().filter(|n| **n == "limit").count(), 1);
-}
-
-#[test]
-fn attempt_requests_affordable_output_above_the_minimum() {
-    let mut some = plan();
-    // 1,500 output tokens cost 3,000,000; the first request holds fewer than 100 tokens of input.
-    some.limits.spend = 3_100_000;
-    let mut play = Play::new(some.clone(), vec![text("hi")]);
-    play.run();
-    let asked = play.requests[0].max_output;
-    assert!((1024..2000).contains(&asked), "{asked}");
-    assert!(play.reservations[0].0 <= 3_100_000);
-    some.limits.spend = 1_000_000;
-    let mut none = Play::new(some, vec![text("hi")]);
-    none.run();
-    assert_eq!(none.ended().error.as_ref().unwrap().code, "spend_exceeded");
-    assert!(none.requests.is_empty());
-}
-
-#[test]
-fn raised_limit_lets_the_run_continue() {
-    let mut plan = plan();
-    plan.limits.turns = 1;
-    with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "turns".into(), value: json!(2) });
-    let mut play = Play::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
-    let raise = HookOutcome::Raise { limit: "turns".into(), value: 2 };
-    play.hooks.insert(HookPoint::Limit, [raise.clone(), raise].into());
-    play.run();
-    assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
-}
-
-#[test]
-fn only_retryable_failures_are_retried() {
-    let mut play = Play::new(plan(), vec![status(429, &[("retry-after", "2")]), status(529, &[]), text("done")]);
-    play.run();
-    assert_eq!(play.ended().status, Status::Completed);
-    assert_eq!(play.requests.len(), 3);
-    assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2]);
-    assert!((1_900..=2_000).contains(&play.sleeps[0]), "{:?}", play.sleeps);
-    let mut denied = Play::new(plan(), vec![status(401, &[]), text("never")]);
-    denied.run();
-    assert_eq!((denied.ended().status, denied.requests.len()), (Status::Error, 1));
-    let mut exhausted = Play::new(plan(), (0..6).map(|_| status(503, &[])).collect());
-    exhausted.run();
-    assert_eq!((exhausted.ended().status, exhausted.requests.len()), (Status::Error, 4));
-}
-
-#[test]
-fn fallback_model_answers_if_the_model_is_unavailable() {
-    let mut plan = plan();
-    let mut other = plan.model.clone();
-    // Twice the price of the model.
-    other.id = "other".into();
-    other.prices = Some(Prices { input: 2_000_000_000, output: 4_000_000_000, ..other.prices.unwrap() });
-    plan.model.fallback = Some(Box::new(other));
-    with_hook(&mut plan, HookPoint::Error, HookAction::Terminate { status: None, error: None });
-    let models = |play: &Play| play.requests.iter().map(|r| r.model.clone()).collect::<Vec<_>>();
-    let took_over = |play: &Play| {
-        let of = |e: &Event| if let EventBody::AttemptFailed(f) = &e.body { f.fallback.clone() } else { None };
-        play.events.iter().filter_map(of).collect::<Vec<_>>()
-    };
-    // The model has used its attempts. The fallback has its own, and stays for later turns.
-    let mut replies: Vec<_> = (0..4).map(|_| status(529, &[])).collect();
-    replies.extend([status(503, &[]), calls(&[call("a_read", json!({}))]), text("done")]);
-    let mut play = Play::new(plan.clone(), replies);
-    play.run();
-    assert_eq!(play.ended().status, Status::Completed);
-    assert_eq!(models(&play), ["m", "m", "m", "m", "other", "other", "other"]);
-    assert_eq!(took_over(&play), ["scripted/other"]);
-    assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 0]);
-    assert_eq!(play.ended().cost.spend, 2 * 2 * 120_000, "two turns at the price of the other");
-    assert!(!play.names().contains(&"hook_point"), "nothing has failed for good");
-    // The model was removed, or access is denied.
-    for code in [401, 402, 404, 410] {
-        let mut play = Play::new(plan.clone(), vec![status(code, &[]), text("done")]);
-        play.run();
-        assert_eq!((play.ended().status, models(&play).len()), (Status::Completed, 2), "{code}");
-    }
-    // The request is invalid, so another model cannot help. If the fallback fails too, the thread ends.
-    for replies in [vec![status(400, &[])], vec![status(404, &[]), status(404, &[])]] {
-        let (all, mut play) = (replies.len(), Play::new(plan.clone(), replies));
-        play.run();
-        assert_eq!((play.ended().status, models(&play).len()), (Status::Error, all));
-    }
-}
-
-#[test]
-fn hook_retries_are_bounded_by_the_retry_table() {
-    let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Error, HookAction::Retry { delay_ms: None });
-    let forever = |code: u16| (0..100).map(|_| status(code, &[])).collect::<Vec<_>>();
-    let retry = || std::iter::repeat_n(HookOutcome::Retry { delay_ms: 0 }, 100).collect();
-    for (code, asked) in [(503, 4 + 3), (401, 1 + 3)] {
-        let mut play = Play::new(plan.clone(), forever(code));
-        play.hooks.insert(HookPoint::Error, retry());
-        play.run();
-        assert_eq!((play.ended().status, play.requests.len()), (Status::Error, asked), "{code}");
-        let last = play.events.iter().rev().find_map(|e| match &e.body {
-            EventBody::HookPoint(run) => Some(run.answer.clone()),
-            _ => None,
-        });
-        assert_eq!(last, Some(HookOutcome::None), "the record says that the last retry was not made");
-    }
-    // A successful turn resets the attempts of the next one.
-    let replies = [vec![status(401, &[]), calls(&[call("a_read", json!({}))])], vec![status(401, &[]), text("done")]];
-    let mut play = Play::new(plan, replies.concat());
-    play.hooks.insert(HookPoint::Error, retry());
-    play.run();
-    assert_eq!((play.ended().status, play.requests.len()), (Status::Completed, 4));
-}
-
-#[test]
-fn a_limit_wins_over_a_full_context() {
-    let full = || {
-        let Ok(mut reply) = calls(&[call("a_read", json!({}))]) else { panic!("a reply") };
-        reply.usage.input = 99_000;
-        Ok(reply)
-    };
-    let mut play = Play::new(plan(), vec![full()]);
-    play.run();
-    assert_eq!(play.ended().status, Status::Continued);
-    let mut plan = plan();
-    plan.limits.spend = 50_000_000;
-    let mut play = Play::new(plan, vec![full()]);
-    play.run();
-    let ended = play.ended();
-    let error = ended.error.as_ref().unwrap();
-    assert_eq!((ended.status, error.code.as_str()), (Status::Error, "spend_exceeded"));
-    assert_eq!(error.message, "spend_exceeded: $0.09902 of $0.05");
 }
 
 #[test]
 fn repeated_hook_children_are_charged_once() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::AfterStep, HookAction::Continue);
-    let mut play = Play::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
     play.start();
     while !matches!(next(&play.plan, &play.state), Effect::RunHooks(_)) {
         assert!(play.step());
@@ -381,7 +247,7 @@ fn repeated_hook_children_are_charged_once() {
 #[test]
 fn children_are_spawned_once_and_bounded() {
     let child = || call("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}));
-    let mut play = Play::new(plan(), vec![calls(&[child(), child(), child()]), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![calls(&[child(), child(), child()]), text("done")]);
     play.run();
     let count = |name: &str| play.names().iter().filter(|n| **n == name).count();
     assert_eq!((count("child_intended"), count("child_spawned"), count("child_ended")), (2, 2, 2));
@@ -394,20 +260,20 @@ fn children_are_spawned_once_and_bounded() {
 #[test]
 fn steering_skips_what_has_not_started() {
     let list = [call("a_write", json!({})), call("a_write", json!({}))];
-    let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![calls(&list), text("done")]);
     // record (prompt), record (intent), reserve, model, record (start), tools: the message arrives before the next
     // effect.
     play.letters.push((6, ControlMessage::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);
     assert_eq!(play.results()[1].1, "skipped due to queued user message");
-    let Some(Turn::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
+    let Some(ProviderMessage::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
     assert_eq!(crate::message::text_of(content), "stop that");
 }
 
 #[test]
 fn a_follow_up_waits_for_the_end() {
-    let mut play = Play::new(plan(), vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")]);
+    let mut play = SimulatedThread::new(plan(), vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")]);
     play.letters.push((2, ControlMessage::FollowUp { text: "and now".into() }));
     play.run();
     assert_eq!((play.ended().cost.turns, play.ended().result.as_deref()), (3, Some("two")));
@@ -417,7 +283,7 @@ fn a_follow_up_waits_for_the_end() {
 fn cancellation_and_kill_at_every_step() {
     let make = || {
         let list = [call("a_write", json!({})), call("a_read", json!({})), call("a_look", json!({}))];
-        Play::new(plan(), vec![status(503, &[]), calls(&list), text("done")])
+        SimulatedThread::new(plan(), vec![status(503, &[]), calls(&list), text("done")])
     };
     let mut whole = make();
     whole.run();
@@ -443,7 +309,7 @@ fn hooks_block_modify_and_end() {
     with_hook(&mut plan, HookPoint::ToolResult, HookAction::Modify { content: None, is_error: None, details: None });
     with_hook(&mut plan, HookPoint::AfterStep, HookAction::Continue);
     let list = [call("a_read", json!({})), call("a_look", json!({}))];
-    let mut play = Play::new(plan, vec![calls(&list), text("done")]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
     play.hooks.insert(HookPoint::ToolCall, [HookOutcome::Block { reason: "no".into() }].into());
     let modified = HookOutcome::Modify { content: Some(json!("changed")), is_error: None, details: None };
     play.hooks.insert(HookPoint::ToolResult, [HookOutcome::None, modified].into());
@@ -461,8 +327,10 @@ fn hooks_block_modify_and_end() {
 fn context_hooks_change_one_call_only() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::Context, HookAction::KeepLast { n: 1 });
-    let mut play =
-        Play::new(plan, vec![calls(&[call("a_read", json!({}))]), calls(&[call("a_look", json!({}))]), text("done")]);
+    let mut play = SimulatedThread::new(
+        plan,
+        vec![calls(&[call("a_read", json!({}))]), calls(&[call("a_look", json!({}))]), text("done")],
+    );
     let keep = HookOutcome::Context { operations: vec![ContextOperation::KeepLast { n: 1 }] };
     play.hooks.insert(HookPoint::Context, [HookOutcome::None, keep, HookOutcome::None].into());
     play.run();
@@ -478,10 +346,10 @@ fn risky_call_waits_for_approval() {
         let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
             "classifications": [{"risk": "safe", "patterns": ["rye.*"]}, {"risk": "elevated", "patterns": ["rye.execute.tool.a.look"]}]});
         plan.settings.insert("capability_risk".into(), table);
-        let parts = [Part::Tools, Part::Ask].into();
-        plan.graph = build(&Needs { parts, ..Needs::default() });
+        let parts = [GraphPart::Tools, GraphPart::Ask].into();
+        plan.graph = build_graph(&GraphNeeds { parts, ..GraphNeeds::default() });
         let list = [call("a_read", json!({})), call("a_look", json!({"x": 1})), call("a_read", json!({}))];
-        let mut play = Play::new(plan, vec![calls(&list), text("done")]);
+        let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
         play.says = says;
         play.run();
         play
@@ -490,16 +358,28 @@ fn risky_call_waits_for_approval() {
     assert_eq!(yes.asked, ["rye.execute.tool.a.look with {\"x\":1}"]);
     assert_eq!(yes.dispatched.iter().flatten().count(), 3);
     let no = attended(Approval::Refused);
-    assert_eq!(no.results()[1].1, "permission denied: nobody allowed rye.execute.tool.a.look");
+    assert_eq!(no.results()[1].1, "permission denied: rye.execute.tool.a.look was not approved");
     assert_eq!((no.dispatched.len(), no.ended().status), (2, Status::Completed));
     assert_eq!(attended(Approval::Suspended).ended().status, Status::Suspended);
+}
+
+#[test]
+fn unreadable_risk_table_refuses_every_call() {
+    for table in [json!("all safe"), json!({"risk_levels": {"elevated": {"policy": "whatever"}}})] {
+        let mut plan = plan();
+        plan.settings.insert("capability_risk".into(), table);
+        let mut play = SimulatedThread::new(plan, vec![calls(&[call("a_look", json!({}))]), text("done")]);
+        play.run();
+        assert!(play.results()[0].1.starts_with("permission denied: the risk table"), "{:?}", play.results());
+        assert_eq!(play.dispatched.iter().flatten().count(), 0);
+    }
 }
 
 /// Law: the graph determines every successor. If an edge is rewired, the run follows it.
 #[test]
 fn rewired_edges_are_followed() {
     let list = || vec![calls(&[call("a_write", json!({})), call("a_write", json!({}))]), text("done")];
-    let count = |play: &Play, name: &str| play.names().iter().filter(|n| **n == name).count();
+    let count = |play: &SimulatedThread, name: &str| play.names().iter().filter(|n| **n == name).count();
     for (node, outcome, turns, started) in [
         (Node::Start, Outcome::Ready, 0, 0),
         (Node::Inbox, Outcome::Clear, 0, 0),
@@ -509,11 +389,11 @@ fn rewired_edges_are_followed() {
         (Node::Tools, Outcome::Finished, 1, 1),
         (Node::Guard, Outcome::More, 1, 1),
         (Node::Guard, Outcome::Done, 1, 2),
-        (Node::Context, Outcome::Fits, 1, 2),
+        (Node::Context, Outcome::Fits, 0, 0),
     ] {
         let mut plan = plan();
         rewire(&mut plan, node, outcome, Node::Finish);
-        let mut play = Play::new(plan, list());
+        let mut play = SimulatedThread::new(plan, list());
         play.run();
         assert_eq!(play.ended().cost.turns, turns, "{node} {outcome}");
         assert_eq!(count(&play, "tool_started"), started, "{node} {outcome}");
@@ -521,7 +401,7 @@ fn rewired_edges_are_followed() {
     let mut plan = plan();
     rewire(&mut plan, Node::Model, Outcome::Text, Node::Limits);
     plan.limits.turns = 3;
-    let mut play = Play::new(plan, (0..5).map(|_| text("again")).collect());
+    let mut play = SimulatedThread::new(plan, (0..5).map(|_| text("again")).collect());
     play.run();
     assert_eq!(play.ended().error.as_ref().unwrap().code, "turns_exceeded");
 }
@@ -530,12 +410,12 @@ fn rewired_edges_are_followed() {
 fn missing_edge_ends_the_thread() {
     let mut plan = plan();
     plan.graph.0.get_mut(&Node::Limits).unwrap().remove(&Outcome::Within);
-    let mut play = Play::new(plan, vec![text("never")]);
+    let mut play = SimulatedThread::new(plan, vec![text("never")]);
     play.run();
     assert_eq!(play.ended().error.as_ref().unwrap().code, "plan_unsound");
     let mut endless = super::fixture::plan();
     rewire(&mut endless, Node::Inbox, Outcome::Clear, Node::Start);
-    let mut play = Play::new(endless, vec![text("never")]);
+    let mut play = SimulatedThread::new(endless, vec![text("never")]);
     play.run();
     assert_eq!(play.ended().error.as_ref().unwrap().code, "plan_unsound");
 }
@@ -550,15 +430,15 @@ fn recovery_from_every_prefix_reaches_the_same_end() {
             text("done"),
         ]
     };
-    let mut whole = Play::new(plan(), replies());
+    let mut whole = SimulatedThread::new(plan(), replies());
     whole.run();
     for cut in 2..whole.events.len() {
-        let mut state = State::new();
+        let mut state = ThreadState::new();
         for event in &whole.events[..cut] {
             apply(&mut state, event);
         }
         let asked = whole.events[..cut].iter().filter(|e| matches!(e.body, EventBody::CognitionOut(_))).count();
-        let mut play = Play::new(plan(), replies().into_iter().skip(asked).collect());
+        let mut play = SimulatedThread::new(plan(), replies().into_iter().skip(asked).collect());
         play.state = state;
         play.events = whole.events[..cut].to_vec();
         play.now = 5_000_000;
@@ -585,7 +465,7 @@ fn recovery_from_every_prefix_reaches_the_same_end() {
 
 #[test]
 fn owned_time_excludes_time_between_owners() {
-    let mut play = Play::new(plan(), vec![text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![text("done")]);
     play.start();
     play.step();
     let used = play.state.clock.elapsed_ms();

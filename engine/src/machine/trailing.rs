@@ -7,21 +7,21 @@ use serde_json::Value;
 use crate::message::{ContentBlock, Message};
 
 /// Returns the maximum tokens of trailing messages that a continuation starts with.
-pub(crate) fn ceiling(plan: &Plan) -> u64 {
+pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
     let setting = plan.settings.get("coordination").and_then(|v| v.pointer("/continuation/resume_ceiling_tokens"));
     setting.and_then(Value::as_u64).unwrap_or(16_000)
 }
 
 /// Returns the last messages within a number of tokens, starting at a user message.
-pub(crate) fn trailing(messages: &[Message], tokens: u64) -> Vec<Message> {
+pub(crate) fn trailing_messages(messages: &[Message], tokens: u64) -> Vec<Message> {
     let start = start(messages, tokens, |message| message.kind() == "user");
     messages.get(start..).unwrap_or_default().to_vec()
 }
 
 /// Returns the number of last messages that stay next to a summary. They may also start at a reply, because the summary
 /// is itself a user message.
-pub(super) fn kept(plan: &Plan, messages: &[Message]) -> usize {
-    let tokens = ceiling(plan).min(plan.model.context_window / 4);
+pub(super) fn kept_beside_summary(plan: &Plan, messages: &[Message]) -> usize {
+    let tokens = max_trailing_tokens(plan).min(plan.model.context_window / 4);
     let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));
     // The first message is the prompt; compaction always keeps the prompt.
     messages.len() - start.max(1).min(messages.len())
@@ -46,13 +46,22 @@ fn start(messages: &[Message], tokens: u64, may_begin: impl Fn(&Message) -> bool
 fn characters(message: &Message) -> u64 {
     let text = match message {
         Message::User { content } | Message::Assistant { content } => {
-            content.iter().map(|block| if let ContentBlock::Text { text } = block { text.len() } else { 200 }).sum()
+            content.iter().map(block_characters).fold(0, usize::saturating_add)
         }
         Message::ToolResult { content, .. } | Message::Custom { content, .. } => content.len(),
         Message::Bash { command, output, .. } => command.len() + output.len(),
         Message::CompactionSummary { text } | Message::BranchSummary { text } => text.len(),
     };
     text as u64
+}
+
+fn block_characters(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => text.len(),
+        ContentBlock::ToolCall(call) => call.name.len() + call.input.to_string().len(),
+        ContentBlock::Image(image) => usize::try_from(image.estimate_tokens().saturating_mul(4)).unwrap_or(usize::MAX),
+        ContentBlock::Other { value, .. } => value.to_string().len(),
+    }
 }
 
 #[cfg(test)]
@@ -72,20 +81,30 @@ mod tests {
     }
 
     #[test]
+    fn calls_count_with_their_input() {
+        let input = json!({"content": "x".repeat(4_000)});
+        let call = ToolCall { id: "c".into(), name: "write".into(), input };
+        let long = Message::Assistant { content: vec![ContentBlock::ToolCall(call)] };
+        let talk = [Message::user("first"), long, result(10), Message::user("second")];
+        assert_eq!(trailing_messages(&talk, 900).len(), 1);
+        assert_eq!(trailing_messages(&talk, 1_100).len(), 4);
+    }
+
+    #[test]
     fn trailing_messages_keep_calls_with_their_results() {
         let talk = [Message::user("first"), call(), result(100), Message::user("second"), call(), result(100)];
         for tokens in 0..400 {
             for list in [
-                trailing(&talk, tokens),
+                trailing_messages(&talk, tokens),
                 talk.get(start(&talk, tokens, |m| m.kind() == "assistant")..).unwrap_or_default().to_vec(),
             ] {
                 let calls = list.iter().filter(|m| m.kind() == "assistant").count();
                 let results = list.iter().filter(|m| m.kind() == "tool_result").count();
                 assert_eq!(calls, results, "{tokens} tokens");
             }
-            let first = trailing(&talk, tokens);
+            let first = trailing_messages(&talk, tokens);
             assert!(first.first().is_none_or(|m| m.kind() == "user"));
         }
-        assert_eq!(trailing(&talk, 1_000).len(), 6);
+        assert_eq!(trailing_messages(&talk, 1_000).len(), 6);
     }
 }

@@ -5,14 +5,14 @@ use rye_compiler::plan::{Node, Outcome, Plan};
 
 use super::effect::Effect;
 use super::facts;
-use super::state::{Position, State};
+use super::state::{RunPosition, ThreadState};
 use super::step;
 use crate::event::{Ended, EventBody};
 use crate::thread::{RunError, Status};
 
 /// The result of evaluating a step.
 #[derive(Debug)]
-pub(super) enum Decision {
+pub(super) enum StepResult {
     /// The driver has to perform an effect.
     Do(Effect),
     /// Events have to be written; no effect is needed.
@@ -23,15 +23,15 @@ pub(super) enum Decision {
 
 /// The decision at the step that the run has reached.
 #[derive(Debug)]
-pub(super) struct Standing {
-    pub decision: Decision,
+pub(super) struct WalkResult {
+    pub decision: StepResult,
 }
 
 /// The input of a step's evaluation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WalkContext<'a> {
     pub plan: &'a Plan,
-    pub state: &'a State,
+    pub state: &'a ThreadState,
     pub now: i64,
     /// The last edge that was taken.
     pub from: (Node, Outcome),
@@ -42,49 +42,49 @@ pub(super) struct WalkContext<'a> {
 /// Maximum number of steps without an effect or a write. No valid plan reaches it.
 const MAX_IDLE_STEPS: usize = 256;
 
-pub(super) fn next(plan: &Plan, state: &State) -> Effect {
-    match standing(plan, state, state.clock.now).decision {
-        Decision::Do(effect) => effect,
-        Decision::Write(_) | Decision::Gives(_) => Effect::Record,
+pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
+    match advance(plan, state, state.clock.now).decision {
+        StepResult::Do(effect) => effect,
+        StepResult::Write(_) | StepResult::Gives(_) => Effect::Record,
     }
 }
 
 /// Walks to the first step that needs an effect or a write. `now` may be later than the last event, because a wait ends
 /// by time alone.
-pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
+pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));
-        let leaves = (ended.status == Status::Continued).then(|| state.left());
+        let leaves = (ended.status == Status::Continued).then(|| state.remaining_limits());
         let done = Effect::Done { settle, ended: ended.clone(), cancel, leaves };
-        return Standing { decision: Decision::Do(done) };
+        return WalkResult { decision: StepResult::Do(done) };
     }
     if let Some(owed) = &state.owed {
-        return Standing { decision: Decision::Write(vec![step::settlement(plan, owed)]) };
+        return WalkResult { decision: StepResult::Write(vec![step::settlement(plan, owed)]) };
     }
     let (from, start) = match state.position {
-        Position::At(node) => ((node, Outcome::Ready), Some(node)),
-        Position::After(node, outcome) => {
+        RunPosition::At(node) => ((node, Outcome::Ready), Some(node)),
+        RunPosition::After(node, outcome) => {
             let outcome = step::current_outcome(state, node, outcome);
             ((node, outcome), plan.graph.next(node, outcome))
         }
     };
     let mut walk = WalkContext { plan, state, now, from, group_start: state.calls.start };
-    if let Some(written) = step::interrupted(state) {
-        return Standing { decision: Decision::Write(written) };
+    if let Some(written) = step::closing_events(state) {
+        return WalkResult { decision: StepResult::Write(written) };
     }
     if step::is_ending(state) {
         return exit_early(walk);
     }
     if let Some(seen) = state.observations.front() {
-        let mut facts = facts::common(plan, state);
+        let mut facts = facts::common_facts(plan, state);
         facts.extend(seen.facts.clone());
-        let decision = Decision::Do(step::hook_run(plan, state, seen.point, Some(seen.seq.to_string()), facts));
-        return Standing { decision };
+        let decision = StepResult::Do(step::hook_run(plan, state, seen.point, Some(seen.seq.to_string()), facts));
+        return WalkResult { decision };
     }
     let Some(mut node) = start else { return end_without_edge(walk) };
     for _ in 0..MAX_IDLE_STEPS {
-        match step::decide(&walk, node) {
-            Decision::Gives(outcome) => {
+        match step::evaluate_step(&walk, node) {
+            StepResult::Gives(outcome) => {
                 if (node, outcome) == (Node::Guard, Outcome::More) {
                     walk.group_start = state.calls.end;
                 }
@@ -92,48 +92,84 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
                 let Some(following) = plan.graph.next(node, outcome) else { return end_without_edge(walk) };
                 node = following;
             }
-            decision @ (Decision::Do(_) | Decision::Write(_)) => return Standing { decision },
+            StepResult::Do(effect) => return WalkResult { decision: within_deadline(&walk, effect) },
+            StepResult::Write(events) => {
+                let is_late = events.iter().any(starts_work) && remaining_ms(&walk) == Some(0);
+                let events = if is_late { step::overdue_events(state, now, 0) } else { events };
+                return WalkResult { decision: StepResult::Write(events) };
+            }
         }
     }
     end_without_edge(walk)
 }
 
+/// Returns true if the event announces an attempt, a call or a child.
+fn starts_work(event: &EventBody) -> bool {
+    matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
+}
+
+/// Returns the remaining duration; `None` while a person is asked, and for a run of a single tool call, which has no
+/// limits of its own: the timeout of the tool bounds it.
+fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
+    walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
+}
+
+/// Returns the effect, or the duration limit if the effect would wait and the thread's time has elapsed. A sleep that does
+/// not end before the deadline stops the thread at once.
+fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
+    let (state, now) = (walk.state, walk.now);
+    let Some(left) = remaining_ms(walk) else { return StepResult::Do(effect) };
+    let delay = match &effect {
+        Effect::Sleep { until } => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
+        Effect::Reserve(_) | Effect::CallModel { .. } | Effect::RunTools(_) | Effect::Spawn(_) | Effect::Await(_) => 0,
+        // Hooks may still answer, and a person may raise the limit.
+        Effect::Record | Effect::RunHooks(_) | Effect::Ask { .. } | Effect::Done { .. } => {
+            return StepResult::Do(effect);
+        }
+    };
+    if delay < left {
+        return StepResult::Do(effect);
+    }
+    StepResult::Write(step::overdue_events(state, now, delay))
+}
+
 /// Follows the edge of a cancellation, from any position.
-fn exit_early(mut walk: WalkContext<'_>) -> Standing {
+fn exit_early(mut walk: WalkContext<'_>) -> WalkResult {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };
     // The graph may have steps between the cancellation and the finish.
     for _ in 0..MAX_IDLE_STEPS {
         if node == Node::Finish {
-            return Standing { decision: step::finish(&walk) };
+            return WalkResult { decision: step::finish(&walk) };
         }
-        match step::decide(&walk, node) {
-            Decision::Gives(outcome) => match walk.plan.graph.next(node, outcome) {
+        match step::evaluate_step(&walk, node) {
+            StepResult::Gives(outcome) => match walk.plan.graph.next(node, outcome) {
                 Some(following) => {
                     walk.from = (node, outcome);
                     node = following;
                 }
                 None => return end_without_edge(walk),
             },
-            decision @ (Decision::Do(_) | Decision::Write(_)) => return Standing { decision },
+            decision @ (StepResult::Do(_) | StepResult::Write(_)) => return WalkResult { decision },
         }
     }
     end_without_edge(walk)
 }
 
 /// Ends the thread with an error that names the missing edge. A valid graph has an edge for every outcome.
-fn end_without_edge(walk: WalkContext<'_>) -> Standing {
+fn end_without_edge(walk: WalkContext<'_>) -> WalkResult {
     let (node, outcome) = walk.from;
     let ended = Ended {
         status: Status::Error,
         result: walk.state.last_text(),
         outputs: None,
         missing: Vec::new(),
+        stop_reason: walk.state.stop_reason.clone(),
         error: Some(RunError {
             code: "plan_unsound".into(),
-            message: format!("the plan's graph does not lead on from `{node}` after `{outcome}`"),
+            message: format!("the plan's graph has no edge from `{node}` for outcome `{outcome}`"),
         }),
         cost: walk.state.cost,
     };
-    Standing { decision: Decision::Write(vec![EventBody::Ended(Box::new(ended))]) }
+    WalkResult { decision: StepResult::Write(vec![EventBody::Ended(Box::new(ended))]) }
 }

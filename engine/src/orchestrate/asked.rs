@@ -41,7 +41,7 @@ const OPERATIONS: [(&str, &[&str]); 11] = [
 
 impl ThreadsToolRequest {
     /// Parses the arguments; the error is a message for the model.
-    pub fn read(parameters: &Value) -> Result<Self, String> {
+    pub fn parse(parameters: &Value) -> Result<Self, String> {
         let Value::Object(given) = parameters else { return Err("its parameters must be an object".into()) };
         let name = given.get("operation").and_then(Value::as_str).unwrap_or_default();
         let Some((_, takes)) = OPERATIONS.iter().find(|(known, _)| *known == name) else {
@@ -65,7 +65,7 @@ impl ThreadsToolRequest {
             "chain_search" => {
                 let query = given.text("query")?.ok_or("`chain_search` needs `query`, a regular expression")?;
                 let pattern =
-                    Regex::new(query).map_err(|error| format!("`query` is no regular expression: {error}"))?;
+                    Regex::new(query).map_err(|error| format!("`query` is not a valid regular expression: {error}"))?;
                 Self::Search { thread: given.thread()?, pattern }
             }
             "read_transcript" => Self::Read { thread: given.thread()?, tail: given.count("tail_lines")? },
@@ -121,7 +121,8 @@ impl<'a> ThreadsToolArguments<'a> {
 }
 
 fn id(text: &str) -> Result<ThreadId, String> {
-    ThreadId::parse(text).map_err(|invalid| format!("`{}` is no thread id: {}", text.escape_debug(), invalid.reason))
+    ThreadId::parse(text)
+        .map_err(|invalid| format!("`{}` is not a valid thread id: {}", text.escape_debug(), invalid.reason))
 }
 
 #[cfg(test)]
@@ -148,9 +149,9 @@ mod tests {
                 };
                 map.insert((*key).to_owned(), value);
             }
-            ThreadsToolRequest::read(&given).unwrap();
+            ThreadsToolRequest::parse(&given).unwrap();
             given.as_object_mut().unwrap().insert("parent".into(), json!("b-1"));
-            assert_eq!(ThreadsToolRequest::read(&given).unwrap_err(), format!("`{name}` takes no `parent`"));
+            assert_eq!(ThreadsToolRequest::parse(&given).unwrap_err(), format!("`{name}` takes no `parent`"));
         }
         for bad in [
             json!({"operation": "drop"}),
@@ -162,7 +163,7 @@ mod tests {
             json!({"operation": "resume_thread", "thread_id": "a-1", "message": " "}),
             json!([]),
         ] {
-            assert!(ThreadsToolRequest::read(&bad).is_err(), "{bad}");
+            assert!(ThreadsToolRequest::parse(&bad).is_err(), "{bad}");
         }
     }
 }

@@ -4,14 +4,15 @@ mod decoder;
 
 use serde_json::{Map, Value, json};
 
-pub use decoder::Decoder;
+pub use decoder::AnthropicDecoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
+use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
+use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
-use crate::image::Image;
-use crate::message::{ContentBlock, Turn};
+use crate::image::ImageRef;
+use crate::message::{ContentBlock, ProviderMessage};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "anthropic";
@@ -42,7 +43,7 @@ impl Provider for Anthropic {
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = body(request).to_string().into_bytes();
-        Box::pin(run(&self.endpoint, body, Decoder::default(), live))
+        Box::pin(run(&self.endpoint, body, AnthropicDecoder::default(), live))
     }
 }
 
@@ -65,10 +66,11 @@ pub fn body(request: &Request) -> Value {
 }
 
 fn tools(definitions: &[ToolDefinition]) -> Value {
-    let mut tools: Vec<Value> = definitions
-        .iter()
-        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema}))
-        .collect();
+    let tool = |tool: &ToolDefinition| {
+        let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Complete);
+        json!({"name": tool.name, "description": description, "input_schema": parameters})
+    };
+    let mut tools: Vec<Value> = definitions.iter().map(tool).collect();
     if let Some(last) = tools.pop() {
         tools.push(with_breakpoint(last));
     }
@@ -85,7 +87,7 @@ struct MessageDraft {
 
 fn messages(request: &Request) -> Value {
     let mut drafts: Vec<MessageDraft> = Vec::new();
-    for (index, turn) in sound(&request.turns).iter().enumerate() {
+    for (index, turn) in normalize_turns(&request.turns).iter().enumerate() {
         let mut draft = draft(turn);
         if index == 0
             && request.first_turn_constant
@@ -112,17 +114,17 @@ fn messages(request: &Request) -> Value {
     drafts.into_iter().map(message).collect()
 }
 
-fn draft(turn: &Turn) -> MessageDraft {
+fn draft(turn: &ProviderMessage) -> MessageDraft {
     match turn {
-        Turn::User { content } => {
-            MessageDraft { role: "user", results: Vec::new(), content: content.iter().filter_map(said).collect() }
+        ProviderMessage::User { content } => {
+            MessageDraft { role: "user", results: Vec::new(), content: content.iter().filter_map(user_block).collect() }
         }
-        Turn::Assistant { content } => MessageDraft {
+        ProviderMessage::Assistant { content } => MessageDraft {
             role: "assistant",
             results: Vec::new(),
             content: content.iter().filter_map(model_block).collect(),
         },
-        Turn::ToolResult { call_id, name: _, content, is_error } => {
+        ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             let mut result = json!({"type": "tool_result", "tool_use_id": plain_name(call_id), "content": text});
             if *is_error && let Some(object) = result.as_object_mut() {
@@ -134,10 +136,10 @@ fn draft(turn: &Turn) -> MessageDraft {
 }
 
 /// Maps a user's block; `None` for blocks that a user message cannot contain.
-fn said(block: &ContentBlock) -> Option<Value> {
+fn user_block(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => text_block(text),
-        ContentBlock::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Image(ImageRef { media_type, data, .. }) => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
         }
         ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,

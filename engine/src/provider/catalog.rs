@@ -15,7 +15,7 @@ use super::{CallError, FailedStage};
 
 /// A provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-pub struct Definition {
+pub struct ProviderDefinition {
     pub id: String,
     pub wire: Wire,
     #[serde(default)]
@@ -42,11 +42,11 @@ pub struct Definition {
     #[serde(default)]
     pub tiers: IndexMap<String, String>,
     #[serde(default)]
-    pub models: Vec<Model>,
+    pub models: Vec<ModelDefinition>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-pub struct Model {
+pub struct ModelDefinition {
     pub id: String,
     /// Size in tokens.
     pub context_window: u64,
@@ -57,9 +57,9 @@ pub struct Model {
     /// Set if a message may contain images.
     #[serde(default = "default_true")]
     pub images: bool,
-    /// `None` if unknown; [`Prices::none`] if declared to be free.
+    /// `None` if unknown; [`PriceTable::none`] if declared to be free.
     #[serde(default, deserialize_with = "priced")]
-    pub prices: Option<Prices>,
+    pub prices: Option<PriceTable>,
     /// The date on which the prices were looked up.
     #[serde(default)]
     pub priced_at: Option<String>,
@@ -78,7 +78,7 @@ pub enum ToolUse {
 
 /// Dollars per million tokens, as decimal text. Omitted prices default to `input`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Prices {
+pub struct PriceTable {
     #[serde(deserialize_with = "decimal")]
     pub input: String,
     #[serde(deserialize_with = "decimal")]
@@ -89,11 +89,11 @@ pub struct Prices {
     pub cache_write: Option<String>,
     /// Prices of a request whose whole prompt exceeds `above` tokens.
     #[serde(default)]
-    pub long_prompt: Option<LongPrompt>,
+    pub long_prompt: Option<LongPromptPrices>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct LongPrompt {
+pub struct LongPromptPrices {
     pub above: u64,
     #[serde(deserialize_with = "decimal")]
     pub input: String,
@@ -105,7 +105,7 @@ pub struct LongPrompt {
     pub cache_write: Option<String>,
 }
 
-impl Definition {
+impl ProviderDefinition {
     /// Reads a definition.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Definition {
         })
     }
 
-    pub fn model(&self, id: &str) -> Option<&Model> {
+    pub fn model(&self, id: &str) -> Option<&ModelDefinition> {
         self.models.iter().find(|model| model.id == id)
     }
 
@@ -142,13 +142,13 @@ impl Definition {
 /// Returns the settings of a plan's `connection`.
 ///
 /// # Errors
-/// The errors of [`Definition::from_value`].
-pub fn settings(
+/// The errors of [`ProviderDefinition::from_value`].
+pub fn connection_settings(
     connection: &Value,
     environment: &ProviderEnvironment,
     project_root: &Path,
 ) -> Result<ProviderSettings, CallError> {
-    Ok(Definition::from_value(connection)?.settings(environment, project_root))
+    Ok(ProviderDefinition::from_value(connection)?.settings(environment, project_root))
 }
 
 fn default_true() -> bool {
@@ -159,7 +159,7 @@ fn default_key_header() -> KeyHeader {
     KeyHeader::Bearer
 }
 
-impl Prices {
+impl PriceTable {
     /// Returns the prices of `prices: none`.
     pub fn none() -> Self {
         let (input, output) = ("0".to_owned(), "0".to_owned());
@@ -167,10 +167,10 @@ impl Prices {
     }
 }
 
-fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Prices>, D::Error> {
+fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PriceTable>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     if value.as_str() == Some("none") {
-        return Ok(Some(Prices::none()));
+        return Ok(Some(PriceTable::none()));
     }
     Option::deserialize(value).map_err(serde::de::Error::custom)
 }
@@ -201,7 +201,7 @@ mod tests {
     use rye_grammar::{Source, Sources, yaml};
 
     use super::*;
-    use crate::provider::{FailedStage, connect};
+    use crate::provider::{FailedStage, connect_provider};
 
     fn read(path: &str) -> Value {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../stdlib/.ai/config/agent").join(path);
@@ -213,10 +213,10 @@ mod tests {
         parsed.tree.to_value()
     }
 
-    fn standard() -> Vec<Definition> {
+    fn standard() -> Vec<ProviderDefinition> {
         ["anthropic", "openai", "scripted", "openai-responses", "gemini"]
             .map(|id| {
-                let definition = Definition::from_value(&read(&format!("providers/{id}.yaml"))).unwrap();
+                let definition = ProviderDefinition::from_value(&read(&format!("providers/{id}.yaml"))).unwrap();
                 assert_eq!(definition.id, id);
                 definition
             })
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(settings.key_header, KeyHeader::Named("x-api-key".to_owned()));
         let bare = definition.settings(&ProviderEnvironment::fixed([]), Path::new("p"));
         assert_eq!(bare.base_url, "https://api.anthropic.com");
-        let Err(error) = connect(&bare) else { panic!("connected without a key") };
+        let Err(error) = connect_provider(&bare) else { panic!("connected without a key") };
         assert_eq!(error.stage, FailedStage::Setup);
         assert!(error.message.contains("`ANTHROPIC_API_KEY`"));
     }
@@ -298,12 +298,15 @@ mod tests {
             let source = sources.add(Source::new("docs/reference/providers.md", text.clone()));
             let parsed = yaml::parse(source, &text);
             assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
-            let definition = Definition::from_value(&parsed.tree.to_value()).unwrap();
+            let definition = ProviderDefinition::from_value(&parsed.tree.to_value()).unwrap();
             let mut diagnostics = rye_compiler::diagnostics::Diagnostics::new();
             rye_compiler::model::provider(&definition.id, &parsed.tree, &sources, &mut diagnostics).unwrap();
             assert!(!diagnostics.has_errors(), "{text}");
             let environment = definition.key_env.clone().map(|name| (name, "k".to_owned()));
-            assert!(connect(&definition.settings(&ProviderEnvironment::fixed(environment), Path::new("p"))).is_ok());
+            assert!(
+                connect_provider(&definition.settings(&ProviderEnvironment::fixed(environment), Path::new("p")))
+                    .is_ok()
+            );
             ids.push(definition.id);
         }
         for id in ["local", "ollama", "llama-cpp", "vllm", "openrouter", "groq", "words"] {
@@ -319,14 +322,14 @@ mod tests {
                 "models": [{"id": "m", "context_window": 1, "max_output": 1, "prices": prices}],
             })
         };
-        let read = |prices| Definition::from_value(&model(prices));
+        let read = |prices| ProviderDefinition::from_value(&model(prices));
         let prices = read(serde_json::json!({"input": 0.1, "output": 2})).unwrap().models[0].prices.clone().unwrap();
         assert_eq!((prices.input.as_str(), prices.output.as_str()), ("0.1", "2"));
         let error = read(serde_json::json!({"input": [], "output": 2})).unwrap_err();
         assert!(error.message.starts_with("the file of provider `x` cannot be used: "), "{}", error.message);
-        assert!(Definition::from_value(&serde_json::json!({"id": "x", "wire": "morse"})).is_err());
-        let free = Definition::from_value(&model(serde_json::json!("none"))).unwrap();
-        assert_eq!(free.models[0].prices, Some(Prices::none()));
+        assert!(ProviderDefinition::from_value(&serde_json::json!({"id": "x", "wire": "morse"})).is_err());
+        let free = ProviderDefinition::from_value(&model(serde_json::json!("none"))).unwrap();
+        assert_eq!(free.models[0].prices, Some(PriceTable::none()));
         assert!(read(serde_json::json!("free")).is_err());
     }
 }

@@ -3,10 +3,7 @@
 //! No other module reads variables for providers. Files of the project are never read (`engine.md` 6).
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::Path;
-
-use serde_json::Value;
 
 /// The sources of variables.
 #[derive(Clone, Default)]
@@ -43,27 +40,8 @@ impl ProviderEnvironment {
         Self { fixed: Some(variables.into_iter().collect()), file: BTreeMap::new() }
     }
 
-    /// Replaces the value of every secret variable (by its name) by `[NAME]` in every text of `value`.
-    pub fn redact(&self, value: &mut Value) {
-        // Values that are not Unicode cannot occur in a text.
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-        let process = || std::env::vars_os().filter_map(text).collect::<BTreeMap<String, String>>();
-        let process = self.fixed.clone().unwrap_or_else(process);
-        let mut secrets: Vec<(&String, &str)> = process
-            .iter()
-            .chain(&self.file)
-            .map(|(name, value)| (name, value.trim()))
-            .filter(|(name, value)| is_secret(name) && value.len() >= MIN_SECRET_BYTES)
-            .collect();
-        // Longest first, since a value may contain another.
-        secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        if !secrets.is_empty() {
-            redact(value, &secrets);
-        }
-    }
-
     /// Returns the variables of the user's `.env`.
-    pub fn of_file(&self) -> impl Iterator<Item = (String, String)> {
+    pub fn file_variables(&self) -> impl Iterator<Item = (String, String)> {
         self.file.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
 
@@ -74,29 +52,6 @@ impl ProviderEnvironment {
             None => std::env::var(name).ok(),
         };
         process.or_else(|| self.file.get(name).cloned()).filter(|value| !value.trim().is_empty())
-    }
-}
-
-/// Minimum length in bytes of a masked value; shorter values would give false positives.
-const MIN_SECRET_BYTES: usize = 8;
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"].iter().any(|word| name.contains(word))
-}
-
-fn redact(value: &mut Value, secrets: &[(&String, &str)]) {
-    match value {
-        Value::String(text) => {
-            for (name, secret) in secrets {
-                if text.contains(secret) {
-                    *text = text.replace(secret, &format!("[{name}]"));
-                }
-            }
-        }
-        Value::Array(list) => list.iter_mut().for_each(|value| redact(value, secrets)),
-        Value::Object(map) => map.values_mut().for_each(|value| redact(value, secrets)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -138,19 +93,6 @@ mod tests {
         assert_eq!(environment.get("RYE_TEST_EMPTY"), None);
         assert!(!format!("{environment:?}").contains('k') || !format!("{environment:?}").contains("\"k\""));
         assert!(ProviderEnvironment::read(None).unwrap().get("RYE_TEST_ONLY_HERE").is_none());
-    }
-
-    #[test]
-    fn secret_values_are_redacted_everywhere() {
-        let pairs =
-            [("A_KEY", "secret-one"), ("B_TOKEN", "secret-one-two"), ("C_KEY", "short"), ("HOME", "/home/someone")];
-        let environment = ProviderEnvironment::fixed(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let mut value = serde_json::json!({"a": ["x secret-one-two y", {"b": "secret-one secret-one"}], "c": "short /home/someone"});
-        environment.redact(&mut value);
-        assert_eq!(
-            value,
-            serde_json::json!({"a": ["x [B_TOKEN] y", {"b": "[A_KEY] [A_KEY]"}], "c": "short /home/someone"})
-        );
     }
 
     #[test]

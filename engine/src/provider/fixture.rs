@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::sse::{Event, Parser};
+use super::sse::{SseEvent, SseParser};
 use super::wire::ReplyDecoder;
 use super::{CallError, Delta, Reply, Request, Sampling, ThreadPosition, ToolDefinition};
-use crate::image::Image;
-use crate::message::{ContentBlock, ToolCall, Turn};
+use crate::image::ImageRef;
+use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 
 pub fn text(text: &str) -> ContentBlock {
     ContentBlock::Text { text: text.to_owned() }
@@ -16,16 +16,21 @@ pub fn call(id: &str, name: &str, input: serde_json::Value) -> ContentBlock {
     ContentBlock::ToolCall(ToolCall { id: id.to_owned(), name: name.to_owned(), input })
 }
 
-pub fn result(call_id: &str, content: &str, is_error: bool) -> Turn {
-    Turn::ToolResult { call_id: call_id.to_owned(), name: "read".to_owned(), content: content.to_owned(), is_error }
+pub fn result(call_id: &str, content: &str, is_error: bool) -> ProviderMessage {
+    ProviderMessage::ToolResult {
+        call_id: call_id.to_owned(),
+        name: "read".to_owned(),
+        content: content.to_owned(),
+        is_error,
+    }
 }
 
 /// Returns a minimal request.
-pub fn small() -> Request {
+pub fn minimal_request() -> Request {
     Request {
         model: "model-1".to_owned(),
         system: "Be brief.".into(),
-        turns: vec![Turn::User { content: vec![text("Hello")] }],
+        turns: vec![ProviderMessage::User { content: vec![text("Hello")] }],
         tools: Vec::new(),
         max_output: 1024,
         first_turn_constant: true,
@@ -36,20 +41,20 @@ pub fn small() -> Request {
 }
 
 /// Returns an image as a request contains it.
-pub fn image() -> Image {
+pub fn test_image() -> ImageRef {
     let (media_type, data) = ("image/png".to_owned(), "iVBORw0=".to_owned());
-    Image { media_type, sha256: "0".repeat(64), bytes: 5, width: 1, height: 1, data }
+    ImageRef { media_type, sha256: "0".repeat(64), bytes: 5, width: 1, height: 1, data }
 }
 
 /// Returns a request with every kind of turn and block, including blank ones.
-pub fn large() -> Request {
+pub fn full_request() -> Request {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tool = |name: &str| ToolDefinition {
         name: name.into(),
         description: format!("What {name} does.").into(),
         schema: schema.clone().into(),
     };
-    let image = ContentBlock::Image(image());
+    let image = ContentBlock::Image(test_image());
     let thinking = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };
     let unsigned = ContentBlock::Thinking { text: "Hm?".to_owned(), signature: None };
     let redacted = ContentBlock::Other {
@@ -59,8 +64,8 @@ pub fn large() -> Request {
     let foreign = ContentBlock::Other { wire: "morse".to_owned(), value: json!({"part": 1}) };
     Request {
         turns: vec![
-            Turn::User { content: vec![text("First."), text("  \n"), text("Second.")] },
-            Turn::Assistant {
+            ProviderMessage::User { content: vec![text("First."), text("  \n"), text("Second.")] },
+            ProviderMessage::Assistant {
                 content: vec![
                     thinking,
                     unsigned,
@@ -73,18 +78,18 @@ pub fn large() -> Request {
             },
             result("c1", "content of a", false),
             result("c:2", "", true),
-            Turn::User { content: vec![text("And this?"), image] },
-            Turn::Assistant { content: vec![text("")] },
-            Turn::User { content: vec![text("Go on.")] },
+            ProviderMessage::User { content: vec![text("And this?"), image] },
+            ProviderMessage::Assistant { content: vec![text("")] },
+            ProviderMessage::User { content: vec![text("Go on.")] },
         ],
         tools: vec![tool("read"), tool("ls")],
-        ..small()
+        ..minimal_request()
     }
 }
 
 /// Decodes a stream in the given pieces.
 pub fn replay<D: ReplyDecoder>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Result<Reply, CallError>) {
-    let mut parser = Parser::default();
+    let mut parser = SseParser::default();
     let mut deltas = Vec::new();
     for chunk in chunks {
         for event in parser.push(chunk).unwrap() {
@@ -96,7 +101,7 @@ pub fn replay<D: ReplyDecoder>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>,
 
 /// Decodes a fixture whole, split at every byte, with CRLF line ends, with a byte order mark, and byte by byte. All
 /// results must be equal.
-pub fn replay_all<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
+pub fn replay_all_chunkings<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
     let bytes = stream.as_bytes();
     let whole = replay(&[bytes], D::default());
     for cut in 0..=bytes.len() {
@@ -118,9 +123,11 @@ pub fn replay_all<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Delta>, Resul
     whole
 }
 
-/// Checks that every proper prefix of `stream` is a failed attempt, never a shorter reply.
-pub fn no_front_part_is_a_reply<D: ReplyDecoder + Default>(stream: &str) {
-    let last = stream.trim_end().len();
+/// Checks that every proper prefix of `stream` is a failed attempt, never a shorter reply. `[DONE]` behind the last
+/// event may be missing.
+pub fn assert_prefixes_fail<D: ReplyDecoder + Default>(stream: &str) {
+    let whole = stream.trim_end();
+    let last = whole.strip_suffix("data: [DONE]").unwrap_or(whole).trim_end().len();
     for end in 0..last {
         if let Some(front) = stream.as_bytes().get(..end) {
             let (_, outcome) = replay(&[front], D::default());
@@ -130,7 +137,7 @@ pub fn no_front_part_is_a_reply<D: ReplyDecoder + Default>(stream: &str) {
 }
 
 /// Checks that breaking any non-ASCII byte still gives a reply, with a replacement character.
-pub fn broken_bytes<D: ReplyDecoder + Default>(stream: &str) {
+pub fn assert_broken_bytes_are_replaced<D: ReplyDecoder + Default>(stream: &str) {
     let mut hurt = 0;
     for (n, byte) in stream.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()) {
         let mut bytes = stream.as_bytes().to_vec();
@@ -144,6 +151,6 @@ pub fn broken_bytes<D: ReplyDecoder + Default>(stream: &str) {
     assert!(hurt > 0);
 }
 
-pub fn event(data: &serde_json::Value) -> Event {
-    Event { name: String::new(), data: data.to_string() }
+pub fn event(data: &serde_json::Value) -> SseEvent {
+    SseEvent { name: String::new(), data: data.to_string() }
 }

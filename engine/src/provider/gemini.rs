@@ -1,27 +1,28 @@
-//! The `gemini` wire: Google's `generateContent`, streamed. This file maps requests; `decoder.rs` reads the streams,
-//! `schema.rs` reduces tool schemas to the subset that the API supports.
+//! The `gemini` wire: Google's `generateContent`, streamed. This file maps requests; `decoder.rs` reads the streams.
 
 mod decoder;
-mod schema;
 
 use serde_json::{Map, Value, json};
 
-pub use decoder::Decoder;
+pub use decoder::GeminiDecoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
+use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
+use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, ToolDefinition};
-use crate::image::Image;
-use crate::message::{ContentBlock, ToolCall, Turn};
+use crate::image::ImageRef;
+use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 
 /// Name of the wire on parts that only this wire understands.
 pub const WIRE: &str = "gemini";
 
 /// Prefix of the ids that we generate for calls without one; never sent to the server.
-const OWN_ID: &str = "rye_";
+const GENERATED_ID_PREFIX: &str = "rye_";
 /// Field of a part's encrypted thought signature.
-const SIGNATURE: &str = "thoughtSignature";
+const SIGNATURE_FIELD: &str = "thoughtSignature";
+/// The documented signature for calls that another model made. Models from Gemini 3 refuse a call without a signature.
+const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// A connection to a server that speaks this wire.
 #[derive(Debug)]
@@ -47,18 +48,19 @@ impl Provider for Gemini {
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = body(request).to_string().into_bytes();
         Box::pin(async move {
-            let endpoint = path(&request.model).and_then(|path| self.endpoint.at(&path, &[("alt", "sse")]));
+            let endpoint =
+                model_path(&request.model).and_then(|path| self.endpoint.with_path(&path, &[("alt", "sse")]));
             let Some(endpoint) = endpoint else {
-                let message = format!("`{}` cannot be part of a URL: it is no model id", request.model);
+                let message = format!("`{}` is not a valid model id: it cannot be part of a URL", request.model);
                 return Err(CallError::new(FailedStage::Setup, message));
             };
-            run(&endpoint, body, Decoder::default(), live).await
+            run(&endpoint, body, GeminiDecoder::default(), live).await
         })
     }
 }
 
 /// Returns the URL path for a model; `None` for an id that would lead to another path.
-fn path(model: &str) -> Option<String> {
+fn model_path(model: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let sound = |segment: &str| !segment.is_empty() && segment.chars().any(|c| c != '.');
     let fine = model.chars().all(plain) && model.split('/').all(sound);
@@ -73,7 +75,8 @@ pub fn body(request: &Request) -> Value {
     if !is_blank(&request.system) {
         body.insert("systemInstruction".to_owned(), json!({"parts": [{"text": request.system}]}));
     }
-    body.insert("contents".to_owned(), contents(&sound(&request.turns)));
+    let signed = requires_signatures(&request.model);
+    body.insert("contents".to_owned(), contents(&normalize_turns(&request.turns), signed));
     if !request.tools.is_empty() {
         let declarations: Vec<Value> = request.tools.iter().map(declaration).collect();
         body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
@@ -86,12 +89,15 @@ pub fn body(request: &Request) -> Value {
 }
 
 fn declaration(tool: &ToolDefinition) -> Value {
+    let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Subset);
     let mut declaration = Map::new();
     declaration.insert("name".to_owned(), (*tool.name).into());
-    declaration.insert("description".to_owned(), (*tool.description).into());
-    // The API refuses an object without properties, but accepts a function without parameters.
-    if let Some(parameters) = schema::parameters(&tool.schema) {
-        declaration.insert("parameters".to_owned(), parameters);
+    declaration.insert("description".to_owned(), description.into());
+    // A function without parameters needs no schema.
+    let empty = parameters.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+    let open = parameters.get("additionalProperties").is_some_and(|rest| rest != &Value::Bool(false));
+    if !empty || open {
+        declaration.insert("parametersJsonSchema".to_owned(), parameters);
     }
     Value::Object(declaration)
 }
@@ -113,13 +119,25 @@ impl ContentKind {
     }
 }
 
-fn contents(turns: &[Turn]) -> Value {
+/// Returns true unless the model is of a generation without required thought signatures.
+fn requires_signatures(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    !["gemini-1", "gemini-2", "gemma"].iter().any(|older| name.starts_with(older))
+}
+
+fn contents(turns: &[ProviderMessage], signed: bool) -> Value {
     let mut drafts: Vec<(ContentKind, Vec<Value>)> = Vec::new();
     for turn in turns {
         let (kind, mut parts) = match turn {
-            Turn::User { content } => (ContentKind::User, content.iter().filter_map(user_part).collect()),
-            Turn::Assistant { content } => (ContentKind::Model, model_parts(content)),
-            Turn::ToolResult { call_id, name, content, is_error } => {
+            ProviderMessage::User { content } => (ContentKind::User, content.iter().filter_map(user_part).collect()),
+            ProviderMessage::Assistant { content } => {
+                let mut parts = model_parts(content);
+                if signed {
+                    sign_foreign_call(&mut parts);
+                }
+                (ContentKind::Model, parts)
+            }
+            ProviderMessage::ToolResult { call_id, name, content, is_error } => {
                 (ContentKind::Results, vec![response(call_id, name, content, *is_error)])
             }
         };
@@ -135,7 +153,7 @@ fn contents(turns: &[Turn]) -> Value {
 fn user_part(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => (!is_blank(text)).then(|| json!({"text": text})),
-        ContentBlock::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Image(ImageRef { media_type, data, .. }) => {
             Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
         }
         ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,
@@ -161,11 +179,11 @@ fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
             // The displayed text of a thought is not sent back.
             ContentBlock::Thinking { .. } | ContentBlock::Image { .. } => last_was_sent = false,
             ContentBlock::Other { wire, value } if wire == WIRE => {
-                match (seal(value), parts.last_mut().and_then(Value::as_object_mut)) {
+                match (lone_signature(value), parts.last_mut().and_then(Value::as_object_mut)) {
                     (Some(seal), Some(part)) if last_was_sent => {
-                        part.insert(SIGNATURE.to_owned(), seal.clone());
+                        part.insert(SIGNATURE_FIELD.to_owned(), seal.clone());
                     }
-                    (Some(seal), _) => parts.push(json!({"text": "", SIGNATURE: seal})),
+                    (Some(seal), _) => parts.push(json!({"text": "", SIGNATURE_FIELD: seal})),
                     (None, _) => parts.push(value.clone()),
                 }
                 last_was_sent = true;
@@ -176,20 +194,31 @@ fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     // Blank text is only sent if it has a signature.
     parts.retain(|part| {
         let blank = part.get("text").and_then(Value::as_str).is_some_and(is_blank);
-        !blank || part.get(SIGNATURE).is_some()
+        !blank || part.get(SIGNATURE_FIELD).is_some()
     });
     parts
 }
 
+/// Adds the documented signature to the first call of a reply without any signature: another model wrote the reply.
+fn sign_foreign_call(parts: &mut [Value]) {
+    if parts.iter().any(|part| part.get(SIGNATURE_FIELD).is_some()) {
+        return;
+    }
+    let call = parts.iter_mut().find(|part| part.get("functionCall").is_some());
+    if let Some(part) = call.and_then(Value::as_object_mut) {
+        part.insert(SIGNATURE_FIELD.to_owned(), FOREIGN_SIGNATURE.into());
+    }
+}
+
 /// Returns the signature of a block that contains nothing else.
-fn seal(value: &Value) -> Option<&Value> {
+fn lone_signature(value: &Value) -> Option<&Value> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
-    map.get(SIGNATURE)
+    map.get(SIGNATURE_FIELD)
 }
 
 fn call_part(call: &ToolCall) -> Value {
     let mut function = Map::new();
-    if !call.id.starts_with(OWN_ID) {
+    if !call.id.starts_with(GENERATED_ID_PREFIX) {
         function.insert("id".to_owned(), plain_name(&call.id).into());
     }
     function.insert("name".to_owned(), plain_name(&call.name).into());
@@ -201,7 +230,7 @@ fn response(call_id: &str, name: &str, content: &str, is_error: bool) -> Value {
     let text = if is_blank(content) { NO_OUTPUT } else { content };
     let key = if is_error { "error" } else { "output" };
     let mut response = Map::new();
-    if !call_id.starts_with(OWN_ID) {
+    if !call_id.starts_with(GENERATED_ID_PREFIX) {
         response.insert("id".to_owned(), plain_name(call_id).into());
     }
     response.insert("name".to_owned(), plain_name(name).into());

@@ -2,8 +2,9 @@
 //!
 //! Independent of the wires' formats, apart from the common form of an error body.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use super::settings::{ApiKey, KeyHeader, ProviderSettings, Timeouts};
 use super::wire::length;
 use super::{CallError, CutStream, FailedStage};
+use crate::tool::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -30,13 +32,13 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 #[cfg(test)]
 tokio::task_local! {
     /// Set by a test: replaces the timer, so that a wait ends on notification and tests measure no time.
-    pub(crate) static TOLD: std::sync::Arc<tokio::sync::Notify>;
+    pub(crate) static TEST_TIMEOUT_SIGNAL: std::sync::Arc<tokio::sync::Notify>;
 }
 
 /// Waits for a future, at most for this duration.
 async fn wait_at_most<F: Future>(most: Duration, what: F) -> Option<F::Output> {
     #[cfg(test)]
-    if let Ok(told) = TOLD.try_with(std::sync::Arc::clone) {
+    if let Ok(told) = TEST_TIMEOUT_SIGNAL.try_with(std::sync::Arc::clone) {
         return tokio::select! {
             biased;
             done = what => Some(done),
@@ -52,12 +54,14 @@ pub struct Endpoint {
     url: Url,
     headers: HeaderMap,
     key: Option<ApiKey>,
+    /// The variable that holds the key.
+    key_env: Option<String>,
     timeouts: Timeouts,
 }
 
 /// A successful response whose body is still being received.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ResponseStream {
     response: Response,
     idle: Duration,
 }
@@ -70,28 +74,28 @@ impl Endpoint {
     pub fn new(settings: &ProviderSettings, path: &str, extra: &[(&'static str, &str)]) -> Result<Self, CallError> {
         let id = &settings.id;
         let url = join_url(&settings.base_url, path)
-            .ok_or_else(|| setup(format!("the base URL of provider `{id}` is not an http or https URL")))?;
+            .ok_or_else(|| setup_error(format!("the base URL of provider `{id}` is not an http or https URL")))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("accept", HeaderValue::from_static("text/event-stream"));
         for (name, value) in extra {
             let value =
-                HeaderValue::from_str(value).map_err(|_| setup(format!("the header `{name}` cannot be sent")))?;
+                HeaderValue::from_str(value).map_err(|_| setup_error(format!("the header `{name}` cannot be sent")))?;
             headers.insert(*name, value);
         }
         let key = key_of(settings)?;
         if let Some(key) = &key {
             let (name, value) = key_header(&settings.key_header, key).ok_or_else(|| {
                 let place = settings.key_env.as_deref().unwrap_or("the key");
-                setup(format!("`{place}` holds characters that no header can carry"))
+                setup_error(format!("`{place}` contains characters that are invalid in a header"))
             })?;
             headers.insert(name, value);
         }
-        Ok(Self { url, headers, key, timeouts: settings.timeouts })
+        Ok(Self { url, headers, key, key_env: settings.key_env.clone(), timeouts: settings.timeouts })
     }
 
     /// Returns the endpoint of another path on the same server, with this query; `None` if the URL is invalid.
-    pub fn at(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
+    pub fn with_path(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
         let mut url = join_url(self.url.as_str(), path)?;
         url.query_pairs_mut().extend_pairs(query);
         Some(Self { url, ..self.clone() })
@@ -101,12 +105,10 @@ impl Endpoint {
     ///
     /// # Errors
     /// Connection failures, timeouts, and error statuses.
-    pub async fn post(&self, body: Vec<u8>) -> Result<Stream, CallError> {
-        let client = client_for(&self.url)?;
+    pub async fn post(&self, body: Vec<u8>) -> Result<ResponseStream, CallError> {
         let sent = length(body.len());
-        let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let host = self.host();
-        let response = match wait_at_most(self.timeouts.answer, request.send()).await {
+        let response = match wait_at_most(self.timeouts.answer, self.send(body)).await {
             None => {
                 let seconds = self.timeouts.answer.as_secs_f64();
                 return Err(CallError::new(
@@ -114,10 +116,10 @@ impl Endpoint {
                     format!("{host} did not answer within {seconds} seconds"),
                 ));
             }
-            Some(Err(error)) => return Err(self.send_error(&error)),
+            Some(Err(error)) => return Err(error),
             Some(Ok(response)) => response,
         };
-        let mut stream = Stream { response, idle: self.timeouts.idle };
+        let mut stream = ResponseStream { response, idle: self.timeouts.idle };
         let status = stream.response.status();
         if !status.is_success() {
             let body = stream.read_bounded().await;
@@ -130,6 +132,29 @@ impl Endpoint {
         Ok(stream)
     }
 
+    /// Sends a request. If the server closed an idle connection before any byte of an answer, the request goes out
+    /// again at once on a fresh connection: the server had not accepted it.
+    async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
+        let known = is_known_origin(&self.url);
+        let request = |client: &Client, body| client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let again = known.then(|| body.clone());
+        let error = match request(client_for(&self.url)?, body).send().await {
+            Ok(response) => {
+                add_known_origin(&self.url);
+                return Ok(response);
+            }
+            Err(error) => error,
+        };
+        let lost = !(error.is_connect() || error.is_timeout() || error.is_builder());
+        match again.filter(|_| lost) {
+            Some(body) => {
+                let fresh = build_fresh_client(&self.url)?;
+                request(&fresh, body).send().await.map_err(|error| self.send_error(&error))
+            }
+            None => Err(self.send_error(&error)),
+        }
+    }
+
     fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or("the server");
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -137,12 +162,15 @@ impl Endpoint {
 
     /// Returns `error` in a form that can be displayed and stored: first the key is removed (the server may have quoted
     /// it), then control characters, then the text is truncated. The order matters, since half a key is a secret too.
-    pub fn clean(&self, mut error: CallError) -> CallError {
+    pub fn sanitize_error(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
-            Some(key) => printable_excerpt(&key.redact(text), limit),
-            None => printable_excerpt(text, limit),
+            Some(key) => printable_excerpt(&key.mask(text), limit),
+            None => printable_excerpt(&mask_secrets(text), limit),
         };
         error.message = clean(&error.message, MAX_MESSAGE_CHARS);
+        if let (Some(401 | 403), Some(variable)) = (error.status, &self.key_env) {
+            let _ = write!(error.message, "; check the key in `{variable}`");
+        }
         error.error_type = error.error_type.map(|text| clean(&text, MAX_NAME_CHARS));
         error.code = error.code.map(|text| clean(&text, MAX_NAME_CHARS));
         error.headers.iter_mut().for_each(|(_, value)| *value = clean(value, MAX_NAME_CHARS));
@@ -151,7 +179,7 @@ impl Endpoint {
 
     fn send_error(&self, error: &reqwest::Error) -> CallError {
         let host = self.host();
-        let cause = cause(error);
+        let cause = innermost_cause(error);
         if error.is_builder() {
             CallError::new(FailedStage::Setup, format!("the request to {host} cannot be built: {cause}"))
         } else if error.is_connect() {
@@ -200,7 +228,7 @@ impl Endpoint {
     }
 }
 
-impl Stream {
+impl ResponseStream {
     /// Returns the next chunk, or `None` at the end.
     ///
     /// # Errors
@@ -213,7 +241,7 @@ impl Stream {
                 Err(CallError::new(FailedStage::Timeout, format!("the stream was silent for {seconds} seconds")))
             }
             Some(Err(error)) => {
-                Err(CallError::new(FailedStage::Truncated, format!("the stream broke off: {}", cause(&error))))
+                Err(CallError::new(FailedStage::Truncated, format!("the stream broke: {}", innermost_cause(&error))))
             }
             Some(Ok(chunk)) => Ok(chunk.map(Vec::from)),
         }
@@ -279,13 +307,16 @@ impl ProviderErrorBody {
         let message = match (&self.message, &kind) {
             (Some(message), _) => format!("the provider reported an error: {message}"),
             (None, Some(kind)) => format!("the provider reported an error: {kind}"),
-            (None, None) => "the provider reported an error and did not say which".to_owned(),
+            (None, None) => "the provider reported an unspecified error".to_owned(),
         };
-        CallError { error_type: kind, code: self.code, ..CallError::new(FailedStage::StreamError, message) }
+        // Gateways send the status of the server behind them as the code.
+        let status = self.code.as_ref().and_then(|code| code.trim().parse::<u16>().ok());
+        let status = status.filter(|status| (400..=599).contains(status));
+        CallError { status, error_type: kind, code: self.code, ..CallError::new(FailedStage::StreamError, message) }
     }
 }
 
-fn setup(message: String) -> CallError {
+fn setup_error(message: String) -> CallError {
     CallError::new(FailedStage::Setup, message)
 }
 
@@ -295,7 +326,7 @@ fn key_of(settings: &ProviderSettings) -> Result<Option<ApiKey>, CallError> {
         (None, Some(variable)) => {
             let id = &settings.id;
             let message = format!("no key for provider `{id}`: set the environment variable `{variable}`");
-            Err(CallError { code: Some("missing_key".to_owned()), ..setup(message) })
+            Err(CallError { code: Some("missing_key".to_owned()), ..setup_error(message) })
         }
         (None | Some(_), _) => Ok(key),
     }
@@ -336,17 +367,43 @@ fn client_for(url: &Url) -> Result<&'static Client, CallError> {
     static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOOPBACK_TLS: OnceLock<Result<Client, String>> = OnceLock::new();
     let client = if !is_loopback(url) {
-        WORLD.get_or_init(|| build(|builder| builder))
+        WORLD.get_or_init(|| build_client(|builder| builder))
     } else if url.scheme() == "http" {
         // Plain HTTP needs no system certificates; loading them is most of a client's cost.
-        LOOPBACK.get_or_init(|| build(|builder| builder.no_proxy().tls_certs_only([])))
+        LOOPBACK.get_or_init(|| build_client(|builder| builder.no_proxy().tls_certs_only([])))
     } else {
-        LOOPBACK_TLS.get_or_init(|| build(reqwest::ClientBuilder::no_proxy))
+        LOOPBACK_TLS.get_or_init(|| build_client(reqwest::ClientBuilder::no_proxy))
     };
-    client.as_ref().map_err(|cause| setup(format!("no HTTP client: {cause}")))
+    client.as_ref().map_err(|cause| setup_error(format!("no HTTP client: {cause}")))
 }
 
-fn build(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Result<Client, String> {
+/// Returns a client without idle connections, for a URL that [`client_for`] has connected to.
+fn build_fresh_client(url: &Url) -> Result<Client, CallError> {
+    let client = build_client(|builder| {
+        let builder = builder.pool_max_idle_per_host(0);
+        match (is_loopback(url), url.scheme()) {
+            (true, "http") => builder.no_proxy().tls_certs_only([]),
+            (true, _) => builder.no_proxy(),
+            (false, _) => builder,
+        }
+    });
+    client.map_err(|cause| setup_error(format!("no HTTP client: {cause}")))
+}
+
+/// Origins that have answered, so that a request to them may use an idle connection.
+static KNOWN_ORIGINS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn is_known_origin(url: &Url) -> bool {
+    let origins = KNOWN_ORIGINS.lock().unwrap_or_else(PoisonError::into_inner);
+    origins.contains(&url.origin().ascii_serialization())
+}
+
+fn add_known_origin(url: &Url) {
+    let mut origins = KNOWN_ORIGINS.lock().unwrap_or_else(PoisonError::into_inner);
+    origins.insert(url.origin().ascii_serialization());
+}
+
+fn build_client(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Result<Client, String> {
     // An error means that a crypto provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
@@ -355,7 +412,7 @@ fn build(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> 
         // A redirect could send the key to another host; retries are counted by the engine, not here.
         .redirect(redirect::Policy::none())
         .retry(reqwest::retry::never());
-    way(builder).build().map_err(|error| cause(&error))
+    way(builder).build().map_err(|error| innermost_cause(&error))
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -365,7 +422,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// Returns the innermost cause, which never contains the URL.
-fn cause(error: &reqwest::Error) -> String {
+fn innermost_cause(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -5,17 +5,21 @@ mod decoder;
 
 use serde_json::{Map, Value, json};
 
-pub use decoder::Decoder;
+pub use decoder::ChatDecoder;
 
 use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
-use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
+use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
+use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling, shortened_name};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
-use crate::image::Image;
-use crate::message::{ContentBlock, ToolCall, Turn};
+use crate::image::ImageRef;
+use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "openai-chat";
+
+/// Maximum size of the id of a call, in bytes.
+const MAX_CALL_ID_BYTES: usize = 40;
 
 /// A connection to a server that speaks this wire.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl Provider for OpenaiChat {
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = body(request, self.max_tokens_field).to_string().into_bytes();
-        Box::pin(run(&self.endpoint, body, Decoder::default(), live))
+        Box::pin(run(&self.endpoint, body, ChatDecoder::default(), live))
     }
 }
 
@@ -58,7 +62,7 @@ pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
     if !is_blank(&request.system) {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    messages.extend(sound(&request.turns).iter().filter_map(message));
+    messages.extend(normalize_turns(&request.turns).iter().filter_map(message));
     body.insert("messages".to_owned(), Value::Array(messages));
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
@@ -67,21 +71,22 @@ pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
 }
 
 fn tool(tool: &ToolDefinition) -> Value {
+    let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Complete);
     json!({
         "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
+        "function": {"name": tool.name, "description": description, "parameters": parameters},
     })
 }
 
-fn message(turn: &Turn) -> Option<Value> {
+fn message(turn: &ProviderMessage) -> Option<Value> {
     match turn {
-        Turn::User { content } => user(content),
-        Turn::Assistant { content } => assistant(content),
-        Turn::ToolResult { call_id, name: _, content, is_error } => {
+        ProviderMessage::User { content } => user(content),
+        ProviderMessage::Assistant { content } => assistant(content),
+        ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             // The wire has no field for a failed call, so the text has to say it.
             let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
-            Some(json!({"role": "tool", "tool_call_id": plain_name(call_id), "content": text}))
+            Some(json!({"role": "tool", "tool_call_id": call_id_of(call_id), "content": text}))
         }
     }
 }
@@ -100,7 +105,7 @@ fn user(content: &[ContentBlock]) -> Option<Value> {
 fn part(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text { .. } => text_of(block).map(|text| json!({"type": "text", "text": text})),
-        ContentBlock::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Image(ImageRef { media_type, data, .. }) => {
             Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
         }
         ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => None,
@@ -119,9 +124,14 @@ fn assistant(content: &[ContentBlock]) -> Option<Value> {
     Some(json!({"role": "assistant", "content": text, "tool_calls": calls}))
 }
 
+/// Returns the id of a call as the API accepts it: at most 40 characters. A call and its result get the same id.
+fn call_id_of(id: &str) -> String {
+    shortened_name(id, MAX_CALL_ID_BYTES)
+}
+
 fn call(call: &ToolCall) -> Value {
     json!({
-        "id": plain_name(&call.id),
+        "id": call_id_of(&call.id),
         "type": "function",
         "function": {"name": plain_name(&call.name), "arguments": call.input.to_string()},
     })

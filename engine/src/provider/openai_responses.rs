@@ -8,14 +8,15 @@ mod decoder;
 
 use serde_json::{Map, Value, json};
 
-pub use decoder::Decoder;
+pub use decoder::ResponsesDecoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
+use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
+use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
-use crate::image::Image;
-use crate::message::{ContentBlock, Turn};
+use crate::image::ImageRef;
+use crate::message::{ContentBlock, ProviderMessage};
 
 /// Name of the wire on items that only this wire understands.
 pub const WIRE: &str = "openai-responses";
@@ -45,7 +46,7 @@ impl Provider for OpenaiResponses {
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = body(request, self.encrypted_reasoning).to_string().into_bytes();
-        Box::pin(run(&self.endpoint, body, Decoder::default(), live))
+        Box::pin(run(&self.endpoint, body, ResponsesDecoder::default(), live))
     }
 }
 
@@ -64,7 +65,7 @@ pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
     if !is_blank(&request.system) {
         body.insert("instructions".to_owned(), (*request.system).into());
     }
-    body.insert("input".to_owned(), sound(&request.turns).iter().flat_map(items).collect());
+    body.insert("input".to_owned(), normalize_turns(&request.turns).iter().flat_map(items).collect());
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
     }
@@ -72,24 +73,25 @@ pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
 }
 
 fn tool(tool: &ToolDefinition) -> Value {
+    let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Complete);
     json!({
         "type": "function",
         "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.schema,
+        "description": description,
+        "parameters": parameters,
         // Strict mode requires every property, which is not what the author's schema says.
         "strict": false,
     })
 }
 
-fn items(turn: &Turn) -> Vec<Value> {
+fn items(turn: &ProviderMessage) -> Vec<Value> {
     match turn {
-        Turn::User { content } => {
+        ProviderMessage::User { content } => {
             let parts: Vec<Value> = content.iter().filter_map(part).collect();
             if parts.is_empty() { vec![] } else { vec![json!({"type": "message", "role": "user", "content": parts})] }
         }
-        Turn::Assistant { content } => assistant(content),
-        Turn::ToolResult { call_id, name: _, content, is_error } => {
+        ProviderMessage::Assistant { content } => assistant(content),
+        ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             // The wire has no field for a failed call, so the text has to say it.
             let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
@@ -101,7 +103,7 @@ fn items(turn: &Turn) -> Vec<Value> {
 fn part(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => (!is_blank(text)).then(|| json!({"type": "input_text", "text": text})),
-        ContentBlock::Image(Image { media_type, data, .. }) => {
+        ContentBlock::Image(ImageRef { media_type, data, .. }) => {
             let url = format!("data:{media_type};base64,{data}");
             Some(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
         }

@@ -15,7 +15,7 @@ use super::Wire;
 pub type Validation = Result<(), String>;
 
 /// Validates a body against the rules of its wire.
-pub fn judge(wire: Wire, body: &Value) -> Validation {
+pub fn validate_body(wire: Wire, body: &Value) -> Validation {
     match wire {
         Wire::Anthropic => anthropic(body),
         Wire::OpenaiChat => openai_chat(body),
@@ -25,7 +25,7 @@ pub fn judge(wire: Wire, body: &Value) -> Validation {
     }
 }
 
-fn fits(schema: &'static str, cell: &'static OnceLock<Validator>, body: &Value) -> Validation {
+fn validate_schema(schema: &'static str, cell: &'static OnceLock<Validator>, body: &Value) -> Validation {
     let validator = cell.get_or_init(|| {
         let schema: Value = serde_json::from_str(schema).unwrap();
         jsonschema::validator_for(&schema).unwrap()
@@ -39,7 +39,7 @@ fn fits(schema: &'static str, cell: &'static OnceLock<Validator>, body: &Value) 
 macro_rules! typed {
     ($name:literal, $body:expr) => {{
         static CELL: OnceLock<Validator> = OnceLock::new();
-        fits(include_str!(concat!("../../fixtures/requests/", $name, ".schema.json")), &CELL, $body)
+        validate_schema(include_str!(concat!("../../fixtures/requests/", $name, ".schema.json")), &CELL, $body)
     }};
 }
 

@@ -15,22 +15,22 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use tokio::time::sleep;
 
-pub use recorded::Recorded;
+pub use recorded::RecordedRequest;
 pub use script::{
-    Arguments, Expect, Fault, Script, ScriptError, ScriptedCall, ScriptedErrorBody, ScriptedFailure, ScriptedReply,
-    ScriptedUsage, Step,
+    Expectation, Script, ScriptError, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody, ScriptedFailure,
+    ScriptedFault, ScriptedReply, ScriptedUsage,
 };
 
 use super::settings::ProviderSettings;
 use super::wire::length;
-use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
-use crate::message::{ContentBlock, ToolCall, Turn};
+use super::{BoxFuture, CallError, CutStream, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
+use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 
 /// The `code` of a [`CallError`] that the script itself causes: an invalid script, or no step left. Never retried.
 pub const SCRIPT_ERROR: &str = "script";
 
 /// Maximum size of a script, in bytes.
-const MAX_SCRIPT: u64 = 64 * 1024 * 1024;
+const MAX_SCRIPT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A provider that plays a script.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl Scripted {
             return Err(script_error(format!("provider `{id}` has no script to play: name one with `--script FILE`")));
         };
         let shown = path.display();
-        let script = read(path).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
+        let script = read_script(path).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
         Ok(Self::new(script))
     }
 }
@@ -63,16 +63,16 @@ impl Scripted {
 ///
 /// # Errors
 /// The file cannot be read, or is not a valid script.
-pub fn read(path: &Path) -> Result<Script, String> {
+pub fn read_script(path: &Path) -> Result<Script, String> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(|error| error.to_string())?;
     if !file.metadata().is_ok_and(|file| file.is_file()) {
         return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
-    file.take(MAX_SCRIPT + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_SCRIPT {
-        return Err(format!("it is larger than {} MiB", MAX_SCRIPT >> 20));
+    file.take(MAX_SCRIPT_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_SCRIPT_FILE_BYTES {
+        return Err(format!("it is larger than {} MiB", MAX_SCRIPT_FILE_BYTES >> 20));
     }
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     Script::parse(&text).map_err(|error| error.to_string())
@@ -96,16 +96,16 @@ impl Provider for Scripted {
                 return Err(script_error(message));
             };
             match step {
-                Step::Fault(fault) => {
-                    expect(&fault.expect, request, turn)?;
+                ScriptStep::Fault(fault) => {
+                    check_expectations(&fault.expect, request, turn)?;
                     pause(fault.delay_ms).await;
                     play_text(&fault.after, fault.pace_ms, live).await;
                     Err(fault.error(request))
                 }
-                Step::Reply(reply) => {
-                    expect(&reply.expect, request, turn)?;
+                ScriptStep::Reply(reply) => {
+                    check_expectations(&reply.expect, request, turn)?;
                     pause(reply.delay_ms).await;
-                    Ok(play(reply, request, turn, live).await)
+                    Ok(play_reply(reply, request, turn, live).await)
                 }
             }
         })
@@ -115,19 +115,19 @@ impl Provider for Scripted {
 /// Returns the number of replies that the thread has before this call.
 fn reply_count(request: &Request) -> u32 {
     let counted = || {
-        let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();
+        let replies = request.turns.iter().filter(|turn| matches!(turn, ProviderMessage::Assistant { .. })).count();
         u32::try_from(replies).unwrap_or(u32::MAX)
     };
     request.cue.turn.unwrap_or_else(counted)
 }
 
-fn expect(expect: &Expect, request: &Request, turn: u32) -> Result<(), CallError> {
+fn check_expectations(expect: &Expectation, request: &Request, turn: u32) -> Result<(), CallError> {
     expect.check(request).map_err(|difference| {
         script_error(format!("turn {} of `{}` differs from its script: {difference}", turn + 1, request.cue.directive))
     })
 }
 
-async fn play(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn(Delta) + Send + Sync)) -> Reply {
+async fn play_reply(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn(Delta) + Send + Sync)) -> Reply {
     let mut content = Vec::new();
     if let Some(text) = &step.thinking {
         live(Delta::Thinking(text.clone()));
@@ -144,10 +144,15 @@ async fn play(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn
         content.push(ContentBlock::ToolCall(call));
     }
     let natural = if step.tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
+    let usage = scripted_usage(&step.usage, request, &content);
+    let received = || length(content.iter().map(|block| block_text(block).len()).sum());
+    let streamed = || CutStream { sent: sent_bytes(request), received: received() };
     Reply {
-        usage: usage(&step.usage, request, &content),
+        uncounted: (!usage.is_plausible_for(&content)).then(streamed),
+        usage,
         stop: step.stop.clone().unwrap_or(natural),
         model: Some(request.model.clone()),
+        unread: Vec::new(),
         content,
     }
 }
@@ -170,14 +175,14 @@ async fn play_text(text: &str, pace_ms: u64, live: &(dyn Fn(Delta) + Send + Sync
 fn tool_call(call: &ScriptedCall, turn: u32, n: usize) -> ToolCall {
     let id = call.id.clone().unwrap_or_else(|| format!("call_{}_{}", turn + 1, n + 1));
     match &call.arguments {
-        Arguments::Input(input) => ToolCall { id, name: call.name.clone(), input: input.clone() },
-        Arguments::Raw(text) => ToolCall::parse(id, call.name.clone(), text),
+        ScriptedArguments::Input(input) => ToolCall { id, name: call.name.clone(), input: input.clone() },
+        ScriptedArguments::Raw(text) => ToolCall::parse(id, call.name.clone(), text),
     }
 }
 
 /// Returns the usage that the script declares. Undeclared input and output tokens are estimated at four characters
 /// per token; undeclared cache tokens are 0.
-fn usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlock]) -> Usage {
+fn scripted_usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlock]) -> Usage {
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
     let sent = || {
         request.system.chars().count()
@@ -200,12 +205,12 @@ fn sent_bytes(request: &Request) -> u64 {
     length(request.system.len() + turns + tools)
 }
 
-fn turn_text(turn: &Turn) -> String {
+fn turn_text(turn: &ProviderMessage) -> String {
     match turn {
-        Turn::User { content } | Turn::Assistant { content } => {
+        ProviderMessage::User { content } | ProviderMessage::Assistant { content } => {
             content.iter().map(block_text).collect::<Vec<_>>().join("\n\n")
         }
-        Turn::ToolResult { content, .. } => content.clone(),
+        ProviderMessage::ToolResult { content, .. } => content.clone(),
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tool::secrets::mask_one;
+
 /// The format of requests and streams (`engine.md` 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,9 +50,9 @@ impl ApiKey {
         &self.0
     }
 
-    /// Removes the key from `text`: a provider may quote it in an error message.
-    pub fn redact(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
+    /// Masks the key in `text`, also encoded: a provider may quote it in an error message.
+    pub fn mask(&self, text: &str) -> String {
+        mask_one(text, "key", &self.0)
     }
 }
 
@@ -126,7 +128,7 @@ impl Default for Timeouts {
     }
 }
 
-/// The settings for [`super::connect`].
+/// The settings for [`super::connect_provider`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSettings {
     /// The provider's id, for messages.
@@ -148,7 +150,7 @@ pub struct ProviderSettings {
 
 impl ProviderSettings {
     /// Returns settings with only an id and a wire.
-    pub fn bare(id: impl Into<String>, wire: Wire) -> Self {
+    pub fn with_defaults(id: impl Into<String>, wire: Wire) -> Self {
         Self {
             id: id.into(),
             wire,
@@ -175,8 +177,12 @@ mod tests {
         for shown in [format!("{secret:?}"), format!("{secret}"), format!("{:#?}", Some(&secret))] {
             assert!(!shown.contains("very"), "{shown}");
         }
-        assert_eq!(secret.redact("bad key sk-very-secret!"), "bad key [key]!");
-        assert_eq!(ApiKey::new(" ").redact("text"), "text");
+        assert_eq!(secret.mask("bad key sk-very-secret!"), "bad key [masked: key]!");
+        // The key as base 64, base 16, and percent-encoded.
+        for encoded in ["c2stdmVyeS1zZWNyZXQ=", "736B2D766572792D736563726574", "sk%2Dvery%2dsecret"] {
+            assert!(secret.mask(&format!("bad key {encoded}")).starts_with("bad key [masked: key]"), "{encoded}");
+        }
+        assert_eq!(ApiKey::new(" ").mask("text"), "text");
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// A dispatched event. `id` and `retry` fields are ignored, since streams are not resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The `event` field; empty if none was sent.
     pub name: String,
     /// The `data` lines, joined by line feeds.
@@ -19,14 +19,14 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     #[error("an event of the stream is larger than {limit} bytes")]
-    DrawingTooLarge { limit: usize },
+    TooLarge { limit: usize },
     #[error("the stream ended in the middle of an event")]
     Truncated,
 }
 
 /// The state between two chunks.
 #[derive(Debug)]
-pub struct Parser {
+pub struct SseParser {
     limit: usize,
     /// Bytes of an incomplete line.
     line: Vec<u8>,
@@ -39,20 +39,20 @@ pub struct Parser {
     at_start: bool,
 }
 
-impl Default for Parser {
+impl Default for SseParser {
     fn default() -> Self {
         Self::new(MAX_EVENT_BYTES)
     }
 }
 
-impl Parser {
+impl SseParser {
     /// Creates a parser that refuses events larger than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), name: Vec::new(), data: Vec::new(), after_cr: false, at_start: true }
     }
 
     /// Returns the events that `chunk` completes, in order.
-    pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, SseError> {
+    pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<SseEvent>, SseError> {
         let mut events = Vec::new();
         let mut rest = chunk;
         while let Some(&first) = rest.first() {
@@ -91,7 +91,7 @@ impl Parser {
         if clean { Ok(()) } else { Err(SseError::Truncated) }
     }
 
-    fn end_line(&mut self, line: &[u8], events: &mut Vec<Event>) {
+    fn end_line(&mut self, line: &[u8], events: &mut Vec<SseEvent>) {
         let line = if std::mem::take(&mut self.at_start) {
             line.strip_prefix(b"\xEF\xBB\xBF".as_slice()).unwrap_or(line)
         } else {
@@ -119,10 +119,10 @@ impl Parser {
         }
     }
 
-    fn dispatch(&mut self, events: &mut Vec<Event>) {
+    fn dispatch(&mut self, events: &mut Vec<SseEvent>) {
         if self.data.pop().is_some() {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            events.push(Event { name: text(&self.name), data: text(&self.data) });
+            events.push(SseEvent { name: text(&self.name), data: text(&self.data) });
         }
         self.name.clear();
         self.data.clear();
@@ -130,7 +130,7 @@ impl Parser {
 
     fn check_size(&self, more: usize) -> Result<(), SseError> {
         let size = self.line.len() + self.name.len() + self.data.len() + more;
-        if size > self.limit { Err(SseError::DrawingTooLarge { limit: self.limit }) } else { Ok(()) }
+        if size > self.limit { Err(SseError::TooLarge { limit: self.limit }) } else { Ok(()) }
     }
 }
 
@@ -142,8 +142,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(chunks: &[&[u8]]) -> (Vec<Event>, Result<(), SseError>) {
-        let mut parser = Parser::default();
+    fn parse(chunks: &[&[u8]]) -> (Vec<SseEvent>, Result<(), SseError>) {
+        let mut parser = SseParser::default();
         let mut events = Vec::new();
         for chunk in chunks {
             events.extend(parser.push(chunk).unwrap());
@@ -151,13 +151,13 @@ mod tests {
         (events, parser.finish())
     }
 
-    fn event(name: &str, data: &str) -> Event {
-        Event { name: name.to_owned(), data: data.to_owned() }
+    fn event(name: &str, data: &str) -> SseEvent {
+        SseEvent { name: name.to_owned(), data: data.to_owned() }
     }
 
     #[test]
     fn fields_are_parsed_as_specified() {
-        let table: &[(&str, &[Event])] = &[
+        let table: &[(&str, &[SseEvent])] = &[
             ("data: a\n\n", &[event("", "a")]),
             ("data:a\n\n", &[event("", "a")]),
             ("data:  a\n\n", &[event("", " a")]),
@@ -198,19 +198,16 @@ mod tests {
     #[test]
     fn oversized_event_is_refused_in_any_chunking() {
         let fill = [b'x'; 40];
-        let mut one_line = Parser::new(64);
+        let mut one_line = SseParser::new(64);
         one_line.push(b"data: ").unwrap();
         one_line.push(&fill).unwrap();
-        assert_eq!(one_line.push(&fill), Err(SseError::DrawingTooLarge { limit: 64 }));
+        assert_eq!(one_line.push(&fill), Err(SseError::TooLarge { limit: 64 }));
 
-        let mut lines = Parser::new(64);
+        let mut lines = SseParser::new(64);
         lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()).unwrap();
-        assert_eq!(
-            lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()),
-            Err(SseError::DrawingTooLarge { limit: 64 })
-        );
+        assert_eq!(lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()), Err(SseError::TooLarge { limit: 64 }));
 
-        let mut comments = Parser::new(64);
+        let mut comments = SseParser::new(64);
         for _ in 0..100 {
             assert_eq!(comments.push(&[b":".as_slice(), &fill, b"\n"].concat()), Ok(vec![]));
         }
@@ -219,7 +216,7 @@ mod tests {
     #[test]
     fn a_large_event_in_small_chunks_is_linear() {
         let started = std::time::Instant::now();
-        let mut parser = Parser::default();
+        let mut parser = SseParser::default();
         parser.push(b"data: ").unwrap();
         for _ in 0..(4 * 1024 * 1024 / 16) {
             parser.push(&[b'x'; 16]).unwrap();

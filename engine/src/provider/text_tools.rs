@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::wire::{NO_OUTPUT, is_blank};
 use super::{CallError, Delta, Provider, Reply, Request, StopReason, ToolDefinition};
-use crate::message::{ContentBlock, ToolCall, Turn};
+use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 
-const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
+const CALL_START: &str = "<tool_call>";
+const CALL_END: &str = "</tool_call>";
 /// Start of a tool result; text that a model writes after it is made up.
-const RESULT: &str = "<tool_result";
+const RESULT_START: &str = "<tool_result";
 
 /// Calls a model, with text-parsed tools if the request says so.
 ///
@@ -30,7 +30,7 @@ pub async fn call(
     if !request.text_tools {
         return provider.call(request, live).await;
     }
-    let shown = Mutex::new(shown::Shown::default());
+    let shown = Mutex::new(shown::CallFilter::default());
     let show = |delta: Delta| match delta {
         Delta::Text(more) => {
             let text = shown.lock().unwrap_or_else(PoisonError::into_inner).push(&more);
@@ -41,7 +41,7 @@ pub async fn call(
         other @ (Delta::Thinking(_) | Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. }) => live(other),
     };
     let reply = provider.call(&request_as_text(request), &show).await?;
-    let rest = shown.lock().unwrap_or_else(PoisonError::into_inner).rest();
+    let rest = shown.lock().unwrap_or_else(PoisonError::into_inner).take_rest();
     if !rest.is_empty() {
         live(Delta::Text(rest));
     }
@@ -57,13 +57,18 @@ pub async fn call(
 
 /// Returns the request with tools, calls and results as text. Deterministic.
 pub fn request_as_text(request: &Request) -> Request {
-    let mut turns: Vec<Turn> = Vec::with_capacity(request.turns.len());
+    let mut turns: Vec<ProviderMessage> = Vec::with_capacity(request.turns.len());
     for turn in &request.turns {
         match turn {
-            Turn::User { content } => said(&mut turns, content.clone()),
-            Turn::Assistant { content } => turns.push(Turn::Assistant { content: reply_as_text(content) }),
-            Turn::ToolResult { call_id, name, content, is_error } => {
-                said(&mut turns, vec![ContentBlock::Text { text: result(call_id, name, content, *is_error) }]);
+            ProviderMessage::User { content } => push_user_content(&mut turns, content.clone()),
+            ProviderMessage::Assistant { content } => {
+                turns.push(ProviderMessage::Assistant { content: reply_as_text(content) });
+            }
+            ProviderMessage::ToolResult { call_id, name, content, is_error } => {
+                push_user_content(
+                    &mut turns,
+                    vec![ContentBlock::Text { text: result_as_text(call_id, name, content, *is_error) }],
+                );
             }
         }
     }
@@ -79,10 +84,12 @@ pub fn request_as_text(request: &Request) -> Request {
 
 /// Adds user content, joined to user content before it, because the templates of many small models require alternating
 /// roles.
-fn said(turns: &mut Vec<Turn>, mut content: Vec<ContentBlock>) {
+fn push_user_content(turns: &mut Vec<ProviderMessage>, mut content: Vec<ContentBlock>) {
     match turns.last_mut() {
-        Some(Turn::User { content: before }) => before.append(&mut content),
-        Some(Turn::Assistant { .. } | Turn::ToolResult { .. }) | None => turns.push(Turn::User { content }),
+        Some(ProviderMessage::User { content: before }) => before.append(&mut content),
+        Some(ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. }) | None => {
+            turns.push(ProviderMessage::User { content });
+        }
     }
 }
 
@@ -92,7 +99,7 @@ fn reply_as_text(content: &[ContentBlock]) -> Vec<ContentBlock> {
     for block in content {
         let text = match block {
             ContentBlock::Text { text } => text.clone(),
-            ContentBlock::ToolCall(call) => written(call),
+            ContentBlock::ToolCall(call) => call_as_text(call),
             ContentBlock::Image { .. } | ContentBlock::Thinking { .. } | ContentBlock::Other { .. } => {
                 blocks.push(block.clone());
                 continue;
@@ -117,31 +124,27 @@ fn reply_as_text(content: &[ContentBlock]) -> Vec<ContentBlock> {
     blocks
 }
 
-fn written(call: &ToolCall) -> String {
+fn call_as_text(call: &ToolCall) -> String {
     let body = match call.malformed() {
         Some(text) => text.to_owned(),
         None => json!({"name": call.name, "arguments": call.input}).to_string(),
     };
-    format!("{OPEN}\n{body}\n{CLOSE}")
+    format!("{CALL_START}\n{body}\n{CALL_END}")
 }
 
-fn result(call_id: &str, name: &str, content: &str, is_error: bool) -> String {
+fn result_as_text(call_id: &str, name: &str, content: &str, is_error: bool) -> String {
     let text = if is_blank(content) { NO_OUTPUT } else { content };
     // A result must not contain its own end tag or the start of another result.
-    let text = text.replace("</tool_result", "<\\/tool_result").replace(RESULT, "<\\tool_result");
+    let text = text.replace("</tool_result", "<\\/tool_result").replace(RESULT_START, "<\\tool_result");
     let attribute = |text: &str| text.replace(['"', '<', '>', '\n'], "_");
     let error = if is_error { " error=\"true\"" } else { "" };
-    format!("{RESULT} name=\"{}\" id=\"{}\"{error}>\n{text}\n</tool_result>", attribute(name), attribute(call_id))
+    format!("{RESULT_START} name=\"{}\" id=\"{}\"{error}>\n{text}\n</tool_result>", attribute(name), attribute(call_id))
 }
 
 /// Renders tool-use instructions for models without native tools.
 fn tool_instructions(tools: &[ToolDefinition]) -> String {
     let mut text = format!(
-        "# Tools\n\nYou can call the tools listed below. To call one, write this, beginning on a line of its own:\n\n\
-         {OPEN}\n{{\"name\": \"the tool's name\", \"arguments\": {{ … }}}}\n{CLOSE}\n\n\
-         The arguments are a JSON object that fits the tool's schema. Several calls may follow one another; write \
-         nothing after the last one. The results come in the next message, each as `{RESULT} name=\"…\" id=\"…\">`. \
-         Never write a result yourself. Text without a call is your final answer.\n\n<tools>\n"
+        "# Tools\n\nYou can call the tools listed below. To call one, write this, starting on a new line:\n\n{CALL_START}\n{{\"name\": \"the tool's name\", \"arguments\": {{ … }}}}\n{CALL_END}\n\nThe arguments are a JSON object that fits the tool's schema. Several calls may follow one another; write nothing after the last one. The results come in the next message, each as `{RESULT_START} name=\"…\" id=\"…\">`. Never write a result yourself. Text without a call is your final answer.\n\n<tools>\n"
     );
     for tool in tools {
         let tool = json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
@@ -154,7 +157,7 @@ fn tool_instructions(tools: &[ToolDefinition]) -> String {
 /// Returns the reply with the calls parsed from its text.
 fn with_calls(request: &Request, reply: Reply) -> Reply {
     let turn = request.cue.turn.unwrap_or_else(|| {
-        let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();
+        let replies = request.turns.iter().filter(|turn| matches!(turn, ProviderMessage::Assistant { .. })).count();
         u32::try_from(replies).unwrap_or(u32::MAX)
     });
     let mut content = Vec::with_capacity(reply.content.len());
@@ -162,12 +165,15 @@ fn with_calls(request: &Request, reply: Reply) -> Reply {
     for block in reply.content {
         match block {
             ContentBlock::Text { text } => {
-                for piece in parse::pieces(&text) {
+                for piece in parse::split_reply(&text) {
                     content.push(match piece {
-                        parse::Piece::Text(text) => ContentBlock::Text { text },
-                        parse::Piece::Call(body) => {
+                        parse::ReplyPiece::Text(text) => ContentBlock::Text { text },
+                        parse::ReplyPiece::Call(body) => {
                             calls += 1;
-                            ContentBlock::ToolCall(parse::call(format!("call_{}_{calls}", u64::from(turn) + 1), &body))
+                            ContentBlock::ToolCall(parse::parse_call(
+                                format!("call_{}_{calls}", u64::from(turn) + 1),
+                                &body,
+                            ))
                         }
                     });
                 }

@@ -4,8 +4,10 @@
 
 use serde_json::{Number, Value};
 
+use surrogates::SurrogateDecoder;
+
 use super::http::Endpoint;
-use super::sse::{Event, Parser, SseError};
+use super::sse::{SseError, SseEvent, SseParser};
 use super::{CallError, CutStream, Delta, FailedStage, Reply, Sampling, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
@@ -14,7 +16,7 @@ const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait ReplyDecoder: Send {
     /// Takes an event; returns the deltas to display.
-    fn push(&mut self, event: &Event) -> Vec<Delta>;
+    fn push(&mut self, event: &SseEvent) -> Vec<Delta>;
 
     /// Returns true after the final event, or an error; later events are ignored.
     fn is_done(&self) -> bool;
@@ -34,7 +36,7 @@ pub trait ReplyDecoder: Send {
 
 /// Makes one attempt: sends `body` to `endpoint` and decodes the stream.
 ///
-/// If the provider reports no usage, four bytes count as a token, so that no attempt is free.
+/// If the provider reports no usable final usage, the reply has [`Reply::uncounted`] set.
 ///
 /// # Errors
 /// The error that ended the attempt, with the usage that the stream reported before it. Once the stream has begun, an error
@@ -45,7 +47,7 @@ pub async fn run<D: ReplyDecoder>(
     decoder: D,
     live: &(dyn Fn(Delta) + Send + Sync),
 ) -> Result<Reply, CallError> {
-    attempt(endpoint, body, decoder, live).await.map_err(|error| endpoint.clean(error))
+    attempt(endpoint, body, SurrogateDecoder::new(decoder), live).await.map_err(|error| endpoint.sanitize_error(error))
 }
 
 async fn attempt<D: ReplyDecoder>(
@@ -56,7 +58,7 @@ async fn attempt<D: ReplyDecoder>(
 ) -> Result<Reply, CallError> {
     let sent = body.len();
     let mut stream = endpoint.post(body).await?;
-    let mut parser = Parser::default();
+    let mut parser = SseParser::default();
     let (mut received, mut event_count) = (0, 0);
     let failure = loop {
         let chunk = match stream.next().await {
@@ -71,7 +73,7 @@ async fn attempt<D: ReplyDecoder>(
         }
         let events = match parser.push(&chunk) {
             Ok(events) => events,
-            Err(error @ (SseError::DrawingTooLarge { .. } | SseError::Truncated)) => {
+            Err(error @ (SseError::TooLarge { .. } | SseError::Truncated)) => {
                 break Some(CallError::new(FailedStage::Protocol, error.to_string()));
             }
         };
@@ -88,14 +90,18 @@ async fn attempt<D: ReplyDecoder>(
     let streamed = CutStream { sent: length(sent), received: length(received) };
     let cut = (!decoder.is_usage_final()).then_some(streamed);
     let replied = match failure {
+        // The connection broke after the whole reply.
+        Some(error) if matches!(error.stage, FailedStage::Truncated | FailedStage::Timeout) => {
+            decoder.finish().map_err(|_| error)
+        }
         Some(error) => Err(error),
         None => decoder.finish(),
     };
     match replied {
         Ok(mut reply) => {
-            if reported.is_none() {
-                reply.usage = streamed.estimate();
-            }
+            reply.usage = reported.unwrap_or_default();
+            let plausible = reply.usage.is_plausible_for(&reply.content);
+            reply.uncounted = cut.or_else(|| (!plausible).then_some(streamed));
             Ok(reply)
         }
         // An error as the only event refuses the request before any reply, as an error status does.
@@ -124,23 +130,55 @@ pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item =
     [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
 }
 
+/// Reads a token count of a provider: the inner `None` if the provider sent none, the outer if its value is no count.
+#[expect(clippy::option_option, reason = "an absent count differs from one that cannot be read")]
+pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
+    match usage.pointer(path) {
+        None | Some(Value::Null) => Some(None),
+        Some(count) => count.as_u64().map(Some),
+    }
+}
+
 /// Returns true for blank text, which servers refuse.
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
 /// Returns true if an event only keeps the connection open, or follows the final event.
-pub(super) fn is_keep_alive(event: &Event) -> bool {
+pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     let data = event.data.trim();
     data.is_empty() || data == "[DONE]" || event.name == "ping"
+}
+
+/// The kinds of events and content that a decoder does not know.
+#[derive(Debug, Default)]
+pub(super) struct UnreadKinds(Vec<String>);
+
+impl UnreadKinds {
+    /// Adds a kind, once and without control characters.
+    pub fn add(&mut self, kind: &str) {
+        const MAX_KINDS: usize = 20;
+        const MAX_KIND_CHARS: usize = 80;
+        let kind: String = kind.chars().filter(|c| !c.is_control()).take(MAX_KIND_CHARS).collect();
+        if !kind.is_empty() && self.0.len() < MAX_KINDS && !self.0.contains(&kind) {
+            self.0.push(kind);
+        }
+    }
+
+    pub fn into_vec(self) -> Vec<String> {
+        self.0
+    }
 }
 
 /// Text of a result without output; some servers refuse empty content.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
 mod sound;
+mod surrogates;
 
-pub(super) use sound::{plain_name, sound};
+pub(crate) use surrogates::parse_lenient;
+
+pub(super) use sound::{normalize_turns, plain_name, shortened_name};
 
 #[cfg(test)]
 mod conversations;
@@ -151,6 +189,10 @@ pub(crate) mod fake;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod known;
+#[cfg(test)]
+mod stops;
+#[cfg(test)]
 mod strict;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,7 +11,7 @@ use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::tool_header::{Constant, Script};
 use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
-use super::{LiteralReader, complaint, entry, number};
+use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
 /// Maximum number of errors per file: later ones mostly follow from the first.
 const MAX_ERRORS: usize = 1;
@@ -39,7 +39,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
         let start = label.map_or(0, oxc_span::LabeledSpan::offset).min(end);
         let length = label.map_or(0, oxc_span::LabeledSpan::len);
         let span = Span { source, start, end: start.saturating_add(length).min(end) };
-        errors.push(complaint(source, &error.message, span, language));
+        errors.push(syntax_error(source, &error.message, span, language));
     }
     let mut reader = JavaScriptReader { literals: LiteralReader::new(source), script: Script::default() };
     for statement in &parsed.program.body {
@@ -117,10 +117,10 @@ impl JavaScriptReader {
         match statement {
             Statement::ExportDeclaration(export) => self.declaration(&export.declaration),
             Statement::ExportNamedDeclaration(export) => {
-                export.specifiers.iter().for_each(|s| self.exported(&s.exported));
+                export.specifiers.iter().for_each(|s| self.add_exported_name(&s.exported));
             }
             Statement::ExportFromDeclaration(export) => {
-                export.specifiers.iter().for_each(|s| self.exported(&s.exported));
+                export.specifiers.iter().for_each(|s| self.add_exported_name(&s.exported));
             }
             Statement::ExportDefaultDeclaration(export) => {
                 let is_function = matches!(
@@ -164,7 +164,7 @@ impl JavaScriptReader {
     }
 
     /// Adds a name exported by a list: it has a value, but not a literal one at this place.
-    fn exported(&mut self, name: &ModuleExportName<'_>) {
+    fn add_exported_name(&mut self, name: &ModuleExportName<'_>) {
         let (text, span) = match name {
             ModuleExportName::IdentifierName(id) => (id.name.to_string(), id.span),
             ModuleExportName::IdentifierReference(id) => (id.name.to_string(), id.span),
@@ -240,7 +240,7 @@ impl LiteralReader {
                     if key == "__proto__" {
                         return Err(place);
                     }
-                    entry(key, self.at(property.key.span()), value, &mut entries)?;
+                    push_entry(key, self.at(property.key.span()), value, &mut entries)?;
                 }
                 Kind::Map(entries)
             }
@@ -261,8 +261,8 @@ fn string(text: &str, span: Span) -> Node {
 
 fn javascript_number(value: f64, raw: Option<&str>, negative: bool) -> Option<Kind> {
     let decimal = raw.filter(|r| r.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'_')));
-    match decimal.and_then(|raw| number(raw, negative)) {
+    match decimal.and_then(|raw| parse_number(raw, negative)) {
         Some(kind) => Some(kind),
-        None => number(&format!("{value}"), negative),
+        None => parse_number(&format!("{value}"), negative),
     }
 }

@@ -9,7 +9,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::{Constant, Script};
 use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
-use super::{LiteralReader, complaint, entry, number};
+use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
 /// Maximum number of errors per file: later ones mostly follow from the first.
 const MAX_ERRORS: usize = 1;
@@ -21,7 +21,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
         .errors()
         .iter()
         .take(MAX_ERRORS)
-        .map(|e| complaint(source, &e.error.to_string(), at(e.location), "Python"))
+        .map(|e| syntax_error(source, &e.error.to_string(), at(e.location), "Python"))
         .collect();
     let mut script = Script::default();
     if let Mod::Module(module) = parsed.syntax() {
@@ -49,34 +49,34 @@ impl PythonReader<'_> {
         match statement {
             Stmt::Assign(assign) => {
                 for target in &assign.targets {
-                    self.bind(target, &assign.value, certain);
+                    self.bind_target(target, &assign.value, certain);
                 }
             }
             Stmt::AnnAssign(assign) => {
                 if let Some(value) = &assign.value {
-                    self.bind(&assign.target, value, certain);
+                    self.bind_target(&assign.target, value, certain);
                 }
             }
-            Stmt::AugAssign(assign) => self.bind(&assign.target, &assign.value, false),
+            Stmt::AugAssign(assign) => self.bind_target(&assign.target, &assign.value, false),
             Stmt::FunctionDef(function) => self.function(function.name.as_str()),
             Stmt::ClassDef(class) => self.function(class.name.as_str()),
             Stmt::Import(import) => import.names.iter().for_each(|a| self.alias(a)),
             Stmt::ImportFrom(import) => import.names.iter().for_each(|a| self.alias(a)),
             Stmt::If(branch) => {
                 let else_bodies = branch.elif_else_clauses.iter().flat_map(|c| c.body.iter());
-                branch.body.iter().chain(else_bodies).for_each(|s| self.nested(s));
+                branch.body.iter().chain(else_bodies).for_each(|s| self.read_nested(s));
             }
             Stmt::Try(block) => {
                 let bodies = block.body.iter().chain(&block.orelse).chain(&block.finalbody);
-                bodies.for_each(|s| self.nested(s));
+                bodies.for_each(|s| self.read_nested(s));
             }
-            Stmt::With(block) => block.body.iter().for_each(|s| self.nested(s)),
+            Stmt::With(block) => block.body.iter().for_each(|s| self.read_nested(s)),
             _ => {}
         }
     }
 
     /// Reads a statement inside a block. One level is enough for `try: import …` and a constant in an `if`.
-    fn nested(&mut self, statement: &Stmt) {
+    fn read_nested(&mut self, statement: &Stmt) {
         if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
             self.statement(statement, false);
         }
@@ -90,7 +90,7 @@ impl PythonReader<'_> {
         self.names.insert(alias.asname.as_ref().unwrap_or(&alias.name).to_string());
     }
 
-    fn bind(&mut self, target: &Expr, value: &Expr, certain: bool) {
+    fn bind_target(&mut self, target: &Expr, value: &Expr, certain: bool) {
         let Expr::Name(name) = target else { return };
         self.names.insert(name.id.to_string());
         let range = name.range();
@@ -136,7 +136,7 @@ impl LiteralReader {
                     let key_span = self.place(key);
                     let Expr::StringLiteral(name) = key else { return Err(key_span) };
                     let value = self.python(&item.value, depth + 1)?;
-                    entry(name.value.to_str().to_owned(), key_span, value, &mut entries)?;
+                    push_entry(name.value.to_str().to_owned(), key_span, value, &mut entries)?;
                 }
                 Kind::Map(entries)
             }
@@ -154,7 +154,7 @@ fn python_number(value: &Number, negative: bool) -> Option<Kind> {
     match value {
         // A number beyond 64 bits would lose digits, so it has no value.
         Number::Int(n) => {
-            let kind = number(&n.to_string(), negative)?;
+            let kind = parse_number(&n.to_string(), negative)?;
             matches!(&kind, Kind::Number(n) if n.is_i64() || n.is_u64()).then_some(kind)
         }
         Number::Float(f) => serde_json::Number::from_f64(if negative { -f } else { *f }).map(Kind::Number),

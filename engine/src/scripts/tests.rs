@@ -78,7 +78,7 @@ fn non_constant_python_is_reported_by_name() {
     let twice = read("__version__ = '1'\n__version__ += '2'\n", ToolLanguage::Python).1;
     assert_eq!(twice.len(), 1, "{twice:?}");
     let broken = read("def execute(:\n  pass\n", ToolLanguage::Python).1;
-    assert!(broken.iter().all(|(m, _)| m.starts_with("this is no Python: ")) && !broken.is_empty(), "{broken:?}");
+    assert!(broken.iter().all(|(m, _)| m.starts_with("invalid Python: ")) && !broken.is_empty(), "{broken:?}");
 }
 
 const JAVASCRIPT: &str = r#"// a tool
@@ -153,13 +153,13 @@ fn extreme_nesting_does_not_overflow_the_stack() {
         ],
     );
     for part in python {
-        let errors = read(&format!("CONFIG_SCHEMA = {}", deep(part, MAX_SCRIPT - 64)), ToolLanguage::Python).1;
+        let errors = read(&format!("CONFIG_SCHEMA = {}", deep(part, MAX_SCRIPT_BYTES - 64)), ToolLanguage::Python).1;
         assert!(!errors.is_empty() && errors.len() < 10, "{part}");
     }
     for part in javascript {
         // Above and just below the maximum nesting.
-        for length in [MAX_SCRIPT - 64, 14_900 * part.len()] {
-            let text = format!("export const CONFIG_SCHEMA = {}", deep(part, length.min(MAX_SCRIPT - 64)));
+        for length in [MAX_SCRIPT_BYTES - 64, 14_900 * part.len()] {
+            let text = format!("export const CONFIG_SCHEMA = {}", deep(part, length.min(MAX_SCRIPT_BYTES - 64)));
             let errors = read(&text, ToolLanguage::TypeScript).1;
             assert!(!errors.is_empty() && errors.len() < 10, "{part}");
         }
@@ -169,6 +169,6 @@ fn extreme_nesting_does_not_overflow_the_stack() {
     assert_eq!(read(&ordinary, ToolLanguage::JavaScript).1, []);
     let levels = format!("CONFIG_SCHEMA = {}{}", "[".repeat(80), "]".repeat(80));
     assert_eq!(read(&levels, ToolLanguage::Python).1.len(), 1);
-    let large = read(&"#".repeat(MAX_SCRIPT + 1), ToolLanguage::Python).1;
+    let large = read(&"#".repeat(MAX_SCRIPT_BYTES + 1), ToolLanguage::Python).1;
     assert!(large.iter().all(|(m, _)| m.contains("larger than")) && large.len() == 1);
 }

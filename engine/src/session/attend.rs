@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::blocking;
 use crate::driver::{DriveError, EventSink};
-use crate::engine::Inner;
-use crate::machine::State;
+use crate::engine::EngineContext;
+use crate::machine::ThreadState;
 use crate::store::StoreError;
 use crate::thread::{Cost, RunResult};
 use crate::thread_id::ThreadId;
@@ -19,21 +19,28 @@ use crate::threads::{WaitOutcome, result_of};
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Lists the detached children of a recovered thread that have not ended, with their spawn numbers.
-pub(super) fn unattended(state: &State) -> Vec<(u64, ThreadId)> {
-    let detached = state.living().filter(|(_, child)| child.detached);
+pub(super) fn detached_children(state: &ThreadState) -> Vec<(u64, ThreadId)> {
+    let detached = state.living_children().filter(|(_, child)| child.detached);
     detached.filter_map(|(spawn, child)| Some((spawn, ThreadId::parse(child.thread_id.as_deref()?).ok()?))).collect()
 }
 
-impl Inner {
+impl EngineContext {
     /// Waits for a detached child in the background and reports its end to the parent.
-    pub(super) fn attend(self: &Arc<Self>, parent: &ThreadId, spawn: u64, child: &ThreadId, outlet: &Arc<EventSink>) {
+    pub(super) fn watch_detached(
+        self: &Arc<Self>,
+        parent: &ThreadId,
+        spawn: u64,
+        child: &ThreadId,
+        outlet: &Arc<EventSink>,
+    ) {
         let (engine, parent, child) = (Arc::clone(self), parent.clone(), child.clone());
         let outlet = Arc::clone(outlet);
-        let attending = self.attending();
+        let attending = self.await_child_guard();
         tokio::spawn(async move {
             let _attending = attending;
             let ended = engine.result_of_child(&child, &outlet).await;
-            let (result, cost) = ended.unwrap_or_else(|error| (Self::stuck(&child, &error), Cost::default()));
+            let (result, cost) =
+                ended.unwrap_or_else(|error| (Self::unrecoverable_result(&child, &error), Cost::default()));
             if let Some(running) = engine.running(&parent) {
                 running.control.child_ended(spawn, result.thread_id, result.status, cost);
             }
@@ -53,9 +60,9 @@ impl Inner {
 
     /// Builds the result of a child that cannot be recovered, for the thread that waits for it. The child has not
     /// ended: its lease is released, so that it can be recovered once the cause is repaired.
-    pub(super) fn stuck(child: &ThreadId, why: &DriveError) -> RunResult {
-        tracing::warn!(%child, error = %why, "a child cannot be gone on with");
-        let lost = RunResult::lost(&format!("`{child}` cannot be gone on with: {why}"));
+    pub(super) fn unrecoverable_result(child: &ThreadId, why: &DriveError) -> RunResult {
+        tracing::warn!(%child, error = %why, "a child cannot be recovered");
+        let lost = RunResult::engine_failure(&format!("`{child}` cannot be recovered: {why}"));
         RunResult { thread_id: child.to_string(), ..lost }
     }
 
@@ -67,11 +74,11 @@ impl Inner {
     ) -> Result<RunResult, DriveError> {
         loop {
             if let Some(running) = self.running(thread) {
-                return Ok(running.result().await);
+                return running.end().await.into_result();
             }
             let id = thread.clone();
-            let row = self.read(move |registry| registry.thread(&id)).await?;
-            if row.as_ref().is_some_and(|row| row.status.is_over()) {
+            let row = self.read_registry(move |registry| registry.thread(&id)).await?;
+            if row.as_ref().is_some_and(|row| row.status.has_ended()) {
                 if let Some(next) = row.and_then(|row| row.continued_by) {
                     return Box::pin(self.result_of_chain(&next, outlet)).await;
                 }
@@ -86,7 +93,7 @@ impl Inner {
             let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(outlet));
             let taken = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
             match taken.map_err(|lost| DriveError::Lost(lost.to_string()))? {
-                Ok(Some(running)) => return Ok(running.result().await),
+                Ok(Some(running)) => return running.end().await.into_result(),
                 Ok(None) => return Ok(Self::never_started_result(thread)),
                 // Another process owns the thread: wait for its end.
                 Err(DriveError::Store(StoreError::Owned { .. })) => {
@@ -105,7 +112,7 @@ impl Inner {
     /// Adds up the cost in the registry rows of the child and of the threads that continue it.
     async fn add_chain_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
         let first = first.clone();
-        let cost = self.read(move |registry| {
+        let cost = self.read_registry(move |registry| {
             let (mut cost, mut next) = (Cost::default(), Some(first));
             while let Some(row) = next.take().map(|id| registry.thread(&id)).transpose()?.flatten() {
                 cost.turns += row.cost.turns;

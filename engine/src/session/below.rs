@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use rye_compiler::compile::{Compilation, Parent};
+use rye_compiler::compile::{Compilation, SpawnParent};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
-use rye_compiler::semantics::ledger::Answer;
+use rye_compiler::semantics::ledger::LedgerReply;
 
 use super::{ParentContext, RowsToWrite, ThreadInit, blocking};
 use crate::driver::{DriveError, live};
-use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{Opened, Origin, ParentLink};
-use crate::image::{self, Picture};
-use crate::store::{Answered, Change, LedgerStep, ThreadRow};
+use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle};
+use crate::event::{Opened, ParentLink, ThreadOrigin};
+use crate::image::{self, ValidatedImage};
+use crate::store::{Change, ChangeResult, LedgerStep, ThreadRow};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -26,7 +26,7 @@ pub struct ParentThread {
 
 /// The first spawn number of children started from outside. The parent's own count from 1; those of hooks start at a
 /// higher number.
-pub(crate) const OUTSIDE: u64 = 1 << 61;
+pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 61;
 
 impl ParentThread {
     /// Returns the plan of the thread.
@@ -41,8 +41,8 @@ impl ParentThread {
     }
 
     /// Returns the bounds with which children are compiled.
-    pub fn bounds(&self) -> Parent {
-        Parent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
+    pub fn bounds(&self) -> SpawnParent {
+        SpawnParent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
     }
 
     /// Bounds a child's limits by the parent's.
@@ -61,24 +61,25 @@ impl ParentThread {
     }
 }
 
-impl Inner {
+impl EngineContext {
     pub(crate) async fn start_child_of(
         self: &Arc<Self>,
         compilation: &Compilation,
         parent: ParentThread,
-        shown: Vec<Picture>,
-    ) -> Result<Handle, EngineError> {
+        shown: Vec<ValidatedImage>,
+        allow_missing_outputs: bool,
+    ) -> Result<ThreadHandle, EngineError> {
         self.check_parent(&parent).await?;
-        let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
+        let plan = self.plans.get_or_insert(&compilation.plan_id, || compilation.plan.clone());
         let mut grants = parent.launch.grants.clone();
         if plan.capabilities.declared {
             grants.insert(0, plan.capabilities.grants.clone());
         }
-        let (outlet, events) = live::channel();
+        let (outlet, events) = live::event_channel();
         let beginning = ThreadInit {
             plan_id: compilation.plan_id.clone(),
             inputs: plan.interface.values.clone(),
-            origin: Origin::Child,
+            origin: ThreadOrigin::Child,
             limits: plan.limits,
             grants,
             parent: None,
@@ -88,21 +89,23 @@ impl Inner {
             outlet: Arc::new(outlet),
             queue: None,
             call: None,
+            carried_ms: 0,
+            allow_missing_outputs,
             plan,
         };
-        image::accept(&beginning.plan.model, &beginning.images())?;
+        image::check_accepted(&beginning.plan.model, &beginning.images())?;
         self.admit_compiled(compilation).await?;
         let named = compilation.named_spend;
         let (id, running) = self.start_reserved_child(&parent, beginning, named, None).await?;
-        Ok(Handle::new(id, events, running))
+        Ok(ThreadHandle::new(id, events, running))
     }
 
     /// Checks that a parent equals its verified transcript.
     pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
         let (engine, id) = (Arc::clone(self), parent.id.clone());
-        let inspected = blocking(move || engine.inspected(&id)).await?;
+        let inspected = blocking(move || engine.read_parent(&id)).await?;
         let same = inspected.is_some_and(|found| found.launch == parent.launch && found.plan == parent.plan);
-        let changed = || DriveError::Plan(format!("the record of `{}` changed while it was read", parent.id));
+        let changed = || DriveError::Plan(format!("the transcript of `{}` changed while it was read", parent.id));
         same.then_some(()).ok_or_else(changed)
     }
 
@@ -114,7 +117,7 @@ impl Inner {
         mut beginning: ThreadInit,
         named: Option<u64>,
         linked: Option<&ThreadId>,
-    ) -> Result<(ThreadId, Running), EngineError> {
+    ) -> Result<(ThreadId, RunningThread), EngineError> {
         let ParentThread { id: above, launch, .. } = parent;
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
         let id = self.allocate(&beginning.plan).await?;
@@ -131,27 +134,29 @@ impl Inner {
             Change::Ledger(LedgerStep::child(above, spawn, &id, named, beginning.limits.spend)),
             Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
         ];
-        changes.extend(linked.map(|before| self.link(before, &id)));
+        changes.extend(linked.map(|before| self.link_continuation(before, &id)));
         for answer in self.writer.commit(changes).await.map_err(DriveError::from)? {
             let refused = |refusal: String| EngineError::NothingSetAside { parent: above.to_string(), refusal };
             match answer {
-                Answered::Ledger(Answer::Reserved { amount }) => beginning.limits.spend = amount.to_u64(),
-                Answered::Ledger(Answer::Refused { refusal }) => return Err(refused(refusal.to_string())),
-                Answered::TooMany { limit, .. } => return Err(refused(format!("spawns_exceeded: {limit} of {limit}"))),
-                Answered::Done
-                | Answered::Child(_)
-                | Answered::OwnedBy(_)
-                | Answered::NoThread(_)
-                | Answered::Ledger(Answer::Done | Answer::Remaining { .. }) => {}
+                ChangeResult::Ledger(LedgerReply::Reserved { amount }) => beginning.limits.spend = amount.to_u64(),
+                ChangeResult::Ledger(LedgerReply::Refused { refusal }) => return Err(refused(refusal.to_string())),
+                ChangeResult::TooMany { limit, .. } => {
+                    return Err(refused(format!("spawns_exceeded: {limit} of {limit}")));
+                }
+                ChangeResult::Done
+                | ChangeResult::Child(_)
+                | ChangeResult::OwnedBy(_)
+                | ChangeResult::NoThread(_)
+                | ChangeResult::Ledger(LedgerReply::Done | LedgerReply::Remaining { .. }) => {}
             }
         }
         let link = ParentLink { thread_id: above.to_string(), spawn };
         beginning.parent = Some(ParentContext { link, root, limits: launch.limits });
-        match self.begin(id.clone(), beginning, RowsToWrite::There).await {
+        match self.start_thread(id.clone(), beginning, RowsToWrite::There).await {
             Ok(running) => Ok((id, running)),
             Err(error) => {
                 // The caller gets the error, and no other thread waits for the child.
-                self.bury(&id, Status::Error).await?;
+                self.finalize_row(&id, Status::Error).await?;
                 Err(error.into())
             }
         }
@@ -161,5 +166,5 @@ impl Inner {
 fn number() -> Result<u64, DriveError> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| DriveError::Lost(format!("the system's random numbers ({error})")))?;
-    Ok(OUTSIDE | (u64::from_le_bytes(bytes) >> 12))
+    Ok(FIRST_OUTSIDE_SPAWN | (u64::from_le_bytes(bytes) >> 12))
 }

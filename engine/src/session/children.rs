@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rye_compiler::compile::{Compilation, Parent, Request};
+use rye_compiler::compile::{Compilation, CompileRequest, SpawnParent};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{Grant, Node, Plan, PlanLimits};
-use rye_compiler::semantics::limits::Written;
+use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 use super::{ParentContext, RowsToWrite, ThreadInit, blocking, stored_plan};
 use crate::driver::embedded::EmbeddedDriver;
 use crate::driver::{DriveError, EventSink};
-use crate::engine::{Inner, Running};
-use crate::event::{Head, LimitHit, Opened, Origin, ParentLink, Settled};
+use crate::engine::{EngineContext, RunningThread};
+use crate::event::{LimitHit, Opened, ParentLink, Settled, ThreadHead, ThreadOrigin};
 use crate::hooks::HookCallResult;
 use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
-use crate::machine::{Fact, HookChild, HookRun, Spawned};
+use crate::machine::{Fact, HookChild, HookRun, SpawnResult};
 use crate::message::ToolCall;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{StoreError, ThreadRow, layout};
@@ -54,11 +54,13 @@ pub(super) struct ChildFunding {
     pub keep_back: u64,
     /// Grants of the hook that starts the child.
     pub grants: Vec<Grant>,
+    /// The remaining duration of the parent in milliseconds. No child gets more.
+    pub left_ms: Option<u64>,
 }
 
 /// A child with a row and its reservation.
 #[derive(Debug, Clone)]
-pub(super) struct Made {
+pub(super) struct CreatedChild {
     pub thread: ThreadId,
     pub spend: u64,
     /// True if the child has started, or another task recovers it.
@@ -67,7 +69,7 @@ pub(super) struct Made {
 
 /// The reason for a refused child, for the model.
 #[derive(Debug, Clone)]
-pub(super) struct Refused {
+pub(super) struct ChildRefusal {
     pub reason: String,
     pub hit: Option<Box<LimitHit>>,
 }
@@ -83,7 +85,7 @@ pub(super) struct ChildPlan {
 }
 
 /// A child with a plan and a thread id.
-pub(super) struct Named {
+pub(super) struct IdentifiedChild {
     pub spawn: u64,
     pub id: ThreadId,
     /// True if the row exists since before a crash of the parent's process, and the child has not started.
@@ -91,13 +93,13 @@ pub(super) struct Named {
     pub planned: ChildPlan,
 }
 
-impl From<String> for Refused {
+impl From<String> for ChildRefusal {
     fn from(reason: String) -> Self {
         Self { reason, hit: None }
     }
 }
 
-impl Refused {
+impl ChildRefusal {
     pub fn limit(code: &str, value: u64, most: u64) -> Self {
         let hit = LimitHit {
             at: Node::Tools,
@@ -109,21 +111,22 @@ impl Refused {
     }
 }
 
-impl Inner {
+impl EngineContext {
     /// Starts the children of a group of calls, or finds those that the same spawns started before.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
         wanted: &[Allowed<Box<SpawnChild>>],
         unsettled: &[Settled],
+        left_ms: Option<u64>,
     ) -> Result<Fact, DriveError> {
         let mut list = Vec::with_capacity(wanted.len());
         let mut spawned = Vec::with_capacity(wanted.len());
         for one in wanted {
             let child = &one.child;
             let Ok(directive) = ItemId::parse(&child.directive) else {
-                let reason = format!("`{}` is no directive", child.directive);
-                spawned.push(Spawned::Refused { spawn: child.spawn, reason, hit: None });
+                let reason = format!("`{}` is not a directive", child.directive);
+                spawned.push(SpawnResult::Refused { spawn: child.spawn, reason, hit: None });
                 continue;
             };
             let start = ChildStart {
@@ -142,18 +145,19 @@ impl Inner {
             sharing: wanted.first().map_or(1, |one| one.sharing.max(1)),
             keep_back: wanted.first().map_or(0, |one| one.keep_back),
             grants: Vec::new(),
+            left_ms,
         };
         let pid = std::process::id();
         let detached: Vec<u64> = list.iter().filter(|one| one.start.detached).map(|one| one.spawn).collect();
         for (spawn, made) in self.make_children(parent, list, &terms).await? {
             spawned.push(match made {
-                Ok(Made { thread, spend, .. }) => {
+                Ok(CreatedChild { thread, spend, .. }) => {
                     if detached.contains(&spawn) {
-                        self.attend(&parent.id, spawn, &thread, &parent.outlet);
+                        self.watch_detached(&parent.id, spawn, &thread, &parent.outlet);
                     }
-                    Spawned::Made { spawn, thread_id: thread.to_string(), spend, pid }
+                    SpawnResult::Made { spawn, thread_id: thread.to_string(), spend, pid }
                 }
-                Err(Refused { reason, hit }) => Spawned::Refused { spawn, reason, hit: hit.map(|hit| *hit) },
+                Err(ChildRefusal { reason, hit }) => SpawnResult::Refused { spawn, reason, hit: hit.map(|hit| *hit) },
             });
         }
         Ok(Fact::Spawned(spawned))
@@ -172,9 +176,11 @@ impl Inner {
             is_error: !result.success,
             content: serde_json::to_value(&result).unwrap_or(Value::Null),
             details: Value::Null,
+            was_refused: false,
         };
         let answer = Some(Box::new(parent.guarded(outcome).await?));
-        Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, answer })
+        let asked_ms = self.take_asked_ms(&result.thread_id);
+        Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, asked_ms, answer })
     }
 
     /// Returns the result of a child. If the child's own transcript is at fault, the result is an error and the parent
@@ -185,7 +191,9 @@ impl Inner {
         outlet: &Arc<EventSink>,
     ) -> Result<(RunResult, Cost), DriveError> {
         match self.result_of_child(child, outlet).await {
-            Err(error) if error.is_transcript_fault() => Ok((Self::stuck(child, &error), Cost::default())),
+            Err(error) if error.is_transcript_fault() => {
+                Ok((Self::unrecoverable_result(child, &error), Cost::default()))
+            }
             ended => ended,
         }
     }
@@ -197,6 +205,7 @@ impl Inner {
         hook: &PlannedHook,
         start: ChildStart,
         run: &HookRun,
+        left_ms: u64,
     ) -> Result<HookCallResult, String> {
         let subject = run.subject.as_deref().unwrap_or_default();
         let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
@@ -208,7 +217,7 @@ impl Inner {
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
         let HookBounds { keep_back, unsettled, .. } = run.bounds.clone();
-        let terms = ChildFunding { unsettled, sharing: 1, keep_back, grants };
+        let terms = ChildFunding { unsettled, sharing: 1, keep_back, grants, left_ms: Some(left_ms) };
         let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
@@ -216,14 +225,14 @@ impl Inner {
             Some((_, Err(refused))) => return Err(refused.reason),
             None => return Err("the child was not made".into()),
         };
-        let _living = parent.living(&made.thread);
+        let _living = parent.register_hook_child(&made.thread);
         let ended = self.child_result(&made.thread, &parent.outlet).await;
         let (result, cost) = ended.map_err(|error| error.to_string())?;
         let (thread_id, spend, status) = (made.thread.to_string(), made.spend, result.status);
         let child = Some(HookChild { spawn, thread_id, spend, status, cost });
         if !result.success {
             let why = result.error.map(|error| error.message).unwrap_or_default();
-            let outcome = ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, status.word()));
+            let outcome = ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, status.as_str()));
             return Ok(HookCallResult { outcome, child });
         }
         let text = result.result.map_or(Value::Null, Value::String);
@@ -236,10 +245,10 @@ impl Inner {
         parent: &EmbeddedDriver,
         wanted: Vec<ChildRequest>,
         terms: &ChildFunding,
-    ) -> Result<Vec<(u64, Result<Made, Refused>)>, DriveError> {
+    ) -> Result<Vec<(u64, Result<CreatedChild, ChildRefusal>)>, DriveError> {
         let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
         let known = self.known_children(&parent.id, &spawns).await?;
-        let mut results: Vec<(u64, Result<Made, Refused>)> = Vec::with_capacity(wanted.len());
+        let mut results: Vec<(u64, Result<CreatedChild, ChildRefusal>)> = Vec::with_capacity(wanted.len());
         let (mut fresh, mut names) = (Vec::new(), Vec::new());
         // No other task of this process recovers the children meanwhile.
         let mut taking = Vec::new();
@@ -250,8 +259,8 @@ impl Inner {
                     continue;
                 }
                 Some(made) => {
-                    let Some(mine) = self.taking(&made.thread) else {
-                        results.push((one.spawn, Ok(Made { begun: true, ..made })));
+                    let Some(mine) = self.reserve_recovery(&made.thread) else {
+                        results.push((one.spawn, Ok(CreatedChild { begun: true, ..made })));
                         continue;
                     };
                     taking.push(mine);
@@ -269,23 +278,23 @@ impl Inner {
                 Err(reason) => {
                     // The parent gets an error, so the row is finalized.
                     if let Some(name) = &name {
-                        self.bury(name, Status::Error).await?;
+                        self.finalize_row(name, Status::Error).await?;
                     }
                     results.push((spawn, Err(reason.into())));
                 }
             }
         }
         let children = self.allocate_ids(planned).await?;
-        let set_aside = self.set_aside(parent, &children, terms).await?;
-        let mut begun: JoinSet<Result<(u64, Made), DriveError>> = JoinSet::new();
+        let set_aside = self.reserve_for_children(parent, &children, terms).await?;
+        let mut begun: JoinSet<Result<(u64, CreatedChild), DriveError>> = JoinSet::new();
         for (child, answer) in children.into_iter().zip(set_aside) {
-            let Named { spawn, id, known, planned } = child;
+            let IdentifiedChild { spawn, id, known, planned } = child;
             match answer {
                 Ok(made) if made.thread == id && !made.begun => {
-                    let beginning = beginning(parent, spawn, planned, made.spend, &terms.grants)?;
+                    let beginning = spawn_init(parent, spawn, planned, made.spend, terms)?;
                     let engine = Arc::clone(self);
                     begun.spawn(async move {
-                        let running: Running = engine.begin(id, beginning, RowsToWrite::There).await?;
+                        let running: RunningThread = engine.start_thread(id, beginning, RowsToWrite::There).await?;
                         drop(running);
                         Ok((spawn, made))
                     });
@@ -299,7 +308,7 @@ impl Inner {
                 }
                 Err(refused) => {
                     if known {
-                        self.bury(&id, Status::Error).await?;
+                        self.finalize_row(&id, Status::Error).await?;
                     } else {
                         self.discard_child(id).await?;
                     }
@@ -327,16 +336,16 @@ impl Inner {
         self: &Arc<Self>,
         parent: &ThreadId,
         spawns: &[u64],
-    ) -> Result<Vec<Option<Made>>, DriveError> {
+    ) -> Result<Vec<Option<CreatedChild>>, DriveError> {
         let (engine, parent, spawns) = (Arc::clone(self), parent.clone(), spawns.to_vec());
         blocking(move || {
             let registry = engine.writer.registry();
-            let known = |spawn: u64| -> Result<Option<Made>, DriveError> {
+            let known = |spawn: u64| -> Result<Option<CreatedChild>, DriveError> {
                 let Some(thread) = registry.child(&parent, spawn)? else { return Ok(None) };
                 let path = layout::transcript(&thread);
-                let begun = engine.disk.exists(&path).map_err(StoreError::io("look for", &path))?;
+                let begun = engine.disk.exists(&path).map_err(StoreError::io("access", &path))?;
                 let spend = registry.account(&thread)?.map_or(0, |account| account.reserved().to_u64());
-                Ok(Some(Made { thread, spend, begun }))
+                Ok(Some(CreatedChild { thread, spend, begun }))
             };
             spawns.into_iter().map(known).collect()
         })
@@ -356,7 +365,7 @@ impl Inner {
             match &one.call {
                 Some((call, capability)) => {
                     let parameters = Value::Object(one.start.inputs.clone());
-                    let ready = parent.ready(&one.start.directive, &parameters, capability).await?;
+                    let ready = parent.check_ready(&one.start.directive, &parameters, capability).await?;
                     planned.insert(one.spawn, ready.and_then(|()| self.plan_of_call(parent, call)));
                 }
                 None => directives.push(one),
@@ -364,7 +373,7 @@ impl Inner {
         }
         for (spawn, compiled) in self.compile_all(parent, directives).await? {
             let of_directive = |compiled: Arc<Compilation>| ChildPlan {
-                plan: self.plans.share(&compiled.plan_id, || compiled.plan.clone()),
+                plan: self.plans.get_or_insert(&compiled.plan_id, || compiled.plan.clone()),
                 plan_id: compiled.plan_id.clone(),
                 named_spend: compiled.named_spend,
                 call: None,
@@ -378,7 +387,7 @@ impl Inner {
     fn plan_of_call(&self, parent: &EmbeddedDriver, call: &ToolCall) -> Result<ChildPlan, String> {
         let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
-        let plan = self.plans.share(&plan_id, || plan);
+        let plan = self.plans.get_or_insert(&plan_id, || plan);
         Ok(ChildPlan { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
@@ -402,19 +411,19 @@ impl Inner {
                 starts.push(one.start);
             }
         }
-        let requests: Vec<Request> =
+        let requests: Vec<CompileRequest> =
             starts.into_iter().map(|start| request(parent, parent.launch.limits, start)).collect();
         let engine = Arc::clone(self);
         let compiled = self.with_world(move |world| {
-            let one = |request: &Request| {
+            let one = |request: &CompileRequest| {
                 let checked = (engine.compile)(world, request);
-                let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
+                let complaint = || render_compile_errors(&checked.diagnostics.iter().collect::<Vec<_>>());
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
                 let admitted = engine.check_requirements(&compiled.plan.directive, compiled.executes.clone());
                 match admitted.and_then(|()| engine.check_plan(&compiled.plan)) {
                     Ok(()) => Ok(compiled),
                     Err(DriveError::Refused { reason }) => Err(reason),
-                    Err(untrusted) => Err(format!("{untrusted}; the user can look at it with `rye trust --list`")),
+                    Err(untrusted) => Err(format!("{untrusted}; the user can inspect it with `rye trust --list`")),
                 }
             };
             let made: Vec<Result<Arc<Compilation>, String>> = requests.iter().map(one).collect();
@@ -430,7 +439,7 @@ impl Inner {
     async fn allocate_ids(
         self: &Arc<Self>,
         planned: Vec<(u64, ChildPlan, Option<ThreadId>)>,
-    ) -> Result<Vec<Named>, DriveError> {
+    ) -> Result<Vec<IdentifiedChild>, DriveError> {
         let engine = Arc::clone(self);
         let name = move || {
             let nameless = planned.iter().filter(|(_, _, name)| name.is_none());
@@ -440,7 +449,7 @@ impl Inner {
             let mut ids = engine.ids.allocate_all(&after, engine.clock.now())?.into_iter();
             let named = |(spawn, planned, name): (u64, ChildPlan, Option<ThreadId>)| {
                 let known = name.is_some();
-                name.or_else(|| ids.next()).map(|id| Named { spawn, id, known, planned })
+                name.or_else(|| ids.next()).map(|id| IdentifiedChild { spawn, id, known, planned })
             };
             Ok(planned.into_iter().filter_map(named).collect())
         };
@@ -453,7 +462,7 @@ impl Inner {
         self: &Arc<Self>,
         row: ThreadRow,
         outlet: Arc<EventSink>,
-    ) -> Result<Option<Running>, DriveError> {
+    ) -> Result<Option<RunningThread>, DriveError> {
         let ThreadRow { id, parent: Some(parent), spawn: Some(spawn), plan_id: Some(plan_id), .. } = row else {
             return Ok(None);
         };
@@ -463,62 +472,67 @@ impl Inner {
         let (engine, child, of, above) = (Arc::clone(self), id.clone(), plan_id.clone(), parent.clone());
         let read = move || {
             let unknown = || StoreError::UnknownThread { thread: above.to_string() };
-            let VerifiedTranscript { events, standing, .. } = engine.verified(&above)?.ok_or_else(unknown)?;
-            if let Some(plan_id) = Head::of(&events).plan_id {
+            let VerifiedTranscript { events, standing, .. } = engine.read_verified(&above)?.ok_or_else(unknown)?;
+            if let Some(plan_id) = ThreadHead::of(&events).plan_id {
                 engine.check_launch(&above, &events, &stored_plan(&engine, plan_id)?, standing)?;
             }
             let account = engine.writer.registry().account(&child)?;
             let plan = stored_plan(&engine, &of)?;
-            engine.vouch(&plan)?;
-            let call = events.iter().find_map(|event| event.body.intended(spawn)?.call());
-            Ok((Head::of(&events).opened.cloned(), plan, account, call))
+            engine.verify_stored_plan(&plan)?;
+            let call = events.iter().find_map(|event| event.body.child_intent(spawn)?.call());
+            Ok((ThreadHead::of(&events).opened.cloned(), plan, account, call))
         };
         let (Some(launch), plan, account, call) = blocking(read).await? else { return Ok(None) };
-        let plan = self.plans.share(&plan_id, || plan);
+        let plan = self.plans.get_or_insert(&plan_id, || plan);
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
         let planned = ChildPlan { plan, plan_id, named_spend: None, call: call.map(Box::new) };
-        let beginning = below(&launch, link, planned, spend, &[], outlet)?;
-        self.begin(id, beginning, RowsToWrite::There).await.map(Some)
+        let beginning = child_init(&launch, link, planned, spend, &[], outlet)?;
+        self.start_thread(id, beginning, RowsToWrite::There).await.map(Some)
     }
 
     async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
         let engine = Arc::clone(self);
-        blocking(move || Ok(engine.ids.give_back(&id)?)).await
+        blocking(move || Ok(engine.ids.release(&id)?)).await
     }
 
     /// Builds the result of a thread that never began.
     pub(super) fn never_started_result(thread: &ThreadId) -> RunResult {
-        RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") }
+        RunResult { thread_id: thread.to_string(), ..RunResult::engine_failure("the child never started") }
     }
 }
 
 /// Builds the compile request for a child.
-fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Request {
-    let overrides = start.limit_overrides.into_iter().map(|(name, value)| (name, Written::Json(value)));
-    Request {
+fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> CompileRequest {
+    let overrides = start.limit_overrides.into_iter().map(|(name, value)| (name, LimitValue::Json(value)));
+    CompileRequest {
         directive: start.directive,
         inputs: Some(start.inputs),
         limits: overrides.collect(),
         model: ModelOverride { model: start.model, provider: None },
-        parent: Some(Parent { limits, capabilities: parent.plan.capabilities.clone() }),
+        parent: Some(SpawnParent { limits, capabilities: parent.plan.capabilities.clone() }),
     }
 }
 
-fn beginning(
+fn spawn_init(
     parent: &EmbeddedDriver,
     spawn: u64,
     planned: ChildPlan,
     spend: u64,
-    extra: &[Grant],
+    terms: &ChildFunding,
 ) -> Result<ThreadInit, DriveError> {
     let link = ParentLink { thread_id: parent.id.to_string(), spawn };
-    let below = below(&parent.launch, link, planned, spend, extra, Arc::clone(&parent.outlet))?;
+    let mut below = child_init(&parent.launch, link, planned, spend, &terms.grants, Arc::clone(&parent.outlet))?;
+    if let Some(left_ms) = terms.left_ms.filter(|_| below.call.is_none()) {
+        // The deadline of the parent also ends the child.
+        let seconds = left_ms.div_ceil(1000).max(1);
+        below.limits.duration_seconds = below.limits.duration_seconds.min(seconds);
+    }
     Ok(ThreadInit { queue: Some(Arc::clone(&parent.running)), ..below })
 }
 
 /// Builds a child's start parameters from its parent's launch, its plan and its reservation.
-fn below(
+fn child_init(
     above: &Opened,
     link: ParentLink,
     ChildPlan { plan, plan_id, call, .. }: ChildPlan,
@@ -539,7 +553,7 @@ fn below(
     Ok(ThreadInit {
         plan_id,
         inputs: if call.is_some() { above.inputs.clone() } else { plan.interface.values.clone() },
-        origin: Origin::Child,
+        origin: ThreadOrigin::Child,
         limits: PlanLimits { spend, ..plan.limits },
         grants: chain,
         parent: Some(ParentContext { link, root, limits: above.limits }),
@@ -549,12 +563,14 @@ fn below(
         outlet,
         queue: None,
         call,
+        carried_ms: 0,
+        allow_missing_outputs: false,
         plan,
     })
 }
 
 /// Renders the compile errors of a directive, for the model.
-fn complaint(diagnostics: &[&Diagnostic]) -> String {
+fn render_compile_errors(diagnostics: &[&Diagnostic]) -> String {
     let errors: Vec<String> =
         diagnostics.iter().filter(|d| d.is_error()).take(3).map(|d| format!("{}: {}", d.code(), d.message())).collect();
     format!("the directive does not compile: {}", errors.join("; "))

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use super::blocking;
 use crate::driver::DriveError;
-use crate::engine::Inner;
+use crate::engine::EngineContext;
 use crate::event::{Ended, EventBody};
-use crate::machine::{State, apply};
+use crate::machine::{ThreadState, apply};
 use crate::session::verified::VerifiedTranscript;
-use crate::store::transcript::Hash;
-use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript};
+use crate::store::transcript::ChainHash;
+use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, Transcript};
 use crate::thread::{RunError, Status};
 use crate::thread_id::ThreadId;
 
-impl Inner {
+impl EngineContext {
     /// Acquires the lease of a thread that has not ended or is suspended. Returns the status that the thread had.
     ///
     /// # Errors
     /// [`StoreError::Owned`]: a live process holds the lease.
-    pub(super) async fn claim(&self, thread: &ThreadId) -> Result<Status, DriveError> {
+    pub(super) async fn acquire(&self, thread: &ThreadId) -> Result<Status, DriveError> {
         let unknown = || StoreError::UnknownThread { thread: thread.to_string() };
         let id = thread.clone();
-        let row = self.read(move |registry| registry.thread(&id)).await?.ok_or_else(unknown)?;
+        let row = self.read_registry(move |registry| registry.thread(&id)).await?.ok_or_else(unknown)?;
         let now = self.clock.now();
         let update = Box::new(RowUpdate { status: Some(Status::Running), ..RowUpdate::default() });
         let own = vec![
@@ -30,13 +30,13 @@ impl Inner {
             Change::Update { thread: thread.clone(), update, now },
         ];
         match self.writer.commit(own).await?.into_iter().next() {
-            Some(Answered::OwnedBy(owner)) => {
+            Some(ChangeResult::OwnedBy(owner)) => {
                 let disk = Arc::clone(&self.disk);
-                let info = blocking(move || Ok(crate::store::owner::info(&*disk, &owner)?)).await?;
+                let info = blocking(move || Ok(crate::store::owner::read_owner_info(&*disk, &owner)?)).await?;
                 let pid = info.map_or(0, |info| info.pid);
                 Err(StoreError::Owned { thread: thread.to_string(), pid }.into())
             }
-            Some(Answered::NoThread(_)) => Err(unknown().into()),
+            Some(ChangeResult::NoThread(_)) => Err(unknown().into()),
             Some(_) | None => Ok(row.status),
         }
     }
@@ -44,19 +44,19 @@ impl Inner {
     /// Releases the lease of a thread that this process holds but does not run, so that any process can recover it.
     /// `was`: the status before the lease was acquired. Errors are only logged, because the caller already has an error
     /// to return.
-    pub(super) async fn give_up(&self, thread: &ThreadId, was: Option<Status>) {
+    pub(super) async fn release(&self, thread: &ThreadId, was: Option<Status>) {
         let (owner, now) = (self.owner.id().clone(), self.clock.now());
         let back = Change::Disown { thread: thread.clone(), owner, status: was, now };
         if let Err(error) = self.writer.commit(vec![back]).await {
-            tracing::debug!(%thread, %error, "it is given back when this process ends");
+            tracing::debug!(%thread, %error, "the lease is released when this process ends");
         }
     }
 
     /// Finalizes the registry row and the account of a thread that never began or cannot be recovered. Leaves the
     /// transcript unchanged.
-    pub(super) async fn bury(&self, thread: &ThreadId, status: Status) -> Result<(), DriveError> {
+    pub(super) async fn finalize_row(&self, thread: &ThreadId, status: Status) -> Result<(), DriveError> {
         let of = thread.clone();
-        let row = self.read(move |registry| registry.thread(&of)).await?;
+        let row = self.read_registry(move |registry| registry.thread(&of)).await?;
         let update = RowUpdate { status: Some(status), ..RowUpdate::default() };
         let now = self.clock.now();
         let buried = Change::Update { thread: thread.clone(), update: Box::new(update), now };
@@ -70,27 +70,29 @@ impl Inner {
 
     /// Finalizes a thread that has to end but cannot be recovered: appends `ended` to the transcript if possible, and
     /// finalizes the row. Reservations of pending attempts count as spent.
-    pub(super) async fn close(
+    pub(super) async fn finalize(
         self: &Arc<Self>,
         thread: &ThreadId,
         status: Status,
         why: &DriveError,
     ) -> Result<(), DriveError> {
-        self.claim(thread).await?;
+        self.acquire(thread).await?;
         let (engine, id, message) = (Arc::clone(self), thread.clone(), why.to_string());
         let written = blocking(move || engine.write_end(&id, status, message)).await;
         if let Err(error) = written {
             // If the transcript cannot be extended, the row alone holds the end status.
-            tracing::debug!(%thread, %error, "its record stays as it is");
+            tracing::debug!(%thread, %error, "the transcript stays unchanged");
         }
-        self.bury(thread, status).await
+        self.finalize_row(thread, status).await
     }
 
     /// Appends `ended` to a transcript, computed from its own events.
     fn write_end(&self, thread: &ThreadId, status: Status, message: String) -> Result<(), DriveError> {
         // A signature vouches for all lines before it, so a transcript that fails verification is not extended.
-        let Some(VerifiedTranscript { reading, events, synced, .. }) = self.verified(thread)? else { return Ok(()) };
-        let mut state = State::new();
+        let Some(VerifiedTranscript { reading, events, synced, .. }) = self.read_verified(thread)? else {
+            return Ok(());
+        };
+        let mut state = ThreadState::new();
         for event in &events {
             apply(&mut state, event);
         }
@@ -98,8 +100,16 @@ impl Inner {
             return Ok(());
         }
         let error = Some(RunError { code: "cannot_go_on".into(), message });
-        let ended = Ended { status, result: None, outputs: None, missing: Vec::new(), error, cost: state.cost };
-        let seal = |seq: u64, link: Hash| self.sealer.line(thread, seq, link);
+        let ended = Ended {
+            status,
+            result: None,
+            outputs: None,
+            missing: Vec::new(),
+            stop_reason: state.stop_reason.clone(),
+            error,
+            cost: state.cost,
+        };
+        let seal = |seq: u64, link: ChainHash| self.sealer.seal_line(thread, seq, link);
         let mut transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
         transcript.append_sealed(&[EventBody::Ended(Box::new(ended))], self.clock.now(), Some(&seal))?;
         transcript.sync()?;

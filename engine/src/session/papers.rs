@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_compiler::plan::{Grant, Plan};
 use serde_json::{Map, Value, json};
 
-use crate::driver::{Artifact, Thread};
-use crate::engine::Inner;
+use crate::driver::{Artifact, DrivenThread};
+use crate::engine::EngineContext;
 use crate::event::{Ended, Opened};
 use crate::store::StoreError;
-use crate::store::thread_files::{exact, write_capabilities, write_export, write_snapshot};
+use crate::store::thread_files::{with_exact_integers, write_capabilities, write_export, write_snapshot};
 use crate::thread::{PrintedCost, Status, dollars};
 use crate::thread_id::ThreadId;
 
@@ -48,7 +48,7 @@ impl CapabilitiesCache {
         if let Some(list) = known(&self.lists.lock().unwrap_or_else(PoisonError::into_inner)) {
             return list;
         }
-        let text = capabilities::text(plan, grants, &capabilities::ignored(plan, project));
+        let text = capabilities::render_capabilities(plan, grants, &capabilities::ignored_tools(plan, project));
         let list = Arc::new(CapabilitiesText { plan_id: plan_id.to_owned(), grants: grants.to_vec(), text });
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         lists.truncate(MAX_CACHED_TEXTS - 1);
@@ -57,18 +57,18 @@ impl CapabilitiesCache {
     }
 }
 
-impl Inner {
+impl EngineContext {
     /// Writes the initial `thread.json` and `capabilities.md` when a thread starts or is recovered.
-    pub(crate) async fn announce(self: &Arc<Self>, thread: &Thread) {
+    pub(crate) async fn write_initial(self: &Arc<Self>, thread: &DrivenThread) {
         let fields = self.snapshot_of(thread, None);
         let (engine, id, plan) = (Arc::clone(self), thread.id.clone(), Arc::clone(&thread.plan));
         let plan_id = thread.state.plan_id.clone();
         let grants = thread.state.launch.as_deref().map(|launch| launch.grants.clone()).unwrap_or_default();
         let now = self.clock.now();
-        self.written(&thread.id, "thread.json", move || {
-            write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.sealer.mark(bytes)))?;
+        self.write_artifact(&thread.id, "thread.json", move || {
+            write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.sealer.sign(bytes)))?;
             let list = engine.papers.list(&plan, &plan_id, &grants, &engine.project);
-            let text = capabilities::headed(&id, &plan_id, &list.text);
+            let text = capabilities::with_front_matter(&id, &plan_id, &list.text);
             write_capabilities(&*engine.disk, &id, &engine.sealer.file(&text, &time(now)))
         })
         .await;
@@ -76,38 +76,38 @@ impl Inner {
 
     /// Writes the final `thread.json` and the knowledge export of an ended thread. The export is signed with a lasting
     /// key or not at all, because `rye fetch` rejects a file whose signature cannot be verified.
-    pub(crate) async fn publish(self: &Arc<Self>, thread: &Thread, ended: &Ended, paper: Artifact) {
+    pub(crate) async fn write_final(self: &Arc<Self>, thread: &DrivenThread, ended: &Ended, paper: Artifact) {
         let now = self.clock.now();
         // A detached tool run has no conversation of its own. The thread that receives its result exports it.
         let speaks = thread.state.launch.as_ref().is_none_or(|launch| launch.call.is_none());
         let exports = speaks && matches!(paper, Artifact::Export | Artifact::Both);
-        let export = exports.then(|| export::text(thread, ended, &time(now)));
+        let export = exports.then(|| export::render_export(thread, ended, &time(now)));
         let fields =
             matches!(paper, Artifact::Snapshot | Artifact::Both).then(|| self.snapshot_of(thread, Some(ended)));
         let (engine, id, directive) = (Arc::clone(self), thread.id.clone(), thread.plan.directive.clone());
-        self.written(&thread.id, "what a thread leaves", move || {
+        self.write_artifact(&thread.id, "the artifacts of an ended thread", move || {
             let mut written = Ok(());
             if let Some(text) = export {
-                let bytes = match engine.sealer.instead() {
+                let bytes = match engine.sealer.fallback_reason() {
                     None => engine.sealer.file(&text, &time(now)),
                     Some(_) => text.into_bytes(),
                 };
                 written = write_export(&*engine.disk, &directive, &id, &bytes).map(drop);
             }
             // A failed export does not prevent the snapshot.
-            let sign = |bytes: &[u8]| engine.sealer.mark(bytes);
+            let sign = |bytes: &[u8]| engine.sealer.sign(bytes);
             fields.map_or(Ok(()), |fields| write_snapshot(&*engine.disk, &id, &fields, Some(&sign))).and(written)
         })
         .await;
     }
 
-    async fn written(
+    async fn write_artifact(
         &self,
         thread: &ThreadId,
         what: &'static str,
         write: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
     ) {
-        match self.crew.wait(write).await {
+        match self.crew.run_blocking(write).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%thread, %error, "{what} cannot be written"),
             Err(error) => tracing::warn!(%thread, %error, "{what} was not written"),
@@ -115,7 +115,7 @@ impl Inner {
     }
 
     /// Builds the fields of `thread.json`.
-    fn snapshot_of(&self, thread: &Thread, ended: Option<&Ended>) -> Map<String, Value> {
+    fn snapshot_of(&self, thread: &DrivenThread, ended: Option<&Ended>) -> Map<String, Value> {
         let state = &thread.state;
         let launch = state.launch.as_deref();
         let status = ended.map_or(Status::Running, |ended| ended.status);
@@ -126,7 +126,7 @@ impl Inner {
         let fields = json!({
             "thread_id": thread.id.as_str(),
             "directive": thread.plan.directive.as_str(),
-            "status": status.word(),
+            "status": status.as_str(),
             "created_at": time(state.clock.began),
             "updated_at": time(self.clock.now()),
             "model": state.model(&thread.plan).id,
@@ -138,24 +138,24 @@ impl Inner {
             "parent": launch.and_then(|launch| launch.parent.as_ref()).map(|parent| parent.thread_id.clone()),
             "plan_id": state.plan_id,
             "transcript": head,
-            "version": VERSION,
+            "version": SNAPSHOT_VERSION,
         });
-        let mut fields = if let Value::Object(map) = exact(&fields) { map } else { Map::new() };
+        let mut fields = if let Value::Object(map) = with_exact_integers(&fields) { map } else { Map::new() };
         if let Some(tool) = launch.and_then(Opened::tool) {
             fields.insert("tool".into(), tool.into());
         }
         if let Some(ended) = ended {
             let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
-            fields.insert("cost".into(), exact(&cost));
+            fields.insert("cost".into(), with_exact_integers(&cost));
             let outputs = ended.outputs.clone().map_or(Value::Null, Value::Object);
-            fields.insert("outputs".into(), exact(&outputs));
+            fields.insert("outputs".into(), with_exact_integers(&outputs));
         }
         fields
     }
 }
 
 /// The format version of `thread.json` that this build writes, and the newest that it reads.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const SNAPSHOT_VERSION: u64 = 1;
 
 /// Formats milliseconds since 1970 as RFC 3339.
 fn time(ms: i64) -> String {

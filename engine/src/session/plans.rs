@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::driver::DriveError;
-use crate::engine::Inner;
+use crate::engine::EngineContext;
 use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
 
@@ -20,14 +20,14 @@ type HookTableKey = (String, [u8; 32]);
 
 /// The plans in use in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Plans {
+pub(crate) struct SharedPlans {
     known: Mutex<BTreeMap<String, SharedPlan>>,
     /// Serializes the storing of plans.
     storing: Mutex<()>,
     hooks: Mutex<BTreeMap<HookTableKey, Weak<HookTable>>>,
 }
 
-impl Inner {
+impl EngineContext {
     /// Stores copies of the source files of a plan that still have the hash in its manifest.
     pub(super) fn store_sources(&self, plan: &Plan) -> Result<(), DriveError> {
         let missing = sources::missing(&*self.disk, plan)?;
@@ -43,7 +43,7 @@ impl Inner {
                 Some(located.space) == read.space && Some(hex(&Sha256::digest(&located.bytes))) == read.sha256
             };
             if let Some(located) = found.iter().find(is_it) {
-                sources::keep(&*self.disk, located)?;
+                sources::store_copy(&*self.disk, located)?;
             }
         }
         Ok(())
@@ -57,9 +57,9 @@ struct SharedPlan {
     stored: bool,
 }
 
-impl Plans {
+impl SharedPlans {
     /// Returns the plan with this id; calls `make` only if no thread has the plan.
-    pub fn share(&self, plan_id: &str, make: impl FnOnce() -> Plan) -> Arc<Plan> {
+    pub fn get_or_insert(&self, plan_id: &str, make: impl FnOnce() -> Plan) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = known.get(plan_id).and_then(|known| known.plan.upgrade()) {
             return plan;

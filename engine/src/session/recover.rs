@@ -2,37 +2,42 @@
 
 use std::sync::Arc;
 
-use super::{MAX_CHAIN_THREADS, Place, blocking, stored_plan};
-use crate::driver::{DriveError, EventSink, Journal, Thread, journal, live};
-use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{ControlMessage, Event, Head, Origin};
-use crate::machine::trailing::{ceiling, trailing};
-use crate::machine::{Fact, Signal, State, apply};
+use super::{MAX_CHAIN_THREADS, ResumePoint, blocking, stored_plan};
+use crate::driver::{DriveError, DrivenThread, EventSink, Journal, journal, live};
+use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle};
+use crate::event::{ControlMessage, Event, ThreadHead, ThreadOrigin};
+use crate::machine::trailing::{max_trailing_tokens, trailing_messages};
+use crate::machine::{Fact, Signal, ThreadState, apply};
 use crate::message::Message;
 use crate::session::verified::VerifiedTranscript;
-use crate::store::uuid::uuid;
+use crate::store::uuid::new_uuid_v7;
 use crate::store::{self, StoreError, ThreadRow, Transcript, layout, mailbox, transcript};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-impl Inner {
+impl EngineContext {
     /// Recovers a thread that has not ended or is suspended, after delivering the given control messages.
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
         letters: Vec<ControlMessage>,
-    ) -> Result<Handle, EngineError> {
+    ) -> Result<ThreadHandle, EngineError> {
         let row = self.last_row(thread).await?;
         let thread = &row.id;
         if row.status == Status::Continued && letters.is_empty() {
             // The registry was rebuilt and lacks the continuation.
-            return Box::pin(self.continue_from(thread, Place::Handoff, crate::engine::UserMessage::default(), None))
-                .await;
+            return Box::pin(self.continue_from(
+                thread,
+                ResumePoint::Handoff,
+                crate::engine::UserMessage::default(),
+                None,
+            ))
+            .await;
         }
-        if row.status.is_over() && row.status != Status::Suspended {
+        if row.status.has_ended() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
-        let (outlet, events) = live::channel();
+        let (outlet, events) = live::event_channel();
         let last_word = letters.iter().find_map(|letter| match letter {
             ControlMessage::Cancel => Some(Status::Cancelled),
             ControlMessage::Kill => Some(Status::Killed),
@@ -43,10 +48,10 @@ impl Inner {
             | ControlMessage::Handoff => None,
         });
         match (self.recover(thread, Arc::new(outlet), letters).await, last_word) {
-            (Ok(Some(running)), _) => Ok(Handle::new(thread.clone(), events, running)),
+            (Ok(Some(running)), _) => Ok(ThreadHandle::new(thread.clone(), events, running)),
             (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
             (Err(error), Some(status)) if error.is_transcript_fault() => {
-                self.close(thread, status, &error).await?;
+                self.finalize(thread, status, &error).await?;
                 Err(EngineError::Closed { thread: thread.to_string(), why: error.to_string() })
             }
             (Err(error), _) => Err(error.into()),
@@ -58,7 +63,7 @@ impl Inner {
         let mut next = thread.clone();
         for _ in 0..MAX_CHAIN_THREADS {
             let of = next.clone();
-            let row = self.read(move |registry| registry.thread(&of)).await?;
+            let row = self.read_registry(move |registry| registry.thread(&of)).await?;
             let Some(row) = row else { return Err(StoreError::UnknownThread { thread: next.to_string() }.into()) };
             match &row.continued_by {
                 Some(by) if row.status == Status::Continued => next = by.clone(),
@@ -78,14 +83,14 @@ impl Inner {
         thread: &ThreadId,
         outlet: Arc<EventSink>,
         letters: Vec<ControlMessage>,
-    ) -> Result<Option<Running>, DriveError> {
-        let Some(_taking) = self.taking(thread) else {
+    ) -> Result<Option<RunningThread>, DriveError> {
+        let Some(_taking) = self.reserve_recovery(thread) else {
             return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
         };
-        let was = self.claim(thread).await?;
+        let was = self.acquire(thread).await?;
         let taken = Box::pin(self.recover_leased(thread, outlet, letters)).await;
         if taken.is_err() {
-            self.give_up(thread, Some(was)).await;
+            self.release(thread, Some(was)).await;
         }
         taken
     }
@@ -96,15 +101,15 @@ impl Inner {
         thread: &ThreadId,
         outlet: Arc<EventSink>,
         letters: Vec<ControlMessage>,
-    ) -> Result<Option<Running>, DriveError> {
+    ) -> Result<Option<RunningThread>, DriveError> {
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
         let fold = move || {
-            let folded = engine.fold(&id, out)?;
+            let folded = engine.fold_transcript(&id, out)?;
             // The partial stream of the interrupted call is discarded.
-            store::Live::new(Arc::clone(&engine.disk), &id).cut()?;
+            store::LiveWriter::new(Arc::clone(&engine.disk), &id).clear()?;
             if let Some((thread, _)) = &folded {
                 let launched = thread.state.launch.as_ref().and_then(|launch| launch.grants.first());
-                engine.admit(&thread.plan, launched.unwrap_or(&thread.plan.capabilities.grants))?;
+                engine.check_admission(&thread.plan, launched.unwrap_or(&thread.plan.capabilities.grants))?;
             }
             Ok((folded, mailbox::list(&*engine.disk, &id)?))
         };
@@ -114,34 +119,38 @@ impl Inner {
         };
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
-        folded.take(Signal { at, fact: Fact::Recovered { owner, cut_bytes } });
+        folded.record_signal(Signal { at, fact: Fact::Recovered { owner, cut_bytes } });
         // The messages in the inbox are delivered now. Their files are removed once the messages are recorded.
         for mail in inbox {
             match serde_json::from_value(mail.body) {
                 Ok(letter) => {
-                    folded.take(Signal { at, fact: Fact::Mail { id: mail.id, letter } });
+                    folded.record_signal(Signal { at, fact: Fact::Mail { id: mail.id, letter } });
                 }
-                Err(error) => tracing::warn!(%thread, %error, "a letter that cannot be read"),
+                Err(error) => tracing::warn!(%thread, %error, "unreadable control message"),
             }
         }
         for letter in letters {
-            let id = uuid(at)?;
-            folded.take(Signal { at, fact: Fact::Mail { id, letter } });
+            let id = new_uuid_v7(at)?;
+            folded.record_signal(Signal { at, fact: Fact::Mail { id, letter } });
         }
-        let children = super::attend::unattended(&folded.state);
+        let children = super::attend::detached_children(&folded.state);
         let running = self.spawn_task(folded, Arc::clone(&outlet), None)?;
         for (spawn, child) in children {
-            self.attend(thread, spawn, &child, &outlet);
+            self.watch_detached(thread, spawn, &child, &outlet);
         }
         Ok(Some(running))
     }
 
     /// Folds a transcript into a thread. Returns the number of bytes cut from a torn tail; `None` if nothing was
     /// recorded.
-    fn fold(&self, thread: &ThreadId, outlet: Arc<EventSink>) -> Result<Option<(Thread, u64)>, DriveError> {
-        let Some(verified) = self.verified(thread)? else { return Ok(None) };
+    fn fold_transcript(
+        &self,
+        thread: &ThreadId,
+        outlet: Arc<EventSink>,
+    ) -> Result<Option<(DrivenThread, u64)>, DriveError> {
+        let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
         let VerifiedTranscript { reading, events, synced, standing } = verified;
-        let Some(plan_id) = Head::of(&events).plan_id else {
+        let Some(plan_id) = ThreadHead::of(&events).plan_id else {
             // So short a transcript has no effects.
             let path = layout::transcript(thread);
             self.disk.remove(&path).map_err(StoreError::io("remove", &path))?;
@@ -149,8 +158,8 @@ impl Inner {
         };
         let plan = Arc::new(stored_plan(self, plan_id)?);
         self.check_launch(thread, &events, &plan, standing)?;
-        self.vouch(&plan)?;
-        let mut state = State::new();
+        self.verify_stored_plan(&plan)?;
+        let mut state = ThreadState::new();
         state.talk.messages = self.history(&events, MAX_CHAIN_THREADS)?;
         for event in &events {
             apply(&mut state, event);
@@ -160,12 +169,12 @@ impl Inner {
         let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
         let journal = Journal::new(thread.clone(), transcript, objects, sealer, outlet, self.crew.clone());
         let cut = reading.torn.map_or(0, |torn| torn.bytes);
-        Ok(Some((Thread { id: thread.clone(), plan, state, journal }, cut)))
+        Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
     }
 
     /// Returns the messages that a thread inherits from the one it continues.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<Message>, DriveError> {
-        let head = Head::of(events);
+        let head = ThreadHead::of(events);
         let Some(continues) = head.continues else { return Ok(Vec::new()) };
         let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
         if most == 0 {
@@ -176,23 +185,31 @@ impl Inner {
         if hash != continues.at_h {
             return Err(DriveError::Plan(format!("`{id}` is not the thread that was continued")));
         }
-        if !head.opened.is_some_and(|opened| opened.origin == Origin::Handoff) {
+        if !head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff) {
             return Ok(talk);
         }
         let plan = stored_plan(self, head.plan_id.unwrap_or_default())?;
-        Ok(trailing(&talk, ceiling(&plan)))
+        Ok(trailing_messages(&talk, max_trailing_tokens(&plan)))
     }
 
     /// Returns the state of a thread after an event, and that event's chain hash.
-    pub(super) fn state_at(&self, thread: &ThreadId, at_seq: u64, most: usize) -> Result<(State, String), DriveError> {
+    pub(super) fn state_at(
+        &self,
+        thread: &ThreadId,
+        at_seq: u64,
+        most: usize,
+    ) -> Result<(ThreadState, String), DriveError> {
         let reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
-        let records = reading.records.get(..count).ok_or_else(|| {
-            DriveError::Plan(format!("`{thread}` has fewer events than the thread that continues it says"))
-        })?;
-        let events: Vec<Event> =
-            records.iter().map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
-        let mut state = State::new();
+        let records = reading
+            .records
+            .get(..count)
+            .ok_or_else(|| DriveError::Plan(format!("`{thread}` has fewer events than its continuation recorded")))?;
+        let events: Vec<Event> = records
+            .iter()
+            .map(|record| journal::restore_event(record, thread, &self.objects))
+            .collect::<Result<_, _>>()?;
+        let mut state = ThreadState::new();
         state.talk.messages = self.history(&events, most - 1)?;
         for event in &events {
             apply(&mut state, event);
@@ -208,22 +225,22 @@ impl Inner {
         thread: &ThreadId,
         outlet: Arc<EventSink>,
         letters: Vec<ControlMessage>,
-    ) -> Result<Option<Running>, DriveError> {
+    ) -> Result<Option<RunningThread>, DriveError> {
         let id = thread.clone();
-        let row = self.read(move |registry| registry.thread(&id)).await?;
+        let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let running = match row {
             Some(ThreadRow { continues: Some(before), .. }) => {
                 let of = before.clone();
-                let row = self.read(move |registry| registry.thread(&of)).await?;
+                let row = self.read_registry(move |registry| registry.thread(&of)).await?;
                 let handed =
                     row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
-                if handed { Some(Box::pin(self.hand_over(&before, thread, outlet)).await?) } else { None }
+                if handed { Some(Box::pin(self.start_handoff(&before, thread, outlet)).await?) } else { None }
             }
             Some(row) => Box::pin(self.restart_child(row, outlet)).await?,
             None => None,
         };
         let Some(running) = running else {
-            self.bury(thread, Status::Error).await?;
+            self.finalize_row(thread, Status::Error).await?;
             return Ok(None);
         };
         for letter in letters {

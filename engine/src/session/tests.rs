@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rye_compiler::compile::{Compilation, Request as Ask, compile};
+use rye_compiler::compile::{Compilation, CompileRequest as Ask, compile};
 use rye_compiler::plan::PlannedModel;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
 use crate::clock::JumpingClock;
-use crate::driver::Live;
-use crate::engine::{Engine, EngineOptions, Handle, Launch, Providers};
-use crate::event::{ControlMessage, Event, EventBody, ResultKind, row};
-use crate::keys::Keys;
+use crate::driver::StreamEvent;
+use crate::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions, ThreadHandle};
+use crate::event::{ControlMessage, Event, EventBody, ResultKind, event_row};
+use crate::keys::KeyFolder;
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 use crate::store::Disk;
@@ -33,8 +33,10 @@ use crate::thread_id::ThreadId;
 use crate::trust::Trust;
 
 mod apart;
+mod bounds;
 mod cancel;
 mod crash;
+mod deadline;
 mod disk;
 mod elsewhere;
 mod faults;
@@ -49,10 +51,10 @@ mod trees;
 mod turns;
 
 /// Replies of a model, by directive and turn.
-pub(super) type Script = dyn Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync;
+pub(super) type ReplyScript = dyn Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync;
 
-pub(super) struct Model {
-    script: Box<Script>,
+pub(super) struct ScriptedModel {
+    script: Box<ReplyScript>,
     pub asked: AtomicUsize,
     pub requests: Mutex<Vec<Request>>,
     pub pause: Duration,
@@ -60,7 +62,7 @@ pub(super) struct Model {
     pub usage: Usage,
 }
 
-impl Provider for Model {
+impl Provider for ScriptedModel {
     fn call<'a>(
         &'a self,
         request: &'a Request,
@@ -73,14 +75,14 @@ impl Provider for Model {
             live(Delta::Text("…".into()));
             let content = (self.script)(request)?;
             let usage = self.usage;
-            Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None })
+            Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None, uncounted: None, unread: Vec::new() })
         })
     }
 }
 
-struct Always(Arc<Model>);
+struct SingleProvider(Arc<ScriptedModel>);
 
-impl Providers for Always {
+impl Providers for SingleProvider {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
     }
@@ -100,12 +102,12 @@ pub(super) fn calls(list: &[(&str, Value)]) -> Vec<ContentBlock> {
 /// A project in a temporary folder, with the standard library of this workspace.
 pub(super) struct Lab {
     pub folder: tempfile::TempDir,
-    pub model: Arc<Model>,
+    pub model: Arc<ScriptedModel>,
     pub system: Vec<(String, &'static [u8])>,
     pub disk: Option<Arc<dyn Disk>>,
     /// The project folder, if it is not `folder`.
     pub elsewhere: Option<PathBuf>,
-    pub keys: Option<Keys>,
+    pub keys: Option<KeyFolder>,
 }
 
 fn standard_library(folder: &Path, found: &mut Vec<(String, &'static [u8])>) {
@@ -131,7 +133,7 @@ impl Lab {
         });
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join(".ai/directives/test")).unwrap();
-        let model = Model {
+        let model = ScriptedModel {
             script: Box::new(script),
             asked: AtomicUsize::new(0),
             requests: Mutex::default(),
@@ -165,8 +167,15 @@ impl Lab {
     }
 
     pub fn options(&self) -> EngineOptions {
-        let mut options = EngineOptions::trusting(&self.path(), None, self.system.clone(), Trust::Everything).unwrap();
-        options.providers = Arc::new(Always(Arc::clone(&self.model)));
+        let mut options = EngineOptions::with_trust(
+            &self.path(),
+            None,
+            self.system.clone(),
+            Trust::Everything,
+            ApprovalPolicy::Allow,
+        )
+        .unwrap();
+        options.providers = Arc::new(SingleProvider(Arc::clone(&self.model)));
         options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
         options.disk.clone_from(&self.disk);
         options.keys.clone_from(&self.keys);
@@ -174,7 +183,14 @@ impl Lab {
     }
 
     pub fn compile(&self, name: &str) -> Compilation {
-        let options = EngineOptions::trusting(&self.path(), None, self.system.clone(), Trust::Everything).unwrap();
+        let options = EngineOptions::with_trust(
+            &self.path(),
+            None,
+            self.system.clone(),
+            Trust::Everything,
+            ApprovalPolicy::Allow,
+        )
+        .unwrap();
         let world = (options.world)().unwrap();
         let ask = Ask::new(ItemId::parse(&format!("test/{name}")).unwrap()).with_inputs(serde_json::Map::new());
         let checked = compile(&*world, &ask);
@@ -183,8 +199,8 @@ impl Lab {
         checked.value.unwrap_or_else(|| panic!("{messages:?}"))
     }
 
-    pub async fn start(&self, engine: &Engine, name: &str) -> Handle {
-        engine.start(&self.compile(name), Launch::default()).await.unwrap()
+    pub async fn start(&self, engine: &Engine, name: &str) -> ThreadHandle {
+        engine.start(&self.compile(name), StartOptions::default()).await.unwrap()
     }
 
     pub async fn run(&self, engine: &Engine, name: &str) -> RunResult {
@@ -193,7 +209,7 @@ impl Lab {
 }
 
 pub(super) fn names(events: &[Event]) -> Vec<&'static str> {
-    events.iter().map(|event| row(event.body.kind()).name).collect()
+    events.iter().map(|event| event_row(event.body.kind()).name).collect()
 }
 
 pub(super) fn thread(result: &RunResult) -> ThreadId {
@@ -284,8 +300,8 @@ async fn events_are_seen_as_they_are_recorded() {
     let (mut seen, mut deltas) = (Vec::new(), 0);
     while let Some(live) = handle.live.next().await {
         match live {
-            Live::Event { event, .. } => seen.push((*event).clone()),
-            Live::Delta { .. } => deltas += 1,
+            StreamEvent::Event { event, .. } => seen.push((*event).clone()),
+            StreamEvent::Delta { .. } => deltas += 1,
         }
     }
     let result = handle.join().await;
@@ -314,7 +330,7 @@ async fn cancel_finishes_the_step_and_kill_does_not() {
         let engine = lab.engine();
         let mut handle = lab.start(&engine, "slow").await;
         while let Some(live) = handle.live.next().await {
-            if matches!(live, Live::Event { event, .. } if matches!(event.body, EventBody::Reserved(_))) {
+            if matches!(live, StreamEvent::Event { event, .. } if matches!(event.body, EventBody::Reserved(_))) {
                 break;
             }
         }
@@ -398,7 +414,7 @@ async fn a_thread_has_one_owner() {
     let (first, second) = (lab.engine(), lab.engine());
     let handle = lab.start(&first, "slow").await;
     let refused = second.recover(&handle.thread_id).await.unwrap_err();
-    assert!(refused.to_string().contains("belongs to a process that is alive"), "{refused}");
+    assert!(refused.to_string().contains("is owned by a running process"), "{refused}");
     assert_eq!(handle.join().await.status, Status::Completed);
     let over = second.recover(&handle.thread_id).await.unwrap_err();
     assert!(matches!(over, crate::engine::EngineError::Over { .. }), "{over}");
@@ -446,7 +462,7 @@ mod hooked {
             |e| matches!(&e.body, EventBody::ToolCallResult(r) if r.why == ResultKind::Blocked && r.content == "not b"),
         );
         assert!(blocked, "{:#?}", points(&events));
-        assert_eq!(std::fs::read_to_string(lab.path().join("note.txt")).unwrap(), "turn 1", "{:#?}", points(&events));
+        assert_eq!(std::fs::read_to_string(lab.path().join("note.txt")).unwrap(), "turn 2", "{:#?}", points(&events));
     }
 
     #[tokio::test]

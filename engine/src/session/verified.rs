@@ -2,35 +2,35 @@
 //! project and its transcripts can come from anyone: signatures identify the author of a transcript, and its claims
 //! about its thread must match its plan and its spawn chain.
 
-use rye_compiler::compile::{Request, compile};
+use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 
 use super::children::FIRST_HOOK_SPAWN;
 use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::driver::{DriveError, journal};
-use crate::engine::Inner;
-use crate::event::{Continues, Event, Head, Opened, Origin};
-use crate::keys::{Keys, TrustStore};
-use crate::machine::State;
+use crate::engine::EngineContext;
+use crate::event::{Continues, Event, Opened, ThreadHead, ThreadOrigin};
+use crate::keys::{KeyFolder, TrustStore};
+use crate::machine::ThreadState;
 use crate::session::below::ParentThread;
-use crate::store::{Reading, StoreError, layout, transcript};
+use crate::store::{StoreError, TranscriptContents, layout, transcript};
 use crate::thread_id::ThreadId;
-use crate::threads::verify::resume::{Signer, signers};
+use crate::threads::verify::resume::{SignatureHolder, signers};
 
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
     /// Excludes the lines behind the last seal, which a crash left.
-    pub reading: Reading,
+    pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Events that are known to be on the disk.
     pub synced: u64,
-    pub standing: Standing,
+    pub standing: TranscriptTrust,
 }
 
 /// The reason why a transcript may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum TranscriptTrust {
     /// The user's own key signed all of it.
     Signed,
     /// The user accepted it, though no key of the user signed it.
@@ -48,77 +48,79 @@ struct ThreadClaims {
     continues: Option<Continues>,
 }
 
-impl Inner {
+impl EngineContext {
     /// Reads a transcript and verifies its last seal and `thread.json`; `None` if nothing was recorded. Changes
     /// nothing. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] and [`StoreError::Altered`]: a signature does not verify, or the files contradict each
     /// other. [`DriveError::Unverified`]: no key of this user signed it, and the user did not accept it.
-    pub(crate) fn verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
+    pub(crate) fn read_verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
         let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
         let mut reading = match transcript::read(&*self.disk, thread, synced) {
             Err(StoreError::UnknownThread { .. }) if synced == 0 => return Ok(None),
             Err(StoreError::UnknownThread { .. }) => {
-                let reason = format!("it is gone, and {synced} events of it were on the disk");
+                let reason = format!("the transcript is missing, but {synced} of its events were synced");
                 return Err(StoreError::Damaged { path: layout::transcript(thread), line: 1, reason }.into());
             }
             read => read?,
         };
         let sealed = reading.cut_unsealed(synced);
-        let whole = |record| journal::whole(record, thread, &self.objects);
+        let whole = |record| journal::restore_event(record, thread, &self.objects);
         let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
         let standing = if reading.records.is_empty() {
-            Standing::Signed
+            TranscriptTrust::Signed
         } else {
-            let trust = match self.keys.as_ref().map(Keys::trust_store).transpose() {
+            let trust = match self.keys.as_ref().map(KeyFolder::trust_store).transpose() {
                 Ok(trust) => trust.unwrap_or_default(),
                 Err(error) => {
                     self.require_acceptance(thread, format!("your keys cannot be read: {error}"))?;
                     TrustStore::default()
                 }
             };
-            let standing = self.standing(thread, &trust, &reading, &events)?;
-            debug_assert!(sealed || standing == Standing::Accepted, "unsealed lines are nobody's");
+            let standing = self.transcript_trust(thread, &trust, &reading, &events)?;
+            debug_assert!(sealed || standing == TranscriptTrust::Accepted, "unsealed lines have no owner");
             standing
         };
         Ok(Some(VerifiedTranscript { reading, events, synced, standing }))
     }
 
-    fn standing(
+    fn transcript_trust(
         &self,
         thread: &ThreadId,
         trust: &TrustStore,
-        reading: &Reading,
+        reading: &TranscriptContents,
         events: &[Event],
-    ) -> Result<Standing, DriveError> {
+    ) -> Result<TranscriptTrust, DriveError> {
         let found = signers(&self.disk, thread, trust, reading, events)?;
-        let mut standing = Standing::Signed;
+        let mut standing = TranscriptTrust::Signed;
         let snapshot = found.snapshot.map(|signer| (signer, "`thread.json`"));
         for (signer, what) in [(found.transcript, "the transcript")].into_iter().chain(snapshot) {
             let reason = match signer {
-                Signer::Trusted(key) if key == self.sealer.name() => continue,
-                Signer::Temporary if self.sealer.is_keyless() => {
-                    standing = Standing::Bounded;
+                SignatureHolder::Trusted(key) if key == self.sealer.key_name() => continue,
+                SignatureHolder::Temporary if self.sealer.is_keyless() => {
+                    standing = TranscriptTrust::Bounded;
                     continue;
                 }
-                Signer::Trusted(key) => format!("{what} is signed with the trusted key `{key}`, which is not your own"),
-                Signer::Unknown(key) => format!("{what} is signed with the key `{key}`, which is not yours"),
-                Signer::Temporary => format!("{what} is signed with a temporary key, not with yours"),
-                Signer::Nobody { line } => format!("{what} has no signature from line {line} on"),
+                SignatureHolder::Trusted(key) => {
+                    format!("{what} is signed with the trusted key `{key}`, which is not your own")
+                }
+                SignatureHolder::Unknown(key) => format!("{what} is signed with the key `{key}`, which is not yours"),
+                SignatureHolder::Temporary => format!("{what} is signed with a temporary key, not with yours"),
+                SignatureHolder::Unsigned { line } => format!("{what} has no signature from line {line} on"),
             };
             self.require_acceptance(thread, reason)?;
-            return Ok(Standing::Accepted);
+            return Ok(TranscriptTrust::Accepted);
         }
-        if standing == Standing::Bounded && self.accepts_records() {
-            standing = Standing::Accepted;
+        if standing == TranscriptTrust::Bounded && self.accepts_unverified() {
+            standing = TranscriptTrust::Accepted;
         }
         Ok(standing)
     }
 
     /// Fails unless the user accepts unverified transcripts of this thread.
     fn require_acceptance(&self, thread: &ThreadId, reason: String) -> Result<(), DriveError> {
-        if self.accepts_records() {
+        if self.accepts_unverified() {
             return Ok(());
         }
         Err(DriveError::Unverified { thread: thread.to_string(), reason })
@@ -134,11 +136,11 @@ impl Inner {
         thread: &ThreadId,
         events: &[Event],
         plan: &Plan,
-        standing: Standing,
+        standing: TranscriptTrust,
     ) -> Result<(), DriveError> {
-        let head = Head::of(events);
+        let head = ThreadHead::of(events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
-            return Err(invalid_claim(thread, "it does not begin with `opened` and `plan_bound`"));
+            return Err(invalid_claim(thread, "it does not start with `opened` and `plan_bound`"));
         };
         let launched = ThreadClaims {
             opened: opened.clone(),
@@ -154,19 +156,24 @@ impl Inner {
         }
         match standing {
             // Only processes of this user can have written a transcript that the user's key signed.
-            Standing::Signed => Ok(()),
-            Standing::Accepted | Standing::Bounded => self.check_lineage(thread, launched, standing),
+            TranscriptTrust::Signed => Ok(()),
+            TranscriptTrust::Accepted | TranscriptTrust::Bounded => self.check_lineage(thread, launched, standing),
         }
     }
 
     /// Checks every thread from this one to the root of its tree against the thread that it continues and against its
     /// parent.
-    fn check_lineage(&self, thread: &ThreadId, launched: ThreadClaims, standing: Standing) -> Result<(), DriveError> {
+    fn check_lineage(
+        &self,
+        thread: &ThreadId,
+        launched: ThreadClaims,
+        standing: TranscriptTrust,
+    ) -> Result<(), DriveError> {
         let (mut thread, mut now) = (thread.clone(), launched);
         for _ in 0..MAX_CHAIN_THREADS {
             check_own(&thread, &now)?;
-            let parent = now.opened.parent.as_ref().map(|link| self.launched(&link.thread_id)).transpose()?;
-            let before = now.continues.as_ref().map(|continues| self.launched(&continues.thread)).transpose()?;
+            let parent = now.opened.parent.as_ref().map(|link| self.read_head(&link.thread_id)).transpose()?;
+            let before = now.continues.as_ref().map(|continues| self.read_head(&continues.thread)).transpose()?;
             if let Some((_, before)) = &before {
                 check_continued(&thread, &now, before, parent.as_ref().map(|(_, parent)| parent))?;
             }
@@ -175,24 +182,24 @@ impl Inner {
             }
             let Some((id, next)) = before.or(parent) else {
                 return match standing {
-                    Standing::Signed | Standing::Accepted => Ok(()),
-                    Standing::Bounded => self.check_declared(&thread, &now.plan),
+                    TranscriptTrust::Signed | TranscriptTrust::Accepted => Ok(()),
+                    TranscriptTrust::Bounded => self.check_declared(&thread, &now.plan),
                 };
             };
             (thread, now) = (id, next);
         }
-        Err(invalid_claim(&thread, "its spawn chain has no end"))
+        Err(invalid_claim(&thread, "its spawn chain is too long"))
     }
 
     /// Reads the head and the plan of another thread of this project.
-    fn launched(&self, thread: &str) -> Result<(ThreadId, ThreadClaims), DriveError> {
+    fn read_head(&self, thread: &str) -> Result<(ThreadId, ThreadClaims), DriveError> {
         let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         let reading = transcript::read_head(&*self.disk, &id)?;
-        let whole = |record| journal::whole(record, &id, &self.objects);
+        let whole = |record| journal::restore_event(record, &id, &self.objects);
         let events: Vec<Event> = reading.records.iter().take(3).map(whole).collect::<Result<_, _>>()?;
-        let head = Head::of(&events);
+        let head = ThreadHead::of(&events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
-            return Err(invalid_claim(&id, "it does not begin with `opened` and `plan_bound`"));
+            return Err(invalid_claim(&id, "it does not start with `opened` and `plan_bound`"));
         };
         let plan = stored_plan(self, plan_id)?;
         let (opened, plan_id, continues) = (opened.clone(), plan_id.to_owned(), head.continues.cloned());
@@ -202,7 +209,7 @@ impl Inner {
     /// Compares the stored plan of an unverified root thread with the capabilities that its directive declares now.
     fn check_declared(&self, thread: &ThreadId, plan: &Plan) -> Result<(), DriveError> {
         let world = (self.world)().map_err(DriveError::Plan)?;
-        let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         let Some(now) = compile(&*world, &request).value else {
             return self.require_acceptance(thread, format!("`{}` does not compile now", plan.directive));
         };
@@ -226,36 +233,36 @@ impl Inner {
     pub(crate) fn check_state(
         &self,
         thread: &ThreadId,
-        state: &State,
+        state: &ThreadState,
         plan: &Plan,
-        standing: Standing,
+        standing: TranscriptTrust,
     ) -> Result<(), DriveError> {
         match standing {
-            Standing::Signed | Standing::Accepted => return Ok(()),
-            Standing::Bounded => {}
+            TranscriptTrust::Signed | TranscriptTrust::Accepted => return Ok(()),
+            TranscriptTrust::Bounded => {}
         }
         if let Some(limit) = first_exceeded(&state.limits, &plan.limits) {
-            let reason = format!("its limit of {limit} is above its plan's, and no lasting key signed who raised it");
+            let reason = format!("its limit of {limit} is above its plan's, and no lasting key signed the raise");
             return self.require_acceptance(thread, reason);
         }
         let pending = state.calls.list.iter().find(|call| call.approved && call.result.is_none());
         if let Some(call) = pending {
             let reason =
-                format!("it says that a call of `{}` was approved, and no lasting key signed it", call.call.name);
+                format!("it contains an approval of a call of `{}` that no lasting key signed", call.call.name);
             return self.require_acceptance(thread, reason);
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
-        if !attended && self.asker.is_some() {
-            let reason = "it began where nobody could be asked, and would ask for no approval".to_owned();
+        if !attended && self.approvals.is_attended() {
+            let reason = "it was started headless and would request no approval".to_owned();
             return self.require_acceptance(thread, reason);
         }
         Ok(())
     }
 
     /// Reads a verified thread as the parent of another; `None` if nothing was recorded. Blocks.
-    pub(crate) fn inspected(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
-        let Some(verified) = self.verified(thread)? else { return Ok(None) };
-        let head = Head::of(&verified.events);
+    pub(crate) fn read_parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
+        let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
+        let head = ThreadHead::of(&verified.events);
         let (Some(launch), Some(plan_id)) = (head.opened, head.plan_id) else { return Ok(None) };
         let plan = stored_plan(self, plan_id)?;
         self.check_launch(thread, &verified.events, &plan, verified.standing)?;
@@ -266,7 +273,7 @@ impl Inner {
 /// Checks the claims of a transcript about its own thread, without looking at other threads.
 fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &ThreadClaims) -> Result<(), DriveError> {
     if opened.thread_id != thread.as_str() {
-        return Err(invalid_claim(thread, &format!("it is the record of `{}`", opened.thread_id)));
+        return Err(invalid_claim(thread, &format!("it is the transcript of `{}`", opened.thread_id)));
     }
     if opened.directive != plan.directive.as_str() {
         return Err(invalid_claim(
@@ -277,9 +284,9 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
     if opened.parent.is_none() && opened.root != thread.as_str() {
         return Err(invalid_claim(thread, &format!("its root is `{}`, and it has no parent", opened.root)));
     }
-    let is_linked = matches!(opened.origin, Origin::Resume | Origin::Handoff | Origin::Fork);
+    let is_linked = matches!(opened.origin, ThreadOrigin::Resume | ThreadOrigin::Handoff | ThreadOrigin::Fork);
     if continues.is_some() && !is_linked {
-        return Err(invalid_claim(thread, "it continues another thread, and its origin does not say so"));
+        return Err(invalid_claim(thread, "it continues another thread, but its origin does not name one"));
     }
     if opened.parent.is_some() || is_linked {
         return Ok(());
@@ -288,7 +295,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
     if own != Some(&plan.capabilities.grants) {
         let wider = own.into_iter().flatten().find(|grant| !plan.capabilities.grants.contains(grant));
         let what = wider.map_or_else(String::new, |grant| format!(": `{}`", grant.pattern));
-        return Err(invalid_claim(thread, &format!("its grants are not those of its plan{what}")));
+        return Err(invalid_claim(thread, &format!("its grants differ from its plan's{what}")));
     }
     match first_exceeded(&opened.limits, &plan.limits) {
         Some(limit) => Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's"))),
@@ -312,7 +319,7 @@ fn check_continued(
     if rest.is_none_or(|rest| !(rest.is_empty() && keeps || rest == of_parent)) {
         return Err(invalid_claim(thread, "its grants are not those of the thread that it continues"));
     }
-    if now.opened.origin != Origin::Handoff
+    if now.opened.origin != ThreadOrigin::Handoff
         && let Some(limit) = first_exceeded(&now.opened.limits, &now.plan.limits)
     {
         return Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's")));
@@ -333,7 +340,7 @@ fn check_child(
     }
     let most = PlanLimits { depth: above.limits.depth.saturating_sub(1), output: u64::MAX, ..above.limits };
     if opened.call.is_none()
-        && opened.origin != Origin::Handoff
+        && opened.origin != ThreadOrigin::Handoff
         && let Some(limit) = first_exceeded(&opened.limits, &most)
     {
         return Err(invalid_claim(thread, &format!("its limit of {limit} is above its parent's")));
@@ -354,7 +361,7 @@ fn check_child(
     let is_bounded = inherited.len() == above.grants.len()
         && inherited.iter().zip(&above.grants).all(within)
         && own.iter().all(|set| *set == now.plan.capabilities.grants);
-    if is_bounded { Ok(()) } else { Err(invalid_claim(thread, "its grants are not those of its plan and its parent")) }
+    if is_bounded { Ok(()) } else { Err(invalid_claim(thread, "its grants differ from its plan's and its parent")) }
 }
 
 /// Returns the name of the first limit that exceeds its bound.

@@ -2,35 +2,37 @@
 //! stored plan that starts a program or grants a capability must match the current files, whose trust is known. The
 //! model's endpoint is never taken from a stored plan (`engine::Connections`).
 
-use rye_compiler::compile::{Request, compile};
+use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::Plan;
-use rye_compiler::trust::starts;
+use rye_compiler::trust::describe_start;
 
 use crate::driver::DriveError;
-use crate::engine::Inner;
+use crate::engine::EngineContext;
 
-impl Inner {
+impl EngineContext {
     /// Checks that every hook of a stored plan that starts something or grants a capability matches the current files.
     /// Compiles the directive again if there are such hooks. Blocks.
     ///
     /// # Errors
     /// [`DriveError::Changed`] lists the hooks that do not match.
-    pub(super) fn vouch(&self, plan: &Plan) -> Result<(), DriveError> {
+    pub(super) fn verify_stored_plan(&self, plan: &Plan) -> Result<(), DriveError> {
         let acts = |hook: &&PlannedHook| {
-            hook.is_live() && (starts(&hook.action, &hook.grants).is_some() || !hook.grants.is_empty())
+            hook.is_live() && (describe_start(&hook.action, &hook.grants).is_some() || !hook.grants.is_empty())
         };
         let acting: Vec<&PlannedHook> = plan.hooks.iter().filter(acts).collect();
         if acting.is_empty() {
             return Ok(());
         }
         let world = (self.world)().map_err(DriveError::Plan)?;
-        let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         let now = compile(&*world, &request).value;
         let hooks = now.as_ref().map(|now| now.plan.hooks.as_slice()).unwrap_or_default();
         let unknown = acting.into_iter().filter(|hook| !hooks.iter().any(|now| is_same(hook, now)));
         let list: Vec<String> = unknown
-            .map(|hook| format!("hook `{}` {}", hook.id, starts(&hook.action, &hook.grants).unwrap_or_default()))
+            .map(|hook| {
+                format!("hook `{}` {}", hook.id, describe_start(&hook.action, &hook.grants).unwrap_or_default())
+            })
             .collect();
         if list.is_empty() { Ok(()) } else { Err(DriveError::Changed { directive: plan.directive.to_string(), list }) }
     }

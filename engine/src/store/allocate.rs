@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_grammar::ItemId;
 
 use super::disk::Disk;
-use super::uuid::uuid;
+use super::uuid::new_uuid_v7;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
@@ -53,7 +53,7 @@ impl ThreadIds {
                     return Ok((id, parent.to_path_buf()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(StoreError::io("make the folder", &folder)(error)),
+                Err(error) => return Err(StoreError::io("create the folder", &folder)(error)),
             }
         }
         Err(StoreError::InvalidId { reason: format!("too many threads of `{directive}` in one second") })
@@ -61,9 +61,10 @@ impl ThreadIds {
 
     /// Creates a folder whose id is a UUID.
     fn claim_uuid(&self, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
-        let id = ThreadId::parse(&uuid(now)?).map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
+        let id =
+            ThreadId::parse(&new_uuid_v7(now)?).map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
         let folder = layout::thread_folder(&id);
-        self.disk.create_dir(&folder).map_err(StoreError::io("make the folder", &folder))?;
+        self.disk.create_dir(&folder).map_err(StoreError::io("create the folder", &folder))?;
         Ok((id, PathBuf::from(layout::THREADS)))
     }
 
@@ -87,7 +88,7 @@ impl ThreadIds {
     }
 
     /// Releases an id under which nothing was written, because another process spawned the same child first.
-    pub fn give_back(&self, id: &ThreadId) -> Result<(), StoreError> {
+    pub fn release(&self, id: &ThreadId) -> Result<(), StoreError> {
         let folder = layout::thread_folder(id);
         self.disk.remove_dir(&folder).map_err(StoreError::io("remove", &folder))
     }
@@ -110,7 +111,7 @@ impl ThreadIds {
             if !self.synced.lock().unwrap_or_else(PoisonError::into_inner).contains(&folder) {
                 match self.disk.create_dir(&folder) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(StoreError::io("make the folder", &folder)(error));
+                        return Err(StoreError::io("create the folder", &folder)(error));
                     }
                     Ok(()) | Err(_) => {}
                 }

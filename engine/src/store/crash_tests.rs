@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
-use super::disk::{Disk, Fault, SimulatedDisk, Survival, SyncSkippingDisk};
+use super::disk::{Disk, DiskFault, SimulatedDisk, Survival, SyncSkippingDisk};
 use super::registry::Registry;
 use super::transcript::{self, Transcript};
 use super::{
-    Answered, Change, LedgerStep, ObjectId, Objects, OwnerLock, StoreError, ThreadIds, ThreadRow, layout, mailbox,
+    Change, ChangeResult, LedgerStep, ObjectId, Objects, OwnerLock, StoreError, ThreadIds, ThreadRow, layout, mailbox,
 };
 use crate::thread_id::ThreadId;
 
@@ -34,7 +34,7 @@ fn directive() -> ItemId {
 /// Runs a process that starts a thread, records two turns, stores a result, receives messages and continues; stops at
 /// the first error.
 fn run_thread_life(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
-    let owner = OwnerLock::take(Arc::clone(disk), 1)?;
+    let owner = OwnerLock::acquire(Arc::clone(disk), 1)?;
     let objects = Objects::new(Arc::clone(disk));
     let plan = objects.put(b"the plan")?;
     promised.objects.push(plan.clone());
@@ -98,7 +98,7 @@ fn find_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
 
 /// Recovers the last thread and continues it; every operation must succeed.
 fn recover(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
-    let _owner = OwnerLock::take(Arc::clone(disk), 2)?;
+    let _owner = OwnerLock::acquire(Arc::clone(disk), 2)?;
     let Some(thread) = promised.threads.last().cloned() else { return Ok(()) };
     let opened = Transcript::open(Arc::clone(disk), &thread, promised.events.len() as u64);
     let (mut transcript, reading) = match opened {
@@ -132,7 +132,7 @@ fn power_failure_at_any_operation_loses_nothing_acknowledged() {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
             let mut promised = Acknowledged::default();
-            simulated.fail_at(at, Fault::PowerFailure);
+            simulated.fail_at(at, DiskFault::PowerFailure);
             let lived = run_thread_life(&disk, &mut promised);
             // The last operation removes the owner's file; its failure is not reported.
             assert_eq!(lived.is_err(), at + 1 < operations);
@@ -154,10 +154,10 @@ fn power_failure_during_recovery_loses_nothing_acknowledged() {
                 let simulated = Arc::new(SimulatedDisk::new());
                 let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
                 let mut promised = Acknowledged::default();
-                simulated.fail_at(at, Fault::PowerFailure);
+                simulated.fail_at(at, DiskFault::PowerFailure);
                 run_thread_life(&disk, &mut promised).unwrap_err();
                 simulated.restart(Survival::Some(seed));
-                simulated.fail_at(simulated.operations() + again, Fault::PowerFailure);
+                simulated.fail_at(simulated.operations() + again, DiskFault::PowerFailure);
                 let _ = recover(&disk, &mut promised);
                 simulated.restart(Survival::Some(seed + 100));
                 assert_eq!(find_loss(&disk, &promised), None, "operations {at} and {again}, {seed}");
@@ -170,7 +170,7 @@ fn power_failure_during_recovery_loses_nothing_acknowledged() {
 /// Kills the process, runs a whole second life, and then fails the power: what the first life left unsynced must not
 /// damage the second.
 fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, survival: Survival) -> Option<String> {
-    simulated.fail_at(at, Fault::PowerFailure);
+    simulated.fail_at(at, DiskFault::PowerFailure);
     let mut promised = Acknowledged::default();
     let _ = run_thread_life(disk, &mut promised);
     simulated.restart(Survival::All);
@@ -208,7 +208,7 @@ fn every_skipped_sync_loses_something() {
             survivals().any(|survival| {
                 let (simulated, disk) = skipping(skipped);
                 let mut promised = Acknowledged::default();
-                simulated.fail_at(at, Fault::PowerFailure);
+                simulated.fail_at(at, DiskFault::PowerFailure);
                 let _ = run_thread_life(&disk, &mut promised);
                 simulated.restart(survival);
                 find_loss(&disk, &promised).is_some()
@@ -229,7 +229,7 @@ fn every_skipped_sync_loses_something() {
 fn a_full_disk_loses_nothing_either() {
     let (operations, _) = measure();
     for at in 0..operations {
-        for fault in [Fault::Full, Fault::Short(0), Fault::Short(7), Fault::Short(10_000)] {
+        for fault in [DiskFault::Full, DiskFault::Short(0), DiskFault::Short(7), DiskFault::Short(10_000)] {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
             let mut promised = Acknowledged::default();
@@ -273,7 +273,7 @@ fn registry_commits_survive_and_apply_once() {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
             let mut promised = Acknowledged::default();
-            simulated.fail_at(at, Fault::PowerFailure);
+            simulated.fail_at(at, DiskFault::PowerFailure);
             let _ = spend(&disk, &mut promised);
             simulated.restart(survival);
             let place = format!("operation {at} of {operations}, {survival:?}");
@@ -290,7 +290,7 @@ fn registry_commits_survive_and_apply_once() {
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
             assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");
             let repeat = Change::Ledger(LedgerStep::settle(&thread, 2, 0, 60));
-            assert!(matches!(registry.commit(&[repeat]).unwrap()[0], Answered::Ledger(_)));
+            assert!(matches!(registry.commit(&[repeat]).unwrap()[0], ChangeResult::Ledger(_)));
             assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");
         }
     }

@@ -15,8 +15,8 @@ mod tampered;
 
 pub use counters::{Counters, DiskCounters};
 pub use real::RealDisk;
-pub use simulated::{Dice, Fault, SimulatedDisk, Survival};
-pub use tampered::{Pass, Step, SyncKind, SyncSkippingDisk};
+pub use simulated::{DiskFault, SimulatedDisk, SplitMix, Survival};
+pub use tampered::{DiskStep, StepDecision, SyncKind, SyncSkippingDisk};
 
 /// Blocking file operations below one root. Async callers run them on a blocking thread.
 ///
@@ -36,7 +36,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// Lists the names in a folder, sorted.
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
 
     /// Creates a file with these contents, unsynced. An existing name is an `AlreadyExists` error.
     fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
@@ -80,7 +80,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Creates the file, takes its exclusive lock and writes `contents`. The lock ends when the returned value is
     /// dropped or the process ends, for whatever reason.
-    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>>;
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>>;
 
     /// Returns whether any process holds the lock of this file; false if the file is missing.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
@@ -88,7 +88,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file for a library that does its own I/O and shares the file with other processes by locks. Creates the
     /// file if `access` is to write. Returns `None` if this disk has no such files; the library then uses the other
     /// methods.
-    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<File>>;
+    fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 
     /// Returns the operations since the disk was opened.
     fn counters(&self) -> Counters;
@@ -119,17 +119,17 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
 /// The access mode of [`Disk::shared_file`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     Read,
     ReadWrite,
 }
 
 /// A lock that is released on drop.
-pub trait Held: Send + Sync + fmt::Debug {}
+pub trait HeldLock: Send + Sync + fmt::Debug {}
 
 /// A name in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct DirEntry {
     pub name: String,
     pub is_dir: bool,
 }

@@ -15,7 +15,7 @@ pub enum StoreError {
     Damaged { path: PathBuf, line: u64, reason: String },
 
     /// An object, snapshot or message whose contents do not match its name or signature.
-    #[error("`{}` is not what was stored: {reason}", path.display())]
+    #[error("`{}` was altered: {reason}", path.display())]
     Altered { path: PathBuf, reason: String },
 
     #[error("`{}` has format version {found}; this program reads up to {supported}, a newer `rye` is needed", path.display())]
@@ -29,13 +29,13 @@ pub enum StoreError {
     NoEvent,
 
     /// A sync failed. Its outcome is unknown, so this process writes no more to the file.
-    #[error("`{}` takes no more events: {reason}", path.display())]
+    #[error("`{}` accepts no more events: {reason}", path.display())]
     Poisoned { path: PathBuf, reason: String },
 
-    #[error("thread `{thread}` belongs to a process that is alive (pid {pid})")]
+    #[error("thread `{thread}` is owned by a running process (pid {pid})")]
     Owned { thread: String, pid: u32 },
 
-    #[error("there is no thread `{thread}`")]
+    #[error("no such thread: `{thread}`")]
     UnknownThread { thread: String },
 
     #[error("{reason}")]
@@ -44,12 +44,12 @@ pub enum StoreError {
     #[error("the thread registry is busy: another process has been writing for {seconds} seconds")]
     Busy { seconds: u64 },
 
-    #[error("the thread registry cannot be used ({doing}: {source}); `rye threads repair` rebuilds it")]
+    #[error("the thread registry cannot be used ({doing}: {source}); run `rye threads repair` to rebuild it")]
     Registry { doing: &'static str, source: Box<dyn Error + Send + Sync> },
 
     /// The registry is missing or empty although threads exist: their rows and accounts are lost.
     #[error(
-        "the thread registry is gone, and {threads} thread(s) have a record here; `rye threads repair` rebuilds it"
+        "the thread registry is missing, but {threads} thread(s) have transcripts; run `rye threads repair` to rebuild it"
     )]
     RegistryLost { threads: usize },
 
@@ -68,5 +68,5 @@ impl StoreError {
 /// Returns the remedy for an I/O error, if one is known.
 fn advice(error: &io::Error) -> &'static str {
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    if is_full { "; make room, then go on (`rye threads resume` takes up what was cut off)" } else { "" }
+    if is_full { "; free some space, then run `rye threads resume`" } else { "" }
 }

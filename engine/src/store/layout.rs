@@ -57,9 +57,9 @@ pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
 
 /// Creates the folders of the store. The owners' folder is created last, after the names of all others are synced: if
 /// it exists, nothing needs to be synced again.
-pub fn prepare(disk: &dyn Disk) -> Result<(), StoreError> {
+pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
-    if disk.exists(owners).map_err(StoreError::io("look for", owners))? {
+    if disk.exists(owners).map_err(StoreError::io("access", owners))? {
         return Ok(());
     }
     // Existing folders are synced too: an earlier process may have died between creating and syncing them.
@@ -79,7 +79,7 @@ pub fn prepare(disk: &dyn Disk) -> Result<(), StoreError> {
 fn make(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     match disk.create_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(StoreError::io("make the folder", folder)(error))
+            Err(StoreError::io("create the folder", folder)(error))
         }
         Ok(()) | Err(_) => Ok(()),
     }
@@ -100,7 +100,7 @@ pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
             match ThreadId::parse(&name) {
                 Ok(thread) if entry.is_dir => {
                     let record = transcript(&thread);
-                    if disk.exists(&record).map_err(StoreError::io("look for", &record))? {
+                    if disk.exists(&record).map_err(StoreError::io("access", &record))? {
                         found.push(thread);
                     }
                     folders.push(name);

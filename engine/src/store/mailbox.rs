@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::disk::Disk;
-use super::uuid::uuid;
+use super::uuid::new_uuid_v7;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
@@ -18,7 +18,7 @@ pub type MessageId = String;
 
 /// A message in an inbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mail {
+pub struct MailboxMessage {
     pub id: MessageId,
     pub body: Value,
 }
@@ -26,19 +26,19 @@ pub struct Mail {
 /// Writes a message into a thread's inbox, durably. `now` is in milliseconds since 1970.
 pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Result<MessageId, StoreError> {
     let folder = layout::thread_folder(thread);
-    if !disk.exists(&folder).map_err(StoreError::io("look for", &folder))? {
+    if !disk.exists(&folder).map_err(StoreError::io("access", &folder))? {
         return Err(StoreError::UnknownThread { thread: thread.to_string() });
     }
     let inbox = layout::inbox(thread);
     match disk.create_dir(&inbox) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(StoreError::io("make the folder", &inbox)(error));
+            return Err(StoreError::io("create the folder", &inbox)(error));
         }
         Ok(()) | Err(_) => {}
     }
     // The name is synced even if the inbox exists: its creator may have died before the sync.
     disk.sync_dir(&folder).map_err(StoreError::io("sync", &folder))?;
-    let id = uuid(now)?;
+    let id = new_uuid_v7(now)?;
     let path = inbox.join(format!("{id}.json"));
     let temporary = super::disk::temporary_beside(&path);
     let bytes = serde_json::to_vec(body)
@@ -53,7 +53,7 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
 
 /// Returns the messages of a thread, oldest first. A message that is not JSON is returned as its text, so that the
 /// owner can reject it with an event instead of failing on it each time.
-pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError> {
+pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, StoreError> {
     let inbox = layout::inbox(thread);
     let entries = match disk.list(&inbox) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -72,7 +72,7 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError>
         };
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        mail.push(Mail { id: id.to_string(), body });
+        mail.push(MailboxMessage { id: id.to_string(), body });
     }
     Ok(mail)
 }
@@ -80,7 +80,7 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError>
 /// Removes a message whose `mail{id}` event is synced. A missing message is no error.
 pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {
     if id.contains(['/', '\\', '\0']) {
-        return Err(StoreError::InvalidId { reason: format!("`{}` is no message", id.escape_debug()) });
+        return Err(StoreError::InvalidId { reason: format!("`{}` is not a message id", id.escape_debug()) });
     }
     let path = layout::inbox(thread).join(format!("{id}.json"));
     match disk.remove(&path) {

@@ -27,7 +27,7 @@ impl ObjectId {
     /// Computes the id of contents.
     pub fn of(contents: &[u8]) -> Self {
         let digest: [u8; 32] = Sha256::digest(contents).into();
-        Self(transcript::Hash::from(digest).to_string().into())
+        Self(transcript::ChainHash::from(digest).to_string().into())
     }
 
     /// Parses an id; rejects everything else, because ids become paths.
@@ -35,7 +35,7 @@ impl ObjectId {
         if text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Ok(Self(text.into()));
         }
-        Err(StoreError::InvalidId { reason: format!("`{}` is no object id (64 hex digits)", text.escape_debug()) })
+        Err(StoreError::InvalidId { reason: format!("`{}` is not an object id (64 hex digits)", text.escape_debug()) })
     }
 
     pub fn as_str(&self) -> &str {
@@ -97,7 +97,7 @@ impl Objects {
             self.disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
         }
         for id in &fresh {
-            self.publish(id)?;
+            self.rename_to_final(id)?;
         }
         Ok(ids)
     }
@@ -115,7 +115,7 @@ impl Objects {
         }
         let contents = contents.map_err(StoreError::io("read", &path))?;
         if ObjectId::of(&contents) != *id {
-            return Err(StoreError::Altered { path, reason: "its contents do not have its hash".to_string() });
+            return Err(StoreError::Altered { path, reason: "the contents do not match the hash".to_string() });
         }
         Ok(contents)
     }
@@ -123,7 +123,7 @@ impl Objects {
     /// Returns whether the object is stored durably.
     pub fn has(&self, id: &ObjectId) -> Result<bool, StoreError> {
         let path = final_path(id);
-        self.disk.exists(&path).map_err(StoreError::io("look for", &path))
+        self.disk.exists(&path).map_err(StoreError::io("access", &path))
     }
 
     fn write(&self, id: &ObjectId, contents: &[u8]) -> Result<(), StoreError> {
@@ -141,7 +141,7 @@ impl Objects {
         })
     }
 
-    fn publish(&self, id: &ObjectId) -> Result<(), StoreError> {
+    fn rename_to_final(&self, id: &ObjectId) -> Result<(), StoreError> {
         let path = final_path(id);
         match self.disk.rename(&new_path(id), &path) {
             // Another process stored the same contents first.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::disk::{Disk, Held};
+use super::disk::{Disk, HeldLock};
 use super::layout::OWNERS;
-use super::uuid::uuid;
+use super::uuid::new_uuid_v7;
 use super::{StoreError, layout};
 
 /// Id of an owner: the UUID that names its lock file.
@@ -28,7 +28,7 @@ impl OwnerId {
         if text.len() == 36 && text.bytes().enumerate().all(fits) {
             return Ok(Self(text.into()));
         }
-        Err(StoreError::InvalidId { reason: format!("`{}` is no owner", text.escape_debug()) })
+        Err(StoreError::InvalidId { reason: format!("`{}` is not an owner id", text.escape_debug()) })
     }
 
     pub fn as_str(&self) -> &str {
@@ -72,14 +72,14 @@ pub struct OwnerInfo {
 pub struct OwnerLock {
     disk: Arc<dyn Disk>,
     id: OwnerId,
-    held: Option<Box<dyn Held>>,
+    held: Option<Box<dyn HeldLock>>,
 }
 
 impl OwnerLock {
     /// Acquires a new lock for this process. `now` is in milliseconds since 1970.
-    pub fn take(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
-        layout::prepare(&*disk)?;
-        let id = OwnerId::parse(&uuid(now)?)?;
+    pub fn acquire(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
+        layout::create_folders(&*disk)?;
+        let id = OwnerId::parse(&new_uuid_v7(now)?)?;
         let path = id.path();
         let info = OwnerInfo { pid: std::process::id(), started_at: now };
         let contents = serde_json::to_vec(&info)
@@ -108,7 +108,7 @@ pub fn is_alive(disk: &dyn Disk, owner: &OwnerId) -> Result<bool, StoreError> {
 }
 
 /// Returns the description of the owner if its file exists and is valid.
-pub fn info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerInfo>, StoreError> {
+pub fn read_owner_info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerInfo>, StoreError> {
     let path = owner.path();
     match disk.read(&path) {
         // An owner that was killed while writing the file left no description; that is no error.
@@ -119,7 +119,7 @@ pub fn info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerInfo>, Store
 }
 
 /// Lists the live owners.
-pub fn living(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
+pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     let folder = Path::new(OWNERS);
     let entries = match disk.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -139,7 +139,7 @@ pub fn living(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
 
 /// Removes the files of dead owners. A starting process has created its file before it holds the lock, so only files
 /// older than one minute are removed, by the time in their names. `now` is in milliseconds since 1970.
-pub fn sweep(disk: &dyn Disk, now: i64) -> Result<usize, StoreError> {
+pub fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<usize, StoreError> {
     let folder = Path::new(OWNERS);
     let mut removed = 0;
     for entry in disk.list(folder).map_err(StoreError::io("list", folder))? {

@@ -68,7 +68,7 @@ fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> 
     }
     let mut removed = 0;
     for object in named {
-        if !owner::living(disk)?.is_empty() {
+        if !owner::live_owners(disk)?.is_empty() {
             break;
         }
         let path = Path::new(layout::OBJECTS).join(&object);
@@ -83,7 +83,7 @@ fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> 
 
 /// Collects the objects that a line references: a plan with its source files, a large result, the images of the first
 /// message, the parts of an event that did not fit into a line.
-fn collect_objects(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet<String>) {
+fn collect_objects(disk: &dyn Disk, record: &transcript::TranscriptRecord, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
     let plan = record.body.get("plan_id").and_then(Value::as_str).filter(is_object);
     if let Some(plan) = plan.filter(|plan| !named.contains(*plan)) {

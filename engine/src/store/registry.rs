@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use redb::backends::FileBackend;
 use redb::{Builder, ConcurrencyMode, Database, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, WriteTransaction};
 
-use super::disk::{Access, Disk, temporary_beside};
+use super::disk::{Disk, FileAccess, temporary_beside};
 use super::layout::{self, REGISTRY, THREADS};
 use super::{StoreError, owner};
 
@@ -32,16 +32,17 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use caught::caught;
-pub use changes::{Answered, Change};
+use caught::catch_panics;
+pub use changes::{Change, ChangeResult};
 use first_error::FirstError;
-pub use ledger::{LedgerStep, Step};
-pub use repair::{RepairReport, repair, row_of};
+pub use ledger::{LedgerStep, LedgerStepKey};
+pub(crate) use repair::fold_spend_limit;
+pub use repair::{RepairReport, fold_row, repair};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 pub use writer::{GroupCommit, RegistryWriter};
 
 /// Format version that this program writes, and the newest it reads.
-pub const FORMAT: u64 = 1;
+pub const REGISTRY_FORMAT: u64 = 1;
 
 /// Longest wait of a writer for another process.
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +58,7 @@ const MAX_HOLD: Duration = Duration::from_millis(250);
 pub struct Registry {
     disk: Arc<dyn Disk>,
     /// `None` only during drop.
-    database: Option<Opened>,
+    database: Option<OpenDatabase>,
     /// Lock that queues the writers of one process, so that only different processes poll for the database's lock.
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
@@ -73,7 +74,7 @@ struct WriteStreak {
 
 impl WriteStreak {
     /// Pauses before a transaction if other processes are due.
-    fn begin(&mut self) {
+    fn pause_if_due(&mut self) {
         if !self.may_continue() {
             std::thread::sleep(POLL_INTERVAL + POLL_INTERVAL / 2);
             self.began = Some(Instant::now());
@@ -90,7 +91,7 @@ impl WriteStreak {
     }
 }
 
-enum Opened {
+enum OpenDatabase {
     Write(Database),
     Read(ReadOnlyDatabase),
 }
@@ -102,9 +103,9 @@ impl Registry {
     /// If the registry is missing or empty although threads exist, it was lost: creating a new one would forget their
     /// spend, so this fails with `RegistryLost`.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
-        layout::prepare(&*disk)?;
+        layout::create_folders(&*disk)?;
         let path = Path::new(REGISTRY);
-        let is_there = || disk.exists(path).map_err(StoreError::io("look for", path));
+        let is_there = || disk.exists(path).map_err(StoreError::io("access", path));
         if !is_there()? {
             let records = layout::find_threads(&*disk)?.len();
             // Another process may have created the registry and a thread since the first check.
@@ -112,14 +113,14 @@ impl Registry {
                 return Err(StoreError::RegistryLost { threads: records });
             }
             if records == 0 {
-                Self::make(&disk, path)?;
+                Self::create_atomically(&disk, path)?;
             }
         }
         let registry = Self::open_at(disk, path)?;
         match registry.format()? {
             Some(found) => supported(found)?,
             None => match layout::find_threads(&*registry.disk)?.len() {
-                0 => registry.fill()?,
+                0 => registry.create_tables()?,
                 threads => return Err(StoreError::RegistryLost { threads }),
             },
         }
@@ -128,11 +129,11 @@ impl Registry {
 
     /// Creates the complete registry under a temporary name and renames it: a crash leaves no partial registry, and of
     /// two concurrent creators one wins.
-    fn make(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
+    fn create_atomically(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
         let memory = backend::MemoryBackend::default();
-        let database = Builder::new().create_with_backend(memory.clone()).map_err(failed("making it"))?;
-        Self::over(Arc::clone(disk), Opened::Write(database), FirstError::default()).fill()?;
+        let database = Builder::new().create_with_backend(memory.clone()).map_err(registry_error("making it"))?;
+        Self::over(Arc::clone(disk), OpenDatabase::Write(database), FirstError::default()).create_tables()?;
         memory.store(&**disk, &temporary)?;
         match disk.rename_new(&temporary, path) {
             Ok(()) => {}
@@ -148,44 +149,44 @@ impl Registry {
     }
 
     fn open_at(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, StoreError> {
-        let shared = disk.shared_file(path, Access::ReadWrite).map_err(StoreError::io("open", path))?;
+        let shared = disk.shared_file(path, FileAccess::ReadWrite).map_err(StoreError::io("open", path))?;
         let first = FirstError::default();
-        let database = caught(OPENING, || {
+        let database = catch_panics(OPENING, || {
             let database = if let Some(file) = shared {
                 FileBackend::new(file).and_then(|file| builder().create_with_backend(first.watch(file)))
             } else {
                 let file = backend::DiskBackend::open(Arc::clone(&disk), path)?;
                 Builder::new().create_with_backend(first.watch(file))
             };
-            database.map_err(failed(OPENING))
+            database.map_err(registry_error(OPENING))
         });
         let database = database.map_err(|error| first.explain(error, path))?;
-        Ok(Self::over(disk, Opened::Write(database), first))
+        Ok(Self::over(disk, OpenDatabase::Write(database), first))
     }
 
     /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
     /// it has died, the registry needs recovery, so this opens it for writing.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
-        let shared = match disk.shared_file(path, Access::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(&*disk),
+        let shared = match disk.shared_file(path, FileAccess::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return check_no_threads(&*disk),
             shared => shared.map_err(StoreError::io("open", path))?,
         };
         let Some(file) = shared else {
-            let there = disk.exists(path).map_err(StoreError::io("look for", path))?;
-            return if there { Self::open(disk).map(Some) } else { nothing(&*disk) };
+            let there = disk.exists(path).map_err(StoreError::io("access", path))?;
+            return if there { Self::open(disk).map(Some) } else { check_no_threads(&*disk) };
         };
         let first = FirstError::default();
-        let opened = caught(OPENING, || open_shared(file, &first).map_err(failed(OPENING)));
+        let opened = catch_panics(OPENING, || open_shared(file, &first).map_err(registry_error(OPENING)));
         let Ok(database) = opened else { return Self::open(disk).map(Some) };
-        let registry = Self::over(disk, Opened::Read(database), first);
+        let registry = Self::over(disk, OpenDatabase::Read(database), first);
         match registry.format()? {
-            None => nothing(&*registry.disk),
+            None => check_no_threads(&*registry.disk),
             Some(found) => supported(found).map(|()| Some(registry)),
         }
     }
 
-    fn over(disk: Arc<dyn Disk>, database: Opened, first_error: FirstError) -> Self {
+    fn over(disk: Arc<dyn Disk>, database: OpenDatabase, first_error: FirstError) -> Self {
         Self { disk, database: Some(database), writing: Mutex::default(), commits: AtomicU64::new(0), first_error }
     }
 
@@ -196,7 +197,7 @@ impl Registry {
 
     /// Returns whether a live process owns the thread of this row.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
-        if row.status.is_over() {
+        if row.status.has_ended() {
             return Ok(Liveness::Over);
         }
         match &row.owner {
@@ -206,12 +207,12 @@ impl Registry {
     }
 
     /// Writes the format version and creates the tables.
-    fn fill(&self) -> Result<(), StoreError> {
+    fn create_tables(&self) -> Result<(), StoreError> {
         self.write(|transaction| {
-            let mut meta = transaction.open_table(tables::META).map_err(failed("making its tables"))?;
-            meta.insert(tables::FORMAT, FORMAT).map_err(failed("writing its format"))?;
+            let mut meta = transaction.open_table(tables::META).map_err(registry_error("making its tables"))?;
+            meta.insert(tables::FORMAT, REGISTRY_FORMAT).map_err(registry_error("writing its format"))?;
             drop(meta);
-            tables::create(transaction)
+            tables::create_all(transaction)
         })
     }
 
@@ -219,22 +220,22 @@ impl Registry {
         self.read(|transaction| {
             let meta = match transaction.open_table(tables::META) {
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-                meta => meta.map_err(failed("reading its format"))?,
+                meta => meta.map_err(registry_error("reading its format"))?,
             };
-            let found = meta.get(tables::FORMAT).map_err(failed("reading its format"))?;
+            let found = meta.get(tables::FORMAT).map_err(registry_error("reading its format"))?;
             Ok(found.map(|found| found.value()))
         })
     }
 
     /// Runs `look` on a consistent snapshot.
     fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let looked = caught("reading it", || {
+        let looked = catch_panics("reading it", || {
             let transaction = match &self.database {
-                Some(Opened::Write(database)) => database.begin_read(),
-                Some(Opened::Read(database)) => database.begin_read(),
+                Some(OpenDatabase::Write(database)) => database.begin_read(),
+                Some(OpenDatabase::Read(database)) => database.begin_read(),
                 None => return Err(closed("reading it")),
             };
-            look(&transaction.map_err(failed("reading it"))?)
+            look(&transaction.map_err(registry_error("reading it"))?)
         });
         looked.map_err(|error| self.explained(error))
     }
@@ -246,14 +247,14 @@ impl Registry {
 
     /// Runs one transaction, committed and durable on return. If `change` fails, nothing is written.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let Some(Opened::Write(database)) = &self.database else {
+        let Some(OpenDatabase::Write(database)) = &self.database else {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
-            return Err(failed("writing to it")(source));
+            return Err(registry_error("writing to it")(source));
         };
         // A panic while the lock was held left no transaction behind: dropping one aborts it.
         let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        streak.begin();
-        let begun = caught(WRITING, || begin_write(database)).map_err(|error| self.explained(error))?;
+        streak.pause_if_due();
+        let begun = catch_panics(WRITING, || begin_write(database)).map_err(|error| self.explained(error))?;
         self.finish(&mut streak, begun, change)
     }
 
@@ -262,7 +263,7 @@ impl Registry {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Option<Result<T, StoreError>> {
-        let Some(Opened::Write(database)) = &self.database else { return None };
+        let Some(OpenDatabase::Write(database)) = &self.database else { return None };
         let mut streak = match self.writing.try_lock() {
             Ok(streak) => streak,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -271,7 +272,7 @@ impl Registry {
         if !streak.may_continue() {
             return None;
         }
-        let begun = caught(WRITING, || database.try_begin_write().map_err(failed(WRITING))).ok()?;
+        let begun = catch_panics(WRITING, || database.try_begin_write().map_err(registry_error(WRITING))).ok()?;
         Some(self.finish(&mut streak, begun, change))
     }
 
@@ -281,9 +282,9 @@ impl Registry {
         transaction: WriteTransaction,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let written = caught(WRITING, move || {
+        let written = catch_panics(WRITING, move || {
             let answer = change(&transaction)?;
-            transaction.commit().map_err(failed("committing to it"))?;
+            transaction.commit().map_err(registry_error("committing to it"))?;
             Ok(answer)
         });
         let answer = written.map_err(|error| self.explained(error))?;
@@ -298,7 +299,7 @@ impl Drop for Registry {
     fn drop(&mut self) {
         let database = self.database.take();
         // Drop cannot report errors; earlier calls have reported damaged bytes.
-        let _ = caught("closing it", move || {
+        let _ = catch_panics("closing it", move || {
             drop(database);
             Ok(())
         });
@@ -312,7 +313,7 @@ impl fmt::Debug for Registry {
 }
 
 /// Returns `None` for a missing registry, or `RegistryLost` if threads exist.
-fn nothing(disk: &dyn Disk) -> Result<Option<Registry>, StoreError> {
+fn check_no_threads(disk: &dyn Disk) -> Result<Option<Registry>, StoreError> {
     match layout::find_threads(disk)?.len() {
         0 => Ok(None),
         threads => Err(StoreError::RegistryLost { threads }),
@@ -340,25 +341,25 @@ fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
             Err(redb::TransactionError::WouldBlock) => {
                 return Err(StoreError::Busy { seconds: WRITE_LOCK_TIMEOUT.as_secs() });
             }
-            Err(error) => return Err(failed("writing to it")(error)),
+            Err(error) => return Err(registry_error("writing to it")(error)),
         }
         pause = (pause * 2).min(POLL_INTERVAL);
     }
 }
 
 fn supported(found: u64) -> Result<(), StoreError> {
-    if found > FORMAT {
-        return Err(StoreError::Newer { path: REGISTRY.into(), found, supported: FORMAT });
+    if found > REGISTRY_FORMAT {
+        return Err(StoreError::Newer { path: REGISTRY.into(), found, supported: REGISTRY_FORMAT });
     }
     Ok(())
 }
 
 /// Error for calls while the registry is being dropped.
 fn closed(doing: &'static str) -> StoreError {
-    failed(doing)(io::Error::from(io::ErrorKind::NotConnected))
+    registry_error(doing)(io::Error::from(io::ErrorKind::NotConnected))
 }
 
 /// For `map_err`: wraps a database error with the attempted action.
-fn failed<E: std::error::Error + Send + Sync + 'static>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
+fn registry_error<E: std::error::Error + Send + Sync + 'static>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
     move |source| StoreError::Registry { doing, source: Box::new(source) }
 }

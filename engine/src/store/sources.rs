@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rye_compiler::plan::{Plan, Read, hex};
+use rye_compiler::plan::{ManifestEntry, Plan, hex};
 use rye_compiler::world::{ItemKind, LocatedFile, Space};
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
@@ -23,8 +23,8 @@ pub struct SourceCopy {
 }
 
 /// Lists the reads of a plan whose files are stored: those outside the system space.
-fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&Read, &str)> {
-    let is_written = |read: &&Read| read.space.is_some_and(|space| space != Space::System);
+fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
+    let is_written = |read: &&ManifestEntry| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))
 }
 
@@ -34,13 +34,13 @@ fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
 }
 
 /// Lists the reads of a plan that have no stored copy.
-pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, StoreError> {
+pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ManifestEntry>, StoreError> {
     let mut missing = Vec::new();
     for (read, hash) in stored_reads(plan) {
         let mut found = false;
         for extension in read.kind.extensions() {
             let path = path(read.kind, hash, extension);
-            found = found || disk.exists(&path).map_err(StoreError::io("look for", &path))?;
+            found = found || disk.exists(&path).map_err(StoreError::io("access", &path))?;
         }
         if !found {
             missing.push(read);
@@ -50,11 +50,11 @@ pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, Sto
 }
 
 /// Stores a copy of a file.
-pub fn keep(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
+pub fn store_copy(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
     let folder = Path::new(SOURCES);
     match disk.create_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(StoreError::io("make the folder", folder)(error));
+            return Err(StoreError::io("create the folder", folder)(error));
         }
         Ok(()) | Err(_) => {}
     }
@@ -64,7 +64,7 @@ pub fn keep(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
 }
 
 /// Returns the stored copies of a plan's files; omits copies that are missing or altered.
-pub fn kept(disk: &dyn Disk, plan: &Plan) -> Vec<SourceCopy> {
+pub fn read_copies(disk: &dyn Disk, plan: &Plan) -> Vec<SourceCopy> {
     let mut kept = Vec::new();
     for (read, hash) in stored_reads(plan) {
         let (Some(space), Ok(id)) = (read.space, ItemId::parse(&read.id)) else { continue };

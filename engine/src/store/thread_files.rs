@@ -17,7 +17,7 @@ pub const SIGNATURE: &str = "_signature";
 const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
 /// Signs canonical bytes; returns the text form that is written into the file.
-pub type Signer<'a> = &'a dyn Fn(&[u8]) -> String;
+pub type SignFn<'a> = &'a dyn Fn(&[u8]) -> String;
 
 /// Checks a signature over canonical bytes.
 pub type VerifyFn<'a> = &'a dyn Fn(&[u8], &str) -> bool;
@@ -27,12 +27,12 @@ pub fn write_snapshot(
     disk: &dyn Disk,
     thread: &ThreadId,
     fields: &Map<String, Value>,
-    signer: Option<Signer<'_>>,
+    signer: Option<SignFn<'_>>,
 ) -> Result<(), StoreError> {
     let path = layout::snapshot(thread);
     let mut fields = fields.clone();
     fields.shift_remove(SIGNATURE);
-    let mut bytes = canonical(&path, &fields)?;
+    let mut bytes = canonical_json(&path, &fields)?;
     if let Some(sign) = signer {
         let signature = Value::String(sign(&bytes));
         let first = fields.keys().all(|key| key.as_str() > SIGNATURE);
@@ -42,7 +42,7 @@ pub fn write_snapshot(
             bytes = [format!("{{\"{SIGNATURE}\":{signature},").as_bytes(), rest].concat();
         } else {
             fields.insert(SIGNATURE.to_string(), signature);
-            bytes = canonical(&path, &fields)?;
+            bytes = canonical_json(&path, &fields)?;
         }
     }
     bytes.push(b'\n');
@@ -62,13 +62,15 @@ pub fn read_snapshot(
         read => read.map_err(StoreError::io("read", &path))?,
     };
     let altered = |reason: &str| StoreError::Altered { path: path.clone(), reason: reason.to_string() };
-    let fields: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| altered("it is no JSON object"))?;
+    let fields: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| altered("it is not a JSON object"))?;
     if let Some(verify) = verifier
         && let Some(signature) = fields.get(SIGNATURE)
     {
         let mut unsigned = fields.clone();
         unsigned.shift_remove(SIGNATURE);
-        if !signature.as_str().is_some_and(|signature| canonical(&path, &unsigned).is_ok_and(|b| verify(&b, signature)))
+        if !signature
+            .as_str()
+            .is_some_and(|signature| canonical_json(&path, &unsigned).is_ok_and(|b| verify(&b, signature)))
         {
             return Err(altered("its signature does not verify"));
         }
@@ -96,7 +98,7 @@ pub fn write_export(
         made.push(part);
         match disk.create_dir(&made) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(StoreError::io("make the folder", &made)(error));
+                return Err(StoreError::io("create the folder", &made)(error));
             }
             Ok(()) | Err(_) => {}
         }
@@ -106,17 +108,19 @@ pub fn write_export(
 }
 
 /// Converts a value for a snapshot: integers that canonical JSON would round become text.
-pub fn exact(value: &Value) -> Value {
+pub fn with_exact_integers(value: &Value) -> Value {
     match value {
         Value::Number(number) => inexact(value).map_or_else(|| Value::Number(number.clone()), Value::String),
-        Value::Array(items) => Value::Array(items.iter().map(exact).collect()),
-        Value::Object(fields) => Value::Object(fields.iter().map(|(key, value)| (key.clone(), exact(value))).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(with_exact_integers).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(key, value)| (key.clone(), with_exact_integers(value))).collect())
+        }
         Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
     }
 }
 
 /// Serializes an object as canonical JSON (RFC 8785); fails if an integer would be rounded.
-pub fn canonical(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
+pub fn canonical_json(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
     let refused = |reason: String| StoreError::Altered { path: path.to_path_buf(), reason };
     if let Some(number) = fields.values().find_map(inexact) {
         return Err(refused(format!("the integer {number} is beyond 2^53, which canonical JSON cannot hold")));

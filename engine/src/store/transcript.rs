@@ -40,20 +40,20 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use line::{Hash, LineSigner, MAX_LINE_BYTES, Seal};
-pub use live::Live;
-pub use scan::{Reading, TornTail, read, read_after, read_head};
+pub use line::{ChainHash, LineSigner, MAX_LINE_BYTES, Seal};
+pub use live::LiveWriter;
+pub use scan::{TornTail, TranscriptContents, read, read_after, read_head};
 
 /// An event with its position in the transcript.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct TranscriptRecord {
     /// From 0.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: i64,
     /// Number of events known to be on disk when this line was written.
     pub barrier: u64,
-    pub hash: Hash,
+    pub hash: ChainHash,
     pub seal: Option<Seal>,
     /// `type` and the event's own fields.
     pub body: Map<String, Value>,
@@ -68,7 +68,7 @@ pub struct Transcript {
     length: u64,
     /// Events so far.
     count: u64,
-    head: Hash,
+    head: ChainHash,
     /// Number of events known to be on disk.
     barrier: u64,
     folder_synced: bool,
@@ -76,13 +76,13 @@ pub struct Transcript {
     poisoned: Option<String>,
 }
 
-impl Record {
+impl TranscriptRecord {
     /// Returns the event, if this program knows its type and fields. `thread` is for the error message.
     pub fn event(&self, thread: &ThreadId) -> Result<Event, StoreError> {
         let body = serde_json::from_value(Value::Object(self.body.clone())).map_err(|error| StoreError::Damaged {
             path: layout::transcript(thread),
             line: self.seq + 1,
-            reason: format!("it is no event that this program knows ({error})"),
+            reason: format!("it is not an event that this program knows ({error})"),
         })?;
         Ok(Event { seq: self.seq, ts: self.ts, body })
     }
@@ -92,7 +92,7 @@ impl Transcript {
     /// Creates the transcript of a new thread, whose folder exists and has none. The first append creates the file.
     pub fn create(disk: Arc<dyn Disk>, thread: &ThreadId) -> Result<Self, StoreError> {
         let path = layout::transcript(thread);
-        if disk.exists(&path).map_err(StoreError::io("look for", &path))? {
+        if disk.exists(&path).map_err(StoreError::io("access", &path))? {
             let error = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the thread has a transcript");
             return Err(StoreError::io("create", &path)(error));
         }
@@ -101,7 +101,7 @@ impl Transcript {
             path,
             length: 0,
             count: 0,
-            head: Hash::start(thread),
+            head: ChainHash::start(thread),
             barrier: 0,
             folder_synced: false,
             poisoned: None,
@@ -110,7 +110,7 @@ impl Transcript {
 
     /// Reads the transcript of a thread that this process owns and cuts a torn tail. `synced` is the number of events
     /// that the caller knows to be on disk (0 if unknown).
-    pub fn open(disk: Arc<dyn Disk>, thread: &ThreadId, synced: u64) -> Result<(Self, Reading), StoreError> {
+    pub fn open(disk: Arc<dyn Disk>, thread: &ThreadId, synced: u64) -> Result<(Self, TranscriptContents), StoreError> {
         let reading = read(&*disk, thread, synced)?;
         let transcript = Self::open_read(disk, thread, &reading, synced)?;
         Ok((transcript, reading))
@@ -121,7 +121,7 @@ impl Transcript {
     pub fn open_read(
         disk: Arc<dyn Disk>,
         thread: &ThreadId,
-        reading: &Reading,
+        reading: &TranscriptContents,
         synced: u64,
     ) -> Result<Self, StoreError> {
         let path = layout::transcript(thread);
@@ -136,7 +136,7 @@ impl Transcript {
             path,
             length: reading.length,
             count: reading.records.len() as u64,
-            head: last.map_or_else(|| Hash::start(thread), |record| record.hash),
+            head: last.map_or_else(|| ChainHash::start(thread), |record| record.hash),
             barrier,
             // Without a barrier, the folder entry may be unsynced: the creator may have died before.
             folder_synced: barrier > 0,
@@ -148,7 +148,7 @@ impl Transcript {
     ///
     /// After [`StoreError::Io`] (a full disk) the transcript is unchanged and usable; after [`StoreError::Poisoned`] it
     /// accepts nothing more.
-    pub fn append<T: Serialize>(&mut self, events: &[T], ts: i64) -> Result<Vec<Record>, StoreError> {
+    pub fn append<T: Serialize>(&mut self, events: &[T], ts: i64) -> Result<Vec<TranscriptRecord>, StoreError> {
         self.append_sealed(events, ts, None)
     }
 
@@ -158,14 +158,14 @@ impl Transcript {
         events: &[T],
         ts: i64,
         signer: Option<LineSigner<'_>>,
-    ) -> Result<Vec<Record>, StoreError> {
+    ) -> Result<Vec<TranscriptRecord>, StoreError> {
         self.usable()?;
         let mut bytes = Vec::new();
-        let mut records: Vec<Record> = Vec::with_capacity(events.len());
+        let mut records: Vec<TranscriptRecord> = Vec::with_capacity(events.len());
         for event in events {
             let before = records.last().map_or(self.head, |record| record.hash);
             let seq = self.count + records.len() as u64;
-            let head = line::Head { seq, ts, barrier: self.barrier, before };
+            let head = line::LinePosition { seq, ts, barrier: self.barrier, before };
             let (text, record) = line::write(&head, event, signer.filter(|_| records.len() + 1 == events.len()))?;
             bytes.extend_from_slice(text.as_bytes());
             records.push(record);
@@ -207,7 +207,7 @@ impl Transcript {
     }
 
     /// Returns the last event's `h`; without events, the hash that the first one chains to.
-    pub fn head(&self) -> Hash {
+    pub fn head(&self) -> ChainHash {
         self.head
     }
 
@@ -231,7 +231,7 @@ impl Transcript {
     /// Removes a partial write of a failed append.
     fn take_back(&mut self, error: std::io::Error) -> StoreError {
         if error.kind() == std::io::ErrorKind::InvalidData {
-            return self.poison(format!("somebody else writes to it: {error}"));
+            return self.poison(format!("another writer changed the file: {error}"));
         }
         let left = match self.disk.length(&self.path) {
             Ok(length) => length,
@@ -241,7 +241,7 @@ impl Transcript {
         if left > self.length
             && let Err(stuck) = self.disk.truncate(&self.path, self.length)
         {
-            return self.poison(format!("a write failed ({error}) and could not be taken back ({stuck})"));
+            return self.poison(format!("a write failed ({error}) and could not be undone ({stuck})"));
         }
         StoreError::io("write to", &self.path)(error)
     }
@@ -249,7 +249,7 @@ impl Transcript {
 
 /// Writes the lines behind the barrier again, in place. A failed sync of an earlier process may have dropped them on
 /// the way to the device although the file still shows them, and a later sync would not report that.
-fn rewrite_tail(disk: &dyn Disk, path: &Path, reading: &Reading, barrier: u64) -> Result<(), StoreError> {
+fn rewrite_tail(disk: &dyn Disk, path: &Path, reading: &TranscriptContents, barrier: u64) -> Result<(), StoreError> {
     let synced = usize::try_from(barrier).unwrap_or(usize::MAX).checked_sub(1);
     let from = synced.and_then(|index| reading.ends.get(index)).copied().unwrap_or(0);
     let length = usize::try_from(reading.length - from).unwrap_or(usize::MAX);

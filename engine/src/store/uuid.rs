@@ -3,10 +3,11 @@
 use super::StoreError;
 
 /// Creates an id; ids of later milliseconds sort after earlier ones. `now` is in milliseconds since 1970.
-pub fn uuid(now: i64) -> Result<String, StoreError> {
+pub fn new_uuid_v7(now: i64) -> Result<String, StoreError> {
     let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| StoreError::InvalidId { reason: format!("the system has no random numbers: {error}") })?;
+    getrandom::fill(&mut bytes).map_err(|error| StoreError::InvalidId {
+        reason: format!("cannot get random bytes from the system: {error}"),
+    })?;
     let mut number = u128::from_be_bytes(bytes) >> 48;
     number |= u128::from(u64::try_from(now).unwrap_or(0) & 0xffff_ffff_ffff) << 80;
     number = number & !(0xf << 76) | 7 << 76;
@@ -20,17 +21,17 @@ pub fn uuid(now: i64) -> Result<String, StoreError> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use super::uuid;
+    use super::new_uuid_v7;
 
     #[test]
     fn ids_are_version_7_and_sort_by_time() {
-        let first = uuid(1_739_820_456_123).unwrap();
-        let second = uuid(1_739_820_456_124).unwrap();
+        let first = new_uuid_v7(1_739_820_456_123).unwrap();
+        let second = new_uuid_v7(1_739_820_456_124).unwrap();
         assert!(first < second, "{first} {second}");
         assert_eq!(first.len(), 36);
         assert_eq!(first.get(..13), Some("01951561-58bb"), "{first}");
         assert_eq!(first.get(14..15), Some("7"));
         assert!(matches!(first.get(19..20), Some("8" | "9" | "a" | "b")));
-        assert_ne!(uuid(0).unwrap(), uuid(0).unwrap());
+        assert_ne!(new_uuid_v7(0).unwrap(), new_uuid_v7(0).unwrap());
     }
 }

@@ -10,7 +10,7 @@ use crate::thread_id::ThreadId;
 
 /// A match of a search in a transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct SearchMatch {
     pub thread_id: String,
     /// Sequence number of the event.
     pub seq: u64,
@@ -45,12 +45,12 @@ impl Threads {
     }
 
     /// Returns the last thread of the continuation chain; the thread itself if nothing continues it.
-    pub fn last_of(&self, thread: &ThreadId) -> Result<ThreadId, StoreError> {
+    pub fn last_in_chain(&self, thread: &ThreadId) -> Result<ThreadId, StoreError> {
         Ok(self.chain(thread)?.pop().unwrap_or_else(|| thread.clone()))
     }
 
     /// Searches the texts of a whole chain; returns at most `most` matches.
-    pub fn search(&self, thread: &ThreadId, pattern: &Regex, most: usize) -> Result<Vec<Found>, StoreError> {
+    pub fn search(&self, thread: &ThreadId, pattern: &Regex, most: usize) -> Result<Vec<SearchMatch>, StoreError> {
         let mut found = Vec::new();
         for id in self.chain(thread)? {
             for event in self.transcript(&id)? {
@@ -61,7 +61,7 @@ impl Threads {
                     let Some((line, at)) = line else { continue };
                     let (thread_id, event_name) = (id.to_string(), event.body.reader_name());
                     let text = excerpt(line, at);
-                    found.push(Found { thread_id, seq: event.seq, ts: event.ts, event: event_name, text });
+                    found.push(SearchMatch { thread_id, seq: event.seq, ts: event.ts, event: event_name, text });
                     if found.len() >= most {
                         return Ok(found);
                     }

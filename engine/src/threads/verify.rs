@@ -1,6 +1,7 @@
 //! Verification of a thread's files: the hash chain of its lines, the signatures of its checkpoints, the objects that
 //! its events name, and the artifacts beside the transcript. Only reads.
 
+mod ledger;
 mod papers;
 pub(crate) mod resume;
 mod signatures;
@@ -14,18 +15,21 @@ use serde_json::Value;
 
 use super::Threads;
 use crate::driver::journal;
-use crate::event::{Event, EventBody, Head};
+use crate::event::{Event, EventBody, ThreadHead};
 use crate::keys::TrustStore;
 use crate::seal;
-use crate::store::{Disk, ObjectId, Objects, Reading, Record, StoreError, layout, transcript};
+use crate::store::{
+    Disk, ObjectId, Objects, StoreError, ThreadRow, TranscriptContents, TranscriptRecord, layout, transcript,
+};
 use crate::thread_id::ThreadId;
+use ledger::TreeMoney;
 use signatures::{KeyKind, SignatureChecker};
 
 /// The result of verifying one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ThreadVerification {
     pub thread_id: String,
-    pub verdict: Verdict,
+    pub verdict: ThreadVerdict,
     /// Number of events in the transcript.
     pub events: u64,
     pub checkpoints: u64,
@@ -33,14 +37,14 @@ pub struct ThreadVerification {
     pub vouched: u64,
     /// Names of the keys with valid signatures.
     pub signed_by: Vec<String>,
-    pub faults: Vec<Fault>,
+    pub faults: Vec<VerificationFault>,
     /// Observations that are not faults.
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ThreadVerdict {
     /// Every check passed, and signatures of a trusted key cover every line.
     Sound,
     /// Every check passed, but signatures of a trusted key do not cover every line.
@@ -50,7 +54,7 @@ pub enum Verdict {
 
 /// A failed check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct VerificationFault {
     /// Relative to the project.
     pub file: String,
     /// Line number from 1, if the fault is about a line.
@@ -69,9 +73,9 @@ struct Verifier<'t> {
 
 /// The transcript, against which the artifacts are checked.
 struct TranscriptView<'e> {
-    reading: &'e Reading,
+    reading: &'e TranscriptContents,
     events: &'e [Event],
-    head: Head<'e>,
+    head: ThreadHead<'e>,
 }
 
 impl Threads {
@@ -80,10 +84,34 @@ impl Threads {
     /// # Errors
     /// The disk cannot be read. Faults of the thread are part of the result instead.
     pub fn verify(&self, thread: &ThreadId, trust: &TrustStore) -> Result<ThreadVerification, StoreError> {
-        let mut look = Verifier::new(&self.disk, thread, trust);
-        let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
-        look.record(row.as_ref().map_or(0, |row| row.synced))?;
-        Ok(look.end())
+        let found = self.verify_all(std::slice::from_ref(thread), trust)?;
+        found.into_iter().next().ok_or_else(|| StoreError::UnknownThread { thread: thread.to_string() })
+    }
+
+    /// Verifies threads against the keys of a trust store; in the order of `threads`.
+    ///
+    /// # Errors
+    /// The disk cannot be read. Faults of the threads are part of the results instead.
+    pub fn verify_all(&self, threads: &[ThreadId], trust: &TrustStore) -> Result<Vec<ThreadVerification>, StoreError> {
+        let rows = self.registry.as_ref().map(|registry| registry.threads()).transpose()?.unwrap_or_default();
+        let by_id: BTreeMap<&ThreadId, &ThreadRow> = rows.iter().map(|row| (&row.id, row)).collect();
+        let mut trees: BTreeMap<&ThreadId, Option<TreeMoney>> = BTreeMap::new();
+        let mut found = Vec::with_capacity(threads.len());
+        for thread in threads {
+            let row = by_id.get(thread);
+            let mut look = Verifier::new(&self.disk, thread, trust);
+            look.check_transcript(row.map_or(0, |row| row.synced))?;
+            if let Some(row) = row {
+                if !trees.contains_key(&row.root) {
+                    trees.insert(&row.root, self.tree_money(&row.root, &rows)?);
+                }
+                if let Some(Some(money)) = trees.get(&row.root) {
+                    look.check_ledger(money);
+                }
+            }
+            found.push(look.finish());
+        }
+        Ok(found)
     }
 }
 
@@ -91,7 +119,7 @@ impl<'t> Verifier<'t> {
     fn new(disk: &'t Arc<dyn Disk>, thread: &'t ThreadId, trust: &'t TrustStore) -> Self {
         let found = ThreadVerification {
             thread_id: thread.to_string(),
-            verdict: Verdict::Sound,
+            verdict: ThreadVerdict::Sound,
             events: 0,
             checkpoints: 0,
             vouched: 0,
@@ -110,7 +138,7 @@ impl<'t> Verifier<'t> {
 }
 
 impl Verifier<'_> {
-    fn record(&mut self, synced: u64) -> Result<(), StoreError> {
+    fn check_transcript(&mut self, synced: u64) -> Result<(), StoreError> {
         let path = layout::transcript(self.thread);
         let reading = match transcript::read(self.disk, self.thread, synced) {
             Ok(reading) => reading,
@@ -119,11 +147,11 @@ impl Verifier<'_> {
                 return Ok(());
             }
             Err(StoreError::UnknownThread { .. }) if synced == 0 => {
-                self.note("it never began: it has no record, and nothing was promised of it");
+                self.note("it never started: it has no transcript, and no event was acknowledged");
                 return Ok(());
             }
             Err(StoreError::UnknownThread { .. }) => {
-                self.fault(&path, None, "it is gone: nothing is left of what happened");
+                self.fault(&path, None, "the transcript is missing");
                 return Ok(());
             }
             Err(newer @ StoreError::Newer { .. }) => {
@@ -135,24 +163,24 @@ impl Verifier<'_> {
         if let Some(torn) = &reading.torn {
             let (bytes, line) = (torn.bytes, torn.line);
             self.note(format!(
-                "{bytes} bytes from line {line} on were never acknowledged: a torn tail, cut when it goes on"
+                "{bytes} bytes from line {line} on were never acknowledged: a torn tail, removed on recovery"
             ));
         }
         self.found.events = reading.records.len() as u64;
         let events = self.events(&reading);
-        let story = TranscriptView { reading: &reading, events: &events, head: Head::of(&events) };
-        self.checkpoints(&story);
-        self.objects(&story);
-        self.earlier(&story)?;
-        self.papers(&story)
+        let story = TranscriptView { reading: &reading, events: &events, head: ThreadHead::of(&events) };
+        self.check_checkpoints(&story);
+        self.check_objects(&story);
+        self.check_continued(&story)?;
+        self.check_artifacts(&story)
     }
 
     /// Reads the events, including fields stored as objects. An unreadable event is a fault of its line.
-    fn events(&mut self, reading: &Reading) -> Vec<Event> {
+    fn events(&mut self, reading: &TranscriptContents) -> Vec<Event> {
         let path = layout::transcript(self.thread);
         let mut events = Vec::with_capacity(reading.records.len());
         for record in &reading.records {
-            match journal::whole(record, self.thread, &self.objects) {
+            match journal::restore_event(record, self.thread, &self.objects) {
                 Ok(event) => events.push(event),
                 Err(error) => self.fault(&path, Some(record.seq + 1), error.to_string()),
             }
@@ -161,7 +189,7 @@ impl Verifier<'_> {
     }
 
     /// Checks the seal of a line, which covers the line and all lines before it.
-    fn seal(&mut self, record: &Record) {
+    fn check_seal(&mut self, record: &TranscriptRecord) {
         let Some(seal) = &record.seal else { return };
         match self.judge.line(self.thread, record, seal) {
             Ok(_) => self.found.vouched = record.seq + 1,
@@ -173,7 +201,7 @@ impl Verifier<'_> {
     }
 
     /// Checks the signature of every checkpoint, and that every completed turn has a checkpoint.
-    fn checkpoints(&mut self, story: &TranscriptView<'_>) {
+    fn check_checkpoints(&mut self, story: &TranscriptView<'_>) {
         let path = layout::transcript(self.thread);
         let (mut sealed, mut unsealed) = (0, None);
         for event in story.events {
@@ -185,7 +213,7 @@ impl Verifier<'_> {
                 let Some(before) = at.and_then(|at| story.reading.records.get(at)) else { continue };
                 let (thread, turn, seq, before) = (self.thread, checkpoint.turn, event.seq, before.hash);
                 sealed = turn;
-                match self.judge.checkpoint(checkpoint, &seal::Place { thread, turn, seq, before }) {
+                match self.judge.checkpoint(checkpoint, &seal::CheckpointPosition { thread, turn, seq, before }) {
                     Ok(_) => self.found.vouched = seq,
                     Err(reason) => self.fault(&path, Some(seq + 1), reason),
                 }
@@ -198,7 +226,7 @@ impl Verifier<'_> {
                 unsealed = Some((event.seq, turn));
             }
             if let Some(record) = record {
-                self.seal(record);
+                self.check_seal(record);
             }
         }
         match unsealed {
@@ -206,13 +234,13 @@ impl Verifier<'_> {
             Some((seq, turn)) if self.found.checkpoints > 0 => {
                 self.fault(&path, Some(seq + 1), format!("turn {turn} was over by then, and no checkpoint seals it"));
             }
-            Some(_) => self.note("no turn is sealed: nobody vouches for the record by itself"),
+            Some(_) => self.note("no turn is signed"),
             None => {}
         }
     }
 
     /// Checks that every object named by an event exists and has its hash.
-    fn objects(&mut self, story: &TranscriptView<'_>) {
+    fn check_objects(&mut self, story: &TranscriptView<'_>) {
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for event in story.events {
             for object in event.body.objects() {
@@ -225,18 +253,18 @@ impl Verifier<'_> {
                 let path = Path::new(layout::OBJECTS).join(&object);
                 let gone =
                     matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
-                let reason = if gone { "it is gone".to_owned() } else { error.to_string() };
+                let reason = if gone { "the file is missing".to_owned() } else { error.to_string() };
                 self.fault(&path, None, format!("{reason}; line {line} of the transcript names it"));
             }
         }
     }
 
     /// Checks that the line that this thread continues from is unchanged.
-    fn earlier(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
+    fn check_continued(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
         let Some(continues) = story.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);
         let Ok(earlier) = ThreadId::parse(&continues.thread) else {
-            self.fault(&path, Some(3), format!("it goes on from `{}`, which is no thread", continues.thread));
+            self.fault(&path, Some(3), format!("it continues `{}`, which is not a thread", continues.thread));
             return Ok(());
         };
         match transcript::read(self.disk, &earlier, 0) {
@@ -245,15 +273,15 @@ impl Verifier<'_> {
                 let same = reading.records.get(at).is_some_and(|record| record.hash.to_string() == continues.at_h);
                 if !same {
                     let line = continues.at_seq + 1;
-                    let reason = format!("it goes on from line {line} of `{earlier}`, and that line is another now");
+                    let reason = format!("it continues line {line} of `{earlier}`, and that line has changed");
                     self.fault(&path, Some(3), reason);
                 }
             }
             Err(StoreError::UnknownThread { .. }) => {
-                self.note(format!("`{earlier}`, which it goes on from, is not here any more"));
+                self.note(format!("`{earlier}`, which it continues, does not exist any more"));
             }
             Err(error @ (StoreError::Damaged { .. } | StoreError::Newer { .. })) => {
-                self.note(format!("what it goes on from cannot be read: {error}"));
+                self.note(format!("the thread that it continues cannot be read: {error}"));
             }
             Err(error) => return Err(error),
         }
@@ -261,27 +289,27 @@ impl Verifier<'_> {
     }
 
     fn fault(&mut self, file: &Path, line: Option<u64>, reason: impl Into<String>) {
-        self.found.faults.push(Fault { file: file.display().to_string(), line, reason: reason.into() });
+        self.found.faults.push(VerificationFault { file: file.display().to_string(), line, reason: reason.into() });
     }
 
     fn note(&mut self, text: impl Into<String>) {
         self.found.notes.push(text.into());
     }
 
-    fn end(mut self) -> ThreadVerification {
+    fn finish(mut self) -> ThreadVerification {
         self.found.signed_by = self.judge.names();
         let whole = self.found.vouched >= self.found.events && self.judge.best() == Some(KeyKind::Trusted);
         self.found.verdict = match (self.found.faults.is_empty(), whole) {
-            (false, _) => Verdict::Damaged,
-            (true, true) => Verdict::Sound,
-            (true, false) => Verdict::Unproven,
+            (false, _) => ThreadVerdict::Damaged,
+            (true, true) => ThreadVerdict::Sound,
+            (true, false) => ThreadVerdict::Unproven,
         };
         if self.found.faults.is_empty() && !whole {
             if self.judge.best() == Some(KeyKind::Ephemeral) {
-                self.note("signed with a key that ended with its process: nobody can vouch for it now");
+                self.note("signed with a temporary key, which cannot be verified any more");
             } else {
                 let (vouched, events) = (self.found.vouched, self.found.events);
-                self.note(format!("signatures vouch for {vouched} of {events} events"));
+                self.note(format!("signatures cover {vouched} of {events} events"));
             }
         }
         self.found

@@ -33,7 +33,7 @@ impl Threads {
         let mut pause = MIN_POLL_INTERVAL;
         loop {
             let (threads, id) = (Arc::clone(self), thread.clone());
-            let looked = blocking(move || Ok(threads.look(&id)?)).await?;
+            let looked = blocking(move || Ok(threads.poll(&id)?)).await?;
             match looked {
                 // The owner may be handing the thread over, so the first orphaned result is checked again.
                 WaitOutcome::Orphaned(listed) if pause == MIN_POLL_INTERVAL => drop(listed),
@@ -47,8 +47,8 @@ impl Threads {
     }
 
     /// Returns the current state of a thread without waiting; a running thread counts as timed out.
-    pub fn look(&self, thread: &ThreadId) -> Result<WaitOutcome, crate::store::StoreError> {
-        let last = self.last_of(thread)?;
+    pub fn poll(&self, thread: &ThreadId) -> Result<WaitOutcome, crate::store::StoreError> {
+        let last = self.last_in_chain(thread)?;
         let Some(listed) = self.show(&last)? else { return Ok(WaitOutcome::Unknown) };
         Ok(match listed.liveness {
             Liveness::Over => match self.result(&last)? {
@@ -58,7 +58,7 @@ impl Threads {
                     thread_id: last.to_string(),
                     directive: listed.row.directive.clone(),
                     status: listed.row.status,
-                    ..RunResult::lost("the thread left no result")
+                    ..RunResult::engine_failure("the thread has no result")
                 })),
             },
             Liveness::Orphaned => WaitOutcome::Orphaned(Box::new(listed)),

@@ -1,4 +1,4 @@
-//! The built-in tools. Each reads typed parameters, acts through [`Project`] or [`process`], and returns text for the
+//! The built-in tools. Each reads typed parameters, acts through [`ProjectFiles`] or [`process`], and returns text for the
 //! model. The tools' schemas are in their items of the standard library.
 //!
 //! [`process`]: super::process
@@ -18,12 +18,12 @@ mod write;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::confine::{Project, Refused};
-use super::stop::Stop;
+use super::confine::{FileAccessError, ProjectFiles};
+use super::stop::StopCondition;
 use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 
-pub use bash::Bash;
+pub use bash::BashTool;
 pub use git::GitTool;
 pub use web_fetch::{WebFetchTool, page_text};
 
@@ -45,15 +45,15 @@ const MAX_RESULT_BYTES: usize = 28 * 1024;
 
 /// A failed call, with a message for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Failure(String);
+struct ToolFailure(String);
 
-type Answer = Result<ToolOutcome, Failure>;
+type ToolResult = Result<ToolOutcome, ToolFailure>;
 
 impl FileTool {
     pub const ALL: [Self; 7] = [Self::Read, Self::Write, Self::Edit, Self::Ls, Self::Glob, Self::Grep, Self::Knowledge];
 
     /// Returns the name used in tool files: `builtin: read`.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -65,8 +65,8 @@ impl FileTool {
         }
     }
 
-    fn act(self, invocation: &Invocation, stop: &Stop) -> Answer {
-        let project = Project::open(&invocation.project_root, invocation.may_write_item.clone())?;
+    fn run_blocking(self, invocation: &Invocation, stop: &StopCondition) -> ToolResult {
+        let project = ProjectFiles::open(&invocation.project_root, invocation.may_write_item.clone())?;
         let given = &invocation.parameters;
         match self {
             Self::Read => read::run(&project, &parameters(given)?, stop),
@@ -84,36 +84,36 @@ impl Tool for FileTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         let tool = *self;
         Box::pin(async move {
-            let (stop, waiting) = Stop::after(invocation.timeout);
+            let (stop, waiting) = StopCondition::after(invocation.timeout);
             let crew = invocation.crew.clone();
-            let work = move || tool.act(&invocation, &stop);
+            let work = move || tool.run_blocking(&invocation, &stop);
             let answer = match tool {
                 // Works on one file of bounded size.
-                Self::Read | Self::Write | Self::Edit => crew.wait(work).await,
+                Self::Read | Self::Write | Self::Edit => crew.run_blocking(work).await,
                 Self::Ls | Self::Glob | Self::Grep | Self::Knowledge => tokio::task::spawn_blocking(work).await,
             };
             drop(waiting);
             match answer {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(failure)) => ToolOutcome::error(failure.0),
-                Err(e) => ToolOutcome::error(format!("{} failed inside the engine: {e}", tool.word())),
+                Err(e) => ToolOutcome::error(format!("{} failed inside the engine: {e}", tool.name())),
             }
         })
     }
 }
 
 /// Parses the parameters into a tool's own type; they were validated against the schema before.
-fn parameters<T: DeserializeOwned>(value: &Value) -> Result<T, Failure> {
-    T::deserialize(value).map_err(|e| Failure(format!("the parameters do not fit this tool: {e}")))
+fn parameters<T: DeserializeOwned>(value: &Value) -> Result<T, ToolFailure> {
+    T::deserialize(value).map_err(|e| ToolFailure(format!("the parameters do not fit this tool: {e}")))
 }
 
-impl From<Refused> for Failure {
-    fn from(value: Refused) -> Self {
+impl From<FileAccessError> for ToolFailure {
+    fn from(value: FileAccessError) -> Self {
         Self(value.to_string())
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for ToolFailure {
     fn from(value: String) -> Self {
         Self(value)
     }

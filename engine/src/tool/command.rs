@@ -1,14 +1,16 @@
 //! Tools of `kind: command`: a program with an argument template, run like any other process, never through a shell.
 
+pub(super) mod blocked;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use rye_compiler::tool_spec::{self, Given};
+use rye_compiler::tool_spec::{self, FillValues};
 use serde_json::{Value, json};
 
-use super::process::{self, Exit, Finished, Program, Sandbox, StderrMode};
+use super::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
@@ -31,7 +33,7 @@ impl Tool for CommandTool {
                 Err(message) => return ToolOutcome::error(message),
             };
             match process::run(&program).await {
-                Ok(finished) => outcome(&finished, program.timeout),
+                Ok(finished) => program_outcome(&finished, &program),
                 Err(e) => ToolOutcome::error(format!("`{}` cannot be started: {e}", program.program.display())),
             }
         })
@@ -43,10 +45,10 @@ impl CommandTool {
         let Value::Object(parameters) = &invocation.parameters else {
             return Err("the parameters must be an object".into());
         };
-        let variables = environment::declared(&self.environment);
-        let runtime = runtime(&self.file, &invocation);
-        let given = Given { parameters, runtime: &runtime, environment: &variables };
-        let argv = tool_spec::fill(&self.argv, given).map_err(|e| e.to_string())?;
+        let variables = environment::declared_variables(&self.environment);
+        let runtime = template_values(&self.file, &invocation);
+        let given = FillValues { parameters, runtime: &runtime, environment: &variables };
+        let argv = tool_spec::fill_argv(&self.argv, given).map_err(|e| e.to_string())?;
         let Some((name, arguments)) = argv.split_first() else {
             return Err("this tool names no program".into());
         };
@@ -67,7 +69,7 @@ impl CommandTool {
 }
 
 /// Returns the values of the names that every template can use.
-pub(super) fn runtime(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'static str, String> {
+pub(super) fn template_values(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'static str, String> {
     let mut values = BTreeMap::from([
         ("project_path", invocation.project_root.to_string_lossy().into_owned()),
         ("params_json", invocation.parameters.to_string()),
@@ -84,37 +86,45 @@ fn resolve_program(name: &str, root: &Path) -> OsString {
 }
 
 /// Converts a finished program to a result: its output, then its exit status.
-pub(super) fn outcome(finished: &Finished, timeout: Duration) -> ToolOutcome {
+pub(super) fn program_outcome(finished: &ProgramResult, program: &Program) -> ToolOutcome {
+    let timeout = program.timeout;
     let mut text = finished.output.text.clone();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&end_line(finished, timeout));
+    text.push_str(&describe_exit(finished, timeout));
+    if finished.exit != ProgramExit::Code(0)
+        && let Some(hint) = program.wall.as_ref().and_then(|wall| blocked::explain(&finished.output.text, wall))
+    {
+        text.push('\n');
+        text.push_str(&hint);
+    }
     ToolOutcome {
         content: Value::String(text),
-        is_error: finished.exit != Exit::Code(0),
+        is_error: finished.exit != ProgramExit::Code(0),
         details: exit_details(finished),
+        was_refused: false,
     }
 }
 
 /// Describes the exit, for example `[exit code 0]`.
-pub(super) fn end_line(finished: &Finished, timeout: Duration) -> String {
+pub(super) fn describe_exit(finished: &ProgramResult, timeout: Duration) -> String {
     match finished.exit {
-        Exit::Code(code) => format!("[exit code {code}]"),
-        Exit::Signal(signal) => format!("[killed by signal {signal}]"),
-        Exit::TimedOut => format!("[stopped: not done after {}]", seconds(timeout)),
-        Exit::Cancelled => "[stopped: the thread was cancelled]".to_owned(),
+        ProgramExit::Code(code) => format!("[exit code {code}]"),
+        ProgramExit::Signal(signal) => format!("[killed by signal {signal}]"),
+        ProgramExit::TimedOut => format!("[stopped: timed out after {}]", seconds(timeout)),
+        ProgramExit::Cancelled => "[stopped: the thread was cancelled]".to_owned(),
     }
 }
 
-pub(super) fn exit_details(finished: &Finished) -> Value {
+pub(super) fn exit_details(finished: &ProgramResult) -> Value {
     let exit_code = match finished.exit {
-        Exit::Code(code) => json!(code),
-        Exit::Signal(_) | Exit::TimedOut | Exit::Cancelled => Value::Null,
+        ProgramExit::Code(code) => json!(code),
+        ProgramExit::Signal(_) | ProgramExit::TimedOut | ProgramExit::Cancelled => Value::Null,
     };
     json!({
         "exit_code": exit_code,
-        "timed_out": finished.exit == Exit::TimedOut,
+        "timed_out": finished.exit == ProgramExit::TimedOut,
         "output_bytes": finished.output.total,
         "dropped_bytes": finished.output.dropped,
     })

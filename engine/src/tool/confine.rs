@@ -23,10 +23,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use hard_link::Inode;
-pub use law::{PathAccess, zone};
-pub use refused::Refused;
+pub use law::{PathAccess, path_access};
+pub use refused::FileAccessError;
 pub use relative::{ProjectPath, printable};
-pub use replace::{FileVersion, Written};
+pub use replace::{FileVersion, WriteEffect};
 
 use crate::user_space;
 
@@ -36,7 +36,7 @@ const MAX_LINKS: u32 = 40;
 const MAX_PATH: usize = 4096;
 
 /// The files of a project, as one call may use them.
-pub struct Project {
+pub struct ProjectFiles {
     /// The root as given and as the canonical path. Absolute paths under either are made relative.
     given: PathBuf,
     real: PathBuf,
@@ -50,13 +50,13 @@ pub struct Project {
 }
 
 /// The resolved target of a path. INVARIANT: `path` has no links, `.` or `..`, and is not hidden.
-pub struct Place {
+pub struct ResolvedPath {
     pub path: ProjectPath,
-    pub found: Found,
+    pub found: ResolvedKind,
 }
 
 /// The file type at a place.
-pub enum Found {
+pub enum ResolvedKind {
     Folder(Dir),
     File {
         parent: Dir,
@@ -73,10 +73,10 @@ pub enum Found {
     },
 }
 
-impl Project {
+impl ProjectFiles {
     /// Opens a project. `may_write_item` are the grants of each link of the spawn chain.
-    pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, Refused> {
-        let fail = |e: std::io::Error| Refused::io("the project", e);
+    pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, FileAccessError> {
+        let fail = |e: std::io::Error| FileAccessError::io("the project", e);
         let real = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(fail)?;
         let mut known = Vec::new();
@@ -91,7 +91,7 @@ impl Project {
         let user = user_space::candidates();
         let law = user.iter().filter_map(|user| std::fs::metadata(user.join(".ai")).ok());
         known.extend(law.map(|metadata| (Inode::of_file(&metadata), ".ai")));
-        let secrets = hard_link::secrets(&real);
+        let secrets = hard_link::secret_inodes(&real);
         let state_links = OnceLock::new();
         Ok(Self { given: root.to_owned(), real, root: dir, known, secrets, may_write_item, state_links })
     }
@@ -102,34 +102,38 @@ impl Project {
     }
 
     /// Resolves a path. Fails if it leads out of the project or to a hidden file.
-    pub fn locate(&self, path: &str) -> Result<Place, Refused> {
+    pub fn locate(&self, path: &str) -> Result<ResolvedPath, FileAccessError> {
         let quoted = || printable(OsStr::new(path));
         if path.is_empty() {
-            return Err(Refused::InvalidPath { path: String::new(), reason: "it is empty" });
+            return Err(FileAccessError::InvalidPath { path: String::new(), reason: "it is empty" });
         }
         if path.len() > MAX_PATH {
             let short: String = path.chars().take(80).collect();
-            return Err(Refused::InvalidPath { path: printable(OsStr::new(&short)), reason: "it is too long" });
+            return Err(FileAccessError::InvalidPath { path: printable(OsStr::new(&short)), reason: "it is too long" });
         }
         if path.contains('\0') {
-            return Err(Refused::InvalidPath { path: quoted(), reason: "it holds a zero byte" });
+            return Err(FileAccessError::InvalidPath { path: quoted(), reason: "it contains a zero byte" });
         }
         let wants_folder = path.ends_with('/') || path.ends_with("/.");
-        let relative = self.relative(Path::new(path)).ok_or_else(|| Refused::Outside { path: quoted() })?;
+        let relative = self.relative(Path::new(path)).ok_or_else(|| FileAccessError::Outside { path: quoted() })?;
         let mut queue: VecDeque<OsString> = segments(relative).collect();
         let mut stack: Vec<(Dir, OsString)> = Vec::new();
         let mut links = 0;
         while let Some(name) = queue.pop_front() {
             if name == ".." {
                 let out = || {
-                    if links == 0 { Refused::Outside { path: quoted() } } else { Refused::LeadsOut { path: quoted() } }
+                    if links == 0 {
+                        FileAccessError::Outside { path: quoted() }
+                    } else {
+                        FileAccessError::LeadsOut { path: quoted() }
+                    }
                 };
                 stack.pop().ok_or_else(out)?;
                 continue;
             }
             let at = ProjectPath(stack.iter().map(|l| l.1.clone()).chain([name.clone()]).collect());
-            if law::zone(&at.0) == PathAccess::Hidden {
-                return Err(Refused::Hidden { path: quoted() });
+            if law::path_access(&at.0) == PathAccess::Hidden {
+                return Err(FileAccessError::Hidden { path: quoted() });
             }
             let here = stack.last().map_or(&self.root, |l| &l.0);
             let stat = match rustix::fs::statat(here, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -138,123 +142,140 @@ impl Project {
                     let tail: Vec<OsString> = [name].into_iter().chain(queue).collect();
                     return self.missing(stack, tail, &quoted());
                 }
-                Err(e) => return Err(Refused::io(&quoted(), e)),
+                Err(e) => return Err(FileAccessError::io(&quoted(), e)),
             };
             let kind = FileType::from_raw_mode(stat.st_mode);
             if kind == FileType::Symlink {
                 links += 1;
                 if links > MAX_LINKS {
-                    return Err(Refused::InvalidPath { path: quoted(), reason: "its links go in a circle" });
+                    return Err(FileAccessError::InvalidPath { path: quoted(), reason: "its links form a loop" });
                 }
-                let target = rustix::fs::readlinkat(here, &name, Vec::new()).map_err(|e| Refused::io(&quoted(), e))?;
+                let target =
+                    rustix::fs::readlinkat(here, &name, Vec::new()).map_err(|e| FileAccessError::io(&quoted(), e))?;
                 let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
                 if target.is_absolute() {
                     stack.clear();
                 }
-                let relative = self.relative(&target).ok_or_else(|| Refused::LeadsOut { path: quoted() })?;
+                let relative = self.relative(&target).ok_or_else(|| FileAccessError::LeadsOut { path: quoted() })?;
                 for segment in segments(relative).rev() {
                     queue.push_front(segment);
                 }
             } else if kind == FileType::Directory {
                 self.reject_alias(&at, &stat)?;
-                let dir = open_folder_at(here, &name).map_err(|e| Refused::io(&quoted(), e))?;
+                let dir = open_folder_at(here, &name).map_err(|e| FileAccessError::io(&quoted(), e))?;
                 stack.push((dir, name));
             } else if !queue.is_empty() || wants_folder {
-                return Err(Refused::NotFolder { path: at.to_string() });
+                return Err(FileAccessError::NotFolder { path: at.to_string() });
             } else {
-                let parent = self.top(stack).map_err(|e| Refused::io(&quoted(), e))?;
+                let parent = self.innermost(stack).map_err(|e| FileAccessError::io(&quoted(), e))?;
                 let found = match special_kind(kind) {
-                    None => Found::File { parent, name, stat: Box::new(stat) },
-                    Some(what) => Found::Special { what },
+                    None => ResolvedKind::File { parent, name, stat: Box::new(stat) },
+                    Some(what) => ResolvedKind::Special { what },
                 };
-                return Ok(Place { path: at, found });
+                return Ok(ResolvedPath { path: at, found });
             }
         }
         let path = ProjectPath(stack.iter().map(|l| l.1.clone()).collect());
-        let dir = self.top(stack).map_err(|e| Refused::io(&path, e))?;
-        Ok(Place { path, found: Found::Folder(dir) })
+        let dir = self.innermost(stack).map_err(|e| FileAccessError::io(&path, e))?;
+        Ok(ResolvedPath { path, found: ResolvedKind::Folder(dir) })
     }
 
     /// Opens a regular file for reading. The checks use the opened handle, not the name.
-    pub fn open_file(&self, place: &Place) -> Result<(File, Metadata), Refused> {
+    pub fn open_file(&self, place: &ResolvedPath) -> Result<(File, Metadata), FileAccessError> {
         match &place.found {
-            Found::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
-            Found::Folder(_) => Err(Refused::IsFolder { path: place.path.clone() }),
-            Found::Special { what } => Err(Refused::Special { path: place.path.clone(), what }),
-            Found::Missing { .. } => Err(Refused::NotFound { path: place.path.to_string() }),
+            ResolvedKind::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
+            ResolvedKind::Folder(_) => Err(FileAccessError::IsFolder { path: place.path.clone() }),
+            ResolvedKind::Special { what } => Err(FileAccessError::Special { path: place.path.clone(), what }),
+            ResolvedKind::Missing { .. } => Err(FileAccessError::NotFound { path: place.path.to_string() }),
         }
     }
 
     /// Returns the folder at a place.
-    pub fn folder<'p>(&self, place: &'p Place) -> Result<&'p Dir, Refused> {
+    pub fn folder<'p>(&self, place: &'p ResolvedPath) -> Result<&'p Dir, FileAccessError> {
         match &place.found {
-            Found::Folder(dir) => Ok(dir),
-            Found::File { .. } | Found::Special { .. } => Err(Refused::NotFolder { path: place.path.to_string() }),
-            Found::Missing { .. } => Err(Refused::NotFound { path: place.path.to_string() }),
+            ResolvedKind::Folder(dir) => Ok(dir),
+            ResolvedKind::File { .. } | ResolvedKind::Special { .. } => {
+                Err(FileAccessError::NotFolder { path: place.path.to_string() })
+            }
+            ResolvedKind::Missing { .. } => Err(FileAccessError::NotFound { path: place.path.to_string() }),
         }
     }
 
-    fn open_file_at(&self, parent: &Dir, name: &OsStr, path: &ProjectPath) -> Result<(File, Metadata), Refused> {
+    fn open_file_at(
+        &self,
+        parent: &Dir,
+        name: &OsStr,
+        path: &ProjectPath,
+    ) -> Result<(File, Metadata), FileAccessError> {
         // An ordinary open blocks on a pipe, and would make a terminal the controlling one.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|e| match e {
-            Errno::LOOP => Refused::Changed { path: path.clone() },
-            other => Refused::io(path, other),
+            Errno::LOOP => FileAccessError::Changed { path: path.clone() },
+            other => FileAccessError::io(path, other),
         })?;
         let file = File::from(fd);
-        let metadata = file.metadata().map_err(|e| Refused::io(path, e))?;
+        let metadata = file.metadata().map_err(|e| FileAccessError::io(path, e))?;
         if metadata.is_dir() {
-            return Err(Refused::IsFolder { path: path.clone() });
+            return Err(FileAccessError::IsFolder { path: path.clone() });
         }
         if !metadata.is_file() {
-            return Err(Refused::Special { path: path.clone(), what: "something special" });
+            return Err(FileAccessError::Special { path: path.clone(), what: "something special" });
         }
         let inode = Inode::of_file(&metadata);
         if self.secrets.contains(&inode) || (metadata.nlink() > 1 && self.is_state(inode)) {
-            return Err(Refused::Hidden { path: path.to_string() });
+            return Err(FileAccessError::Hidden { path: path.to_string() });
         }
         Ok((file, metadata))
     }
 
     /// Checks that tools may write a place.
-    fn check_writable(&self, path: &ProjectPath) -> Result<(), Refused> {
-        match law::zone(&path.0) {
+    fn check_writable(&self, path: &ProjectPath) -> Result<(), FileAccessError> {
+        match law::path_access(&path.0) {
             PathAccess::Ordinary => Ok(()),
-            PathAccess::ReadOnly => Err(Refused::ReadOnly { path: path.clone() }),
-            PathAccess::Hidden => Err(Refused::Hidden { path: path.to_string() }),
+            PathAccess::ReadOnly => Err(FileAccessError::ReadOnly { path: path.clone() }),
+            PathAccess::Hidden => Err(FileAccessError::Hidden { path: path.to_string() }),
             PathAccess::Item { capability } => {
                 let granted = !self.may_write_item.is_empty()
                     && self
                         .may_write_item
                         .iter()
                         .all(|link| link.iter().any(|p| super::pattern_matches(p, &capability)));
-                if granted { Ok(()) } else { Err(Refused::NeedsSign { path: path.clone(), capability }) }
+                if granted { Ok(()) } else { Err(FileAccessError::NeedsSign { path: path.clone(), capability }) }
             }
         }
     }
 
-    fn missing(&self, stack: Vec<(Dir, OsString)>, tail: Vec<OsString>, quoted: &str) -> Result<Place, Refused> {
+    fn missing(
+        &self,
+        stack: Vec<(Dir, OsString)>,
+        tail: Vec<OsString>,
+        quoted: &str,
+    ) -> Result<ResolvedPath, FileAccessError> {
         if tail.iter().any(|s| s == "..") {
-            return Err(Refused::NotFound { path: quoted.to_owned() });
+            return Err(FileAccessError::NotFound { path: quoted.to_owned() });
         }
         let path = ProjectPath(stack.iter().map(|l| l.1.clone()).chain(tail.iter().cloned()).collect());
-        if law::zone(&path.0) == PathAccess::Hidden {
-            return Err(Refused::Hidden { path: quoted.to_owned() });
+        if law::path_access(&path.0) == PathAccess::Hidden {
+            return Err(FileAccessError::Hidden { path: quoted.to_owned() });
         }
-        let parent = self.top(stack).map_err(|e| Refused::io(quoted, e))?;
-        Ok(Place { path, found: Found::Missing { parent, tail } })
+        let parent = self.innermost(stack).map_err(|e| FileAccessError::io(quoted, e))?;
+        Ok(ResolvedPath { path, found: ResolvedKind::Missing { parent, tail } })
     }
 
-    fn top(&self, mut stack: Vec<(Dir, OsString)>) -> std::io::Result<Dir> {
+    fn innermost(&self, mut stack: Vec<(Dir, OsString)>) -> std::io::Result<Dir> {
         stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
     }
 
     /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust under another name.
-    fn reject_alias(&self, at: &ProjectPath, stat: &Stat) -> Result<(), Refused> {
+    fn reject_alias(&self, at: &ProjectPath, stat: &Stat) -> Result<(), FileAccessError> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         let alias = self.known.iter().any(|(known, real)| *known == inode && *real != name);
-        if alias || self.secrets.contains(&inode) { Err(Refused::Hidden { path: at.to_string() }) } else { Ok(()) }
+        if alias || self.secrets.contains(&inode) {
+            Err(FileAccessError::Hidden { path: at.to_string() })
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns the part of a path below the root, or a relative path as it is; `None` if an absolute path is outside.

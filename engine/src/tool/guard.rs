@@ -6,7 +6,7 @@ use rye_grammar::{SourceId, signature};
 use serde_json::{Map, Value, json};
 
 use super::ToolOutcome;
-use super::secrets::{mask, mask_value};
+use super::secrets::{mask_secrets, mask_value};
 use crate::store::{ObjectId, Objects, StoreError};
 
 /// Default of `tool_result.max_bytes`.
@@ -57,14 +57,14 @@ pub fn is_kept_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
 ///
 /// # Errors
 /// The store cannot write a large result.
-pub fn guard(
+pub fn guard_result(
     outcome: &ToolOutcome,
     max_bytes: usize,
     earlier: &BTreeMap<String, String>,
     store: &dyn ObjectStore,
 ) -> Result<GuardedResult, StoreError> {
-    let whole = text(&outcome.content);
-    let whole = mask(&whole).into_owned();
+    let whole = result_text(&outcome.content);
+    let whole = mask_secrets(&whole).into_owned();
     let sha256 = ObjectId::of(whole.as_bytes()).to_string();
     let bytes = whole.len() as u64;
     let details = bounded_details(&outcome.details);
@@ -84,7 +84,7 @@ pub fn guard(
 }
 
 /// Returns the text of a result without envelope and signature line.
-fn text(content: &Value) -> String {
+fn result_text(content: &Value) -> String {
     match unwrap_envelope(content) {
         Value::String(text) => without_signature(text).to_owned(),
         Value::Null => String::new(),
@@ -134,12 +134,12 @@ fn shorten_result(whole: &str, max_bytes: usize, object: &str) -> String {
     let tail = tail_lines(whole, max_bytes / 8);
     let next = json!({"object": object, "offset": head.len(), "limit": max_bytes / 2});
     let left_out = whole.len() - head.len() - tail.len();
-    format!("{head}\n[… {left_out} of {} bytes left out; page them with rye_fetch {next} …]\n{tail}", whole.len())
+    format!("{head}\n[… {left_out} of {} bytes omitted; fetch them with rye_fetch {next} …]\n{tail}", whole.len())
 }
 
 /// Returns at most `most` bytes of the start, up to a line end if there is one near.
 fn head_lines(text: &str, most: usize) -> &str {
-    let cut = text.get(..floor(text, most)).unwrap_or_default();
+    let cut = text.get(..floor_char_boundary(text, most)).unwrap_or_default();
     match cut.rfind('\n') {
         Some(at) if at >= cut.len() / 2 => cut.get(..=at).unwrap_or(cut),
         Some(_) | None => cut,
@@ -157,7 +157,7 @@ fn tail_lines(text: &str, most: usize) -> &str {
 }
 
 /// Returns the nearest character boundary at or below a byte.
-pub(super) fn floor(text: &str, at: usize) -> usize {
+pub(super) fn floor_char_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
@@ -200,7 +200,7 @@ mod tests {
 
     fn run(content: Value, max: usize) -> (GuardedResult, Memory) {
         let memory = Memory::default();
-        let guarded = guard(&ToolOutcome::ok(content), max, &BTreeMap::new(), &memory).unwrap();
+        let guarded = guard_result(&ToolOutcome::ok(content), max, &BTreeMap::new(), &memory).unwrap();
         (guarded, memory)
     }
 
@@ -254,20 +254,20 @@ mod tests {
     fn repeated_result_refers_to_the_first() {
         let memory = Memory::default();
         let outcome = ToolOutcome::ok("x".repeat(600));
-        let first = guard(&outcome, 1000, &BTreeMap::new(), &memory).unwrap();
+        let first = guard_result(&outcome, 1000, &BTreeMap::new(), &memory).unwrap();
         let earlier = BTreeMap::from([(first.sha256.clone(), "call_1".to_owned())]);
-        let second = guard(&outcome, 1000, &earlier, &memory).unwrap();
+        let second = guard_result(&outcome, 1000, &earlier, &memory).unwrap();
         assert_eq!(second.content, "[the same 600 bytes as the result of call call_1]");
         let short = ToolOutcome::ok("ok");
-        let hash = guard(&short, 1000, &BTreeMap::new(), &memory).unwrap().sha256;
-        assert_eq!(guard(&short, 1000, &BTreeMap::from([(hash, "c".into())]), &memory).unwrap().content, "ok");
+        let hash = guard_result(&short, 1000, &BTreeMap::new(), &memory).unwrap().sha256;
+        assert_eq!(guard_result(&short, 1000, &BTreeMap::from([(hash, "c".into())]), &memory).unwrap().content, "ok");
     }
 
     #[test]
     fn details_are_bounded_too() {
         let mut outcome = ToolOutcome::error("no");
         outcome.details = json!({"big": "x".repeat(10_000)});
-        let g = guard(&outcome, 1000, &BTreeMap::new(), &Memory::default()).unwrap();
+        let g = guard_result(&outcome, 1000, &BTreeMap::new(), &Memory::default()).unwrap();
         assert_eq!(g.details, json!({"left_out_bytes": 10_010}));
         assert!(g.is_error);
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
-use rye_compiler::tool_spec::{self, Given, Hole, HttpBody, HttpSpec};
+use rye_compiler::tool_spec::{self, ArgvPlaceholder, FillValues, HttpBody, HttpSpec};
 use serde_json::{Map, Value, json};
 
-use super::command::runtime;
+use super::command::template_values;
 use super::registry::ToolFile;
-use super::web::{Answer, Request, Web};
+use super::web::{WebClient, WebRequest, WebResponse};
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
 
@@ -35,9 +35,9 @@ impl Tool for HttpTool {
                 Err(message) => return ToolOutcome::error(message),
             };
             let timeout = self.timeout.min(invocation.timeout);
-            let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_BODY_BYTES };
+            let web = WebClient { hosts: invocation.net, timeout, max_bytes: MAX_BODY_BYTES };
             match web.send(request).await {
-                Ok(answer) => outcome(&answer),
+                Ok(answer) => http_outcome(&answer),
                 Err(message) => ToolOutcome::error(message),
             }
         })
@@ -45,13 +45,13 @@ impl Tool for HttpTool {
 }
 
 impl HttpTool {
-    fn request(&self, invocation: &Invocation) -> Result<Request, String> {
+    fn request(&self, invocation: &Invocation) -> Result<WebRequest, String> {
         let Value::Object(parameters) = &invocation.parameters else {
             return Err("the parameters must be an object".into());
         };
-        let variables = environment::declared(&self.environment);
-        let runtime = runtime(&self.file, invocation);
-        let given = Given { parameters, runtime: &runtime, environment: &variables };
+        let variables = environment::declared_variables(&self.environment);
+        let runtime = template_values(&self.file, invocation);
+        let given = FillValues { parameters, runtime: &runtime, environment: &variables };
         let url = tool_spec::fill_text(&self.http.url, given, &encode)
             .map_err(|e| e.to_string())?
             .ok_or("a parameter of the address is missing")?;
@@ -61,9 +61,10 @@ impl HttpTool {
             let filled = tool_spec::fill_text(template, given, &|text| text.to_owned()).map_err(|e| e.to_string())?;
             // A header whose parameter is missing is left out.
             let Some(value) = filled else { continue };
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is no header"))?;
+            let name =
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is not a valid header name"))?;
             let value = HeaderValue::from_str(&value)
-                .map_err(|_| format!("the header `{name}` would hold characters that no header can carry"))?;
+                .map_err(|_| format!("the header `{name}` would contain invalid characters"))?;
             headers.insert(name, value);
         }
         let body = match &self.http.body {
@@ -78,17 +79,17 @@ impl HttpTool {
             }
         };
         let method = Method::from_bytes(self.http.method.word().as_bytes()).map_err(|e| e.to_string())?;
-        Ok(Request { method, url, headers, body })
+        Ok(WebRequest { method, url, headers, body })
     }
 }
 
 /// Fills in a JSON template: a string that is a single placeholder becomes the parameter's value; a string whose
 /// parameter is missing is dropped from its list or mapping.
-fn fill_json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String> {
+fn fill_json_body(template: &Value, given: FillValues<'_>) -> Result<Option<Value>, String> {
     Ok(match template {
         Value::String(text) => {
-            let lone = tool_spec::holes(text).map_err(|e| e.to_string())?;
-            if let [Hole::Parameter(name)] = lone.as_slice()
+            let lone = tool_spec::placeholders(text).map_err(|e| e.to_string())?;
+            if let [ArgvPlaceholder::Parameter(name)] = lone.as_slice()
                 && text.len() == name.len() + 2
                 && let Some(value) = given.parameters.get(*name)
             {
@@ -130,7 +131,7 @@ fn encode(text: &str) -> String {
     if !out.is_empty() && out.bytes().all(|b| b == b'.') { out.replace('.', "%2E") } else { out }
 }
 
-fn outcome(answer: &Answer) -> ToolOutcome {
+fn http_outcome(answer: &WebResponse) -> ToolOutcome {
     let text = String::from_utf8_lossy(&answer.body);
     let content = match serde_json::from_str::<Value>(&text) {
         Ok(value) if !answer.cut => value,
@@ -140,6 +141,7 @@ fn outcome(answer: &Answer) -> ToolOutcome {
         content,
         is_error: answer.status >= 400,
         details: json!({"status": answer.status, "content_type": answer.content_type, "cut": answer.cut}),
+        was_refused: false,
     }
 }
 

@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::process::{Bounded, KEPT};
+use super::process::{BoundedOutput, MAX_KEPT_BYTES};
 use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
-pub use config::Server;
+pub use config::McpServer;
 pub use connection::{McpConnection, McpError};
 
 /// Timeout for a server to start and list its tools.
-pub const CONNECT: Duration = Duration::from_secs(30);
+pub const MCP_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The MCP servers of a process: one connection each, opened on the first call and reopened if it was lost.
 #[derive(Default)]
@@ -37,7 +37,7 @@ type ConnectionSlot = Mutex<Option<Arc<McpConnection>>>;
 /// A tool of a server, ready to be called.
 pub struct McpTool {
     pub servers: Arc<McpServers>,
-    pub server: Server,
+    pub server: McpServer,
     pub folder: PathBuf,
     /// The server's own name of the tool.
     pub tool: String,
@@ -48,7 +48,7 @@ pub struct McpTool {
 
 impl McpServers {
     /// Returns the connection to a server; opens it if there is none.
-    async fn connection(&self, server: &Server, folder: &std::path::Path) -> Result<Arc<McpConnection>, McpError> {
+    async fn connection(&self, server: &McpServer, folder: &std::path::Path) -> Result<Arc<McpConnection>, McpError> {
         let slot = {
             let mut slots = self.slots.lock().await;
             // The whole configuration is part of the key: servers of the same name may differ.
@@ -94,21 +94,21 @@ impl McpTool {
             Some(_) => {}
         }
         let answer = connection.call(&self.tool, parameters).await?;
-        Ok(outcome(answer))
+        Ok(mcp_outcome(answer))
     }
 }
 
 /// Converts a server's response: structured content if there is some, else its text. Of very long output only start and
 /// end are kept, as for any program.
-fn outcome(answer: connection::Answer) -> ToolOutcome {
+fn mcp_outcome(answer: connection::McpResult) -> ToolOutcome {
     let whole = answer.structured.as_ref().map_or(answer.text.len(), |content| content.to_string().len());
     let mut details = serde_json::Map::new();
     if answer.left_out > 0 {
         details.insert("left_out_parts".into(), json!(answer.left_out));
     }
-    let content = if whole > 2 * KEPT {
+    let content = if whole > 2 * MAX_KEPT_BYTES {
         let text = answer.structured.map_or(answer.text, |content| content.to_string());
-        let mut kept = Bounded::new(KEPT);
+        let mut kept = BoundedOutput::new(MAX_KEPT_BYTES);
         kept.push(text.as_bytes());
         let kept = kept.finish();
         details.insert("dropped_bytes".into(), json!(kept.dropped));
@@ -120,7 +120,7 @@ fn outcome(answer: connection::Answer) -> ToolOutcome {
         })
     };
     let details = if details.is_empty() { Value::Null } else { Value::Object(details) };
-    ToolOutcome { content, is_error: answer.is_error, details }
+    ToolOutcome { content, is_error: answer.is_error, details, was_refused: false }
 }
 
 #[cfg(test)]

@@ -9,5 +9,5 @@ mod sign;
 
 pub use fetch::{FetchSources, fetch};
 pub use item_text::{ItemText, item_text};
-pub use query::{Query, Texts};
+pub use query::{Query, SearchableTexts};
 pub use sign::sign;

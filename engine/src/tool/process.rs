@@ -5,6 +5,7 @@ mod attend;
 mod bounded;
 mod descendants;
 mod feed;
+mod filtered_settings;
 mod group;
 mod supervise;
 pub mod wall;
@@ -21,21 +22,22 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-use super::stop::{Halt, PATIENCE};
-pub use attend::{Held, Log, RunningProgram, Server, attend};
-pub use bounded::{Bounded, CollectedOutput};
-use group::Group;
+use super::environment::search_path;
+use super::stop::{CANCEL_GRACE, CancellationToken};
+pub use attend::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
+pub use bounded::{BoundedOutput, CollectedOutput};
+use group::ProcessGroup;
 pub use supervise::supervise_if_requested;
 #[cfg(target_os = "linux")]
 pub use wall::outer::use_bubblewrap;
-pub use wall::{Sandbox, SandboxSupport, offers};
+pub use wall::{Sandbox, SandboxSupport, detect_support};
 
 /// Time between `SIGTERM` and `SIGKILL` of a group.
-pub const GRACE: Duration = Duration::from_secs(3);
+pub const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 /// Output drain timeout after the program has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Bytes of output kept from the start, and as many from the end.
-pub const KEPT: usize = 512 * 1024;
+pub const MAX_KEPT_BYTES: usize = 512 * 1024;
 
 /// A program to run.
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ pub struct Program {
     pub thread_id: String,
     pub timeout: Duration,
     /// Set when the thread is cancelled.
-    pub halt: Halt,
+    pub halt: CancellationToken,
     /// The sandbox; `None` = full access of the user.
     pub wall: Option<Sandbox>,
     /// Bytes for standard input; empty means `/dev/null`.
@@ -69,7 +71,7 @@ pub enum StderrMode {
 
 /// The exit status of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProgramExit {
     Code(i32),
     Signal(i32),
     /// Ended by the timeout.
@@ -80,8 +82,8 @@ pub enum Exit {
 
 /// The exit status and the output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
-    pub exit: Exit,
+pub struct ProgramResult {
+    pub exit: ProgramExit,
     /// Standard output; includes standard error if merged.
     pub output: CollectedOutput,
     /// Standard error if kept apart, else empty.
@@ -93,21 +95,22 @@ pub struct Finished {
 ///
 /// # Errors
 /// The program cannot be started.
-pub async fn run(program: &Program) -> io::Result<Finished> {
+pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     let (reader, writer) = io::pipe()?;
     let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
-    let wall = program.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
+    let wall = program.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.folder.clone()), ..wall });
     // The helper reads its owner's pipe: first the input, then nothing until this process closes its end.
-    let (mut command, input, owner) =
-        if let Some((helper, first)) = supervise::helped(supervise::Talk::Once, &program.program, wall.as_ref())? {
-            let (theirs, ours) = io::pipe()?;
-            let mut command = tokio::process::Command::new(helper);
-            command.args(first);
-            (command, Stdio::from(theirs), Some(ours))
-        } else {
-            let input = if program.input.is_empty() { Stdio::null() } else { Stdio::piped() };
-            (tokio::process::Command::new(&program.program), input, None)
-        };
+    let (mut command, input, owner) = if let Some((helper, first)) =
+        supervise::supervised_command(supervise::InputMode::Once, &program.program, wall.as_ref())?
+    {
+        let (theirs, ours) = io::pipe()?;
+        let mut command = tokio::process::Command::new(helper);
+        command.args(first);
+        (command, Stdio::from(theirs), Some(ours))
+    } else {
+        let input = if program.input.is_empty() { Stdio::null() } else { Stdio::piped() };
+        (tokio::process::Command::new(&program.program), input, None)
+    };
     let (mut errors, error_writer) = errors_of(program.streams, &writer)?;
     command
         .args(&program.arguments)
@@ -115,7 +118,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
         .env_clear()
         .envs(program.environment.iter().map(|(name, value)| (name, value)))
         .envs(environment(&program.thread_id))
-        .envs(scratch.iter().map(|scratch| ("TMPDIR", scratch.0.as_os_str())))
+        .envs(scratch.iter().flat_map(Scratch::environment))
         .stdin(input)
         .stdout(writer)
         .stderr(error_writer)
@@ -124,12 +127,12 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     // The command holds the write ends of the pipes: the output does not end before the command is dropped.
     drop(command);
     let feeder = owner.as_ref().map(std::io::PipeWriter::try_clone).transpose()?;
-    let mut group = Group::new(child.id(), owner);
+    let mut group = ProcessGroup::new(child.id(), owner);
     // Dropped before the group, so that the helper sees its owner's end.
-    let mut feed = feed::feed(feeder, child.stdin.take(), program.input.clone())?;
+    let mut feed = feed::write_input(feeder, child.stdin.take(), program.input.clone())?;
     let mut output = Some(pipe::Receiver::from_owned_fd(reader.into())?);
 
-    let (mut kept, mut kept_errors) = (Bounded::new(KEPT), Bounded::new(KEPT));
+    let (mut kept, mut kept_errors) = (BoundedOutput::new(MAX_KEPT_BYTES), BoundedOutput::new(MAX_KEPT_BYTES));
     let (mut chunk, mut error_chunk) = (vec![0_u8; 64 * 1024], vec![0_u8; 16 * 1024]);
     let mut phase = RunPhase::Running;
     let mut status: Option<ExitStatus> = None;
@@ -149,29 +152,28 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                 0 => errors = None,
                 n => kept_errors.push(error_chunk.get(..n).unwrap_or_default()),
             },
-            () = feed::done(&mut feed), if feed.is_some() => feed = None,
+            () = feed::wait_written(&mut feed), if feed.is_some() => feed = None,
             ended = child.wait(), if status.is_none() => {
                 status = Some(ended?);
                 group.leader_has_ended();
                 wake = Instant::now().checked_add(DRAIN_TIMEOUT);
                 phase = if phase == RunPhase::Running { RunPhase::Draining } else { RunPhase::Killed };
             }
-            () = halt.told(), if phase == RunPhase::Running && !halted => {
+            () = halt.cancelled(), if phase == RunPhase::Running && !halted => {
                 halted = true;
-                let patience = Instant::now().checked_add(PATIENCE);
-                wake = [wake, patience].into_iter().flatten().min();
+                wake = [wake, Instant::now().checked_add(CANCEL_GRACE)].into_iter().flatten().min();
             }
             () = sleep_until(wake) => match phase {
                 RunPhase::Running => {
                     group.signal(Signal::TERM);
                     phase = RunPhase::Asked;
-                    wake = Instant::now().checked_add(GRACE);
+                    wake = Instant::now().checked_add(TERMINATION_GRACE);
                 }
                 RunPhase::Asked => {
                     feed = None;
                     group.end();
                     phase = RunPhase::Killed;
-                    wake = Instant::now().checked_add(GRACE);
+                    wake = Instant::now().checked_add(TERMINATION_GRACE);
                 }
                 // Kills leftover background processes, then reads the rest of their output.
                 RunPhase::Draining => {
@@ -193,11 +195,11 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     drop(feed);
     drop(group);
     let exit = match (stopped, halted) {
-        (true, true) => Exit::Cancelled,
-        (true, false) => Exit::TimedOut,
+        (true, true) => ProgramExit::Cancelled,
+        (true, false) => ProgramExit::TimedOut,
         (false, _) => exit(status),
     };
-    Ok(Finished { exit, output: kept.finish(), errors: kept_errors.finish() })
+    Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
 }
 
 /// Returns the reader of standard error, if kept apart, and its writer.
@@ -244,14 +246,18 @@ async fn sleep_until(wake: Option<Instant>) {
     }
 }
 
-fn exit(status: Option<ExitStatus>) -> Exit {
+fn exit(status: Option<ExitStatus>) -> ProgramExit {
     let code = status.and_then(|s| s.code());
     let signal = status.and_then(|s| s.signal());
-    code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::TimedOut)
+    code.map(ProgramExit::Code).or(signal.map(ProgramExit::Signal)).unwrap_or(ProgramExit::TimedOut)
 }
 
-/// A private folder for temporary files, removed on drop.
-struct Scratch(PathBuf);
+/// A private folder for temporary files, removed on drop. It holds the settings of git and cargo.
+struct Scratch {
+    folder: PathBuf,
+    /// The variables that name the settings in the folder.
+    settings: Vec<(&'static str, PathBuf)>,
+}
 
 impl Scratch {
     fn new() -> io::Result<Self> {
@@ -259,16 +265,23 @@ impl Scratch {
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let name = format!("rye-{:016x}", u64::from_le_bytes(random));
-        let path = std::env::temp_dir().canonicalize()?.join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
+        let folder = std::env::temp_dir().canonicalize()?.join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let mut scratch = Self { folder, settings: Vec::new() };
+        scratch.settings = filtered_settings::write_in(&scratch.folder)?;
+        Ok(scratch)
+    }
+
+    fn environment(&self) -> impl Iterator<Item = (&'static str, &std::ffi::OsStr)> {
+        let settings = self.settings.iter().map(|(name, path)| (*name, path.as_os_str()));
+        settings.chain([("TMPDIR", self.folder.as_os_str())])
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // Files that the program made unreadable stay behind.
-        std::fs::remove_dir_all(&self.0).ok();
+        std::fs::remove_dir_all(&self.folder).ok();
     }
 }
 
@@ -277,8 +290,10 @@ fn environment(thread_id: &str) -> Vec<(OsString, OsString)> {
     let inherit = |name: &str, default: &str| {
         (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))
     };
+    let path = std::env::join_paths(search_path()).unwrap_or_default();
+    let path = if path.is_empty() { OsString::from("/usr/local/bin:/usr/bin:/bin") } else { path };
     vec![
-        inherit("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        ("PATH".into(), path),
         inherit("HOME", "/"),
         inherit("LANG", "C.UTF-8"),
         ("TERM".into(), "dumb".into()),

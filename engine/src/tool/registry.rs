@@ -9,24 +9,24 @@ use rye_compiler::tool_spec::{RESOLVED_CONFIG, ToolKind, ToolSpec};
 use rye_compiler::world::Space;
 use serde_json::Value;
 
-use super::builtin::{Bash, FileTool, GitTool, WebFetchTool};
+use super::builtin::{BashTool, FileTool, GitTool, WebFetchTool};
 use super::command::CommandTool;
 use super::http::HttpTool;
-use super::schema::{Schema, SchemaError};
+use super::schema::{SchemaError, ToolSchema};
 use super::script::ScriptTool;
 use super::{Invocation, Tool, ToolOutcome};
 
-/// A tool with its schema. Call [`Prepared::check`] before [`Prepared::run`].
-pub struct Prepared {
+/// A tool with its schema. Call [`PreparedTool::check`] before [`PreparedTool::run`].
+pub struct PreparedTool {
     pub spec: ToolSpec,
-    schema: Schema,
+    schema: ToolSchema,
     tool: Arc<dyn Tool>,
     /// Settings that are added to the parameters after validation.
     config: Option<Value>,
 }
 
 /// The built-in tools by the name that tool files use, and the location of the user space.
-pub struct Registry {
+pub struct ToolRegistry {
     builtins: BTreeMap<String, ToolFactory>,
     user: Option<PathBuf>,
     #[cfg(feature = "mcp")]
@@ -45,7 +45,7 @@ pub struct ToolFile {
     pub project: PathBuf,
     /// The configured server, for a tool of an MCP server.
     #[cfg(feature = "mcp")]
-    pub server: Option<super::mcp::Server>,
+    pub server: Option<super::mcp::McpServer>,
 }
 
 impl Default for ToolFile {
@@ -72,7 +72,7 @@ pub enum RegistryError {
     UnknownServer { server: String },
     #[cfg(feature = "mcp")]
     #[error(
-        "the settings of the MCP server `{server}` are not what they were when its tools were listed; `rye mcp refresh {server}` lists them anew"
+        "the settings of the MCP server `{server}` changed since its tools were listed; run `rye mcp refresh {server}`"
     )]
     OtherServer { server: String },
     #[cfg(not(feature = "mcp"))]
@@ -80,7 +80,7 @@ pub enum RegistryError {
     WithoutMcp,
 }
 
-impl Registry {
+impl ToolRegistry {
     /// Creates a registry of the standard library's tools that need only the project.
     pub fn standard() -> Self {
         let mut registry = Self {
@@ -90,13 +90,13 @@ impl Registry {
             servers: Arc::default(),
         };
         for tool in FileTool::ALL {
-            registry.add(tool.word(), move |_| Arc::new(tool));
+            registry.add(tool.name(), move |_| Arc::new(tool));
         }
         for tool in GitTool::ALL {
-            registry.add(tool.word(), move |_| Arc::new(tool));
+            registry.add(tool.name(), move |_| Arc::new(tool));
         }
         registry.add("web_fetch", |spec| Arc::new(WebFetchTool { timeout: Duration::from_secs(spec.timeout_seconds) }));
-        registry.add("bash", |spec| Arc::new(Bash { default_timeout: Duration::from_secs(spec.timeout_seconds) }));
+        registry.add("bash", |spec| Arc::new(BashTool { default_timeout: Duration::from_secs(spec.timeout_seconds) }));
         registry
     }
 
@@ -129,7 +129,7 @@ impl Registry {
     }
 
     /// Creates a runnable tool from its declaration and its file.
-    pub fn prepare(&self, spec: &ToolSpec, file: &ToolFile) -> Result<Prepared, RegistryError> {
+    pub fn prepare(&self, spec: &ToolSpec, file: &ToolFile) -> Result<PreparedTool, RegistryError> {
         let (timeout, environment) = (Duration::from_secs(spec.timeout_seconds), spec.environment.clone());
         let tool: Arc<dyn Tool> = match &spec.kind {
             ToolKind::Builtin { name } => {
@@ -149,10 +149,10 @@ impl Registry {
                 let configured =
                     file.server.clone().ok_or_else(|| RegistryError::UnknownServer { server: server.clone() })?;
                 // Start exactly the server that the user approved.
-                let needs = configured.needs();
-                let shown = *runs == configured.describe() && *wall == configured.wall();
+                let needs = configured.required_openings();
+                let shown = *runs == configured.describe() && *wall == configured.isolation();
                 let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;
-                if configured.sha256() != *server_sha256 || !shown || !granted {
+                if configured.transport_sha256() != *server_sha256 || !shown || !granted {
                     return Err(RegistryError::OtherServer { server: server.clone() });
                 }
                 Arc::new(super::mcp::McpTool {
@@ -167,11 +167,11 @@ impl Registry {
             #[cfg(not(feature = "mcp"))]
             ToolKind::Mcp { .. } => return Err(RegistryError::WithoutMcp),
         };
-        Ok(Prepared { spec: spec.clone(), schema: Schema::new(spec.parameters.clone()), tool, config: None })
+        Ok(PreparedTool { spec: spec.clone(), schema: ToolSchema::new(spec.parameters.clone()), tool, config: None })
     }
 }
 
-impl Prepared {
+impl PreparedTool {
     /// Checks the parameters against the schema.
     pub fn check(&self, parameters: &Value) -> Result<(), SchemaError> {
         self.schema.check(parameters)

@@ -10,9 +10,11 @@ use serde_json::Value;
 const MAX_REPORTED_ERRORS: usize = 5;
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Maximum number of steps of a pattern with lookarounds; a value that needs more does not match.
+const MAX_BACKTRACKS: usize = 100_000;
 
 /// A schema. References to other documents are never followed.
-pub struct Schema {
+pub struct ToolSchema {
     source: Value,
     compiled: OnceLock<Result<Validator, String>>,
 }
@@ -27,7 +29,7 @@ pub enum SchemaError {
     Mismatch(String),
 }
 
-impl Schema {
+impl ToolSchema {
     pub fn new(source: Value) -> Self {
         Self { source, compiled: OnceLock::new() }
     }
@@ -39,14 +41,21 @@ impl Schema {
     /// Compiles the schema on first use, or returns the reason why it is invalid.
     pub fn compile(&self) -> Result<&Validator, SchemaError> {
         let compiled = self.compiled.get_or_init(|| {
-            jsonschema::options()
-                .offline()
-                // Linear-time patterns, since a schema may come from an untrusted source.
-                .with_pattern_options(
-                    PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES),
-                )
-                .build(&self.source)
-                .map_err(|e| truncate_value(&e.to_string()))
+            // Linear-time patterns where possible, since a schema may come from an untrusted source.
+            let linear = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+            let options = jsonschema::options().offline().with_pattern_options(linear);
+            options.build(&self.source).or_else(|error| {
+                if !has_lookaround(&self.source) {
+                    return Err(truncate_value(&error.to_string()));
+                }
+                // Lookarounds need backtracking, whose steps are bounded.
+                let bounded = PatternOptions::fancy_regex()
+                    .backtrack_limit(MAX_BACKTRACKS)
+                    .size_limit(MAX_PATTERN_BYTES)
+                    .dfa_size_limit(MAX_PATTERN_BYTES);
+                let options = jsonschema::options().offline().with_pattern_options(bounded);
+                options.build(&self.source).map_err(|error| truncate_value(&error.to_string()))
+            })
         });
         compiled.as_ref().map_err(|e| SchemaError::Broken(e.clone()))
     }
@@ -61,7 +70,7 @@ impl Schema {
                 more = true;
                 break;
             }
-            named.push(self.sentence(&error));
+            named.push(self.describe_error(&error));
         }
         if named.is_empty() {
             return Ok(());
@@ -74,7 +83,7 @@ impl Schema {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's forty kinds the rest speak for themselves")]
-    fn sentence(&self, error: &ValidationError<'_>) -> String {
+    fn describe_error(&self, error: &ValidationError<'_>) -> String {
         let at = pointer_to_path(error.instance_path().as_str());
         let said = match error.kind() {
             ValidationErrorKind::Required { property } => {
@@ -89,7 +98,7 @@ impl Schema {
                 let names: Vec<String> =
                     unexpected.iter().take(MAX_REPORTED_ERRORS).map(|n| format!("`{}`", truncate_value(n))).collect();
                 let known = if at.is_empty() { self.known() } else { String::new() };
-                return format!("there is no parameter {}{known}", names.join(", "));
+                return format!("unknown parameter {}{known}", names.join(", "));
             }
             ValidationErrorKind::Type { kind } => match kind {
                 TypeKind::Single(t) => format!("must be {t}, not {}", describe(error.instance())),
@@ -111,6 +120,20 @@ impl Schema {
         }
         let names: Vec<&str> = properties.keys().map(String::as_str).take(20).collect();
         format!("; known are {}", names.join(", "))
+    }
+}
+
+/// Returns true if a text of the schema has a lookaround or a backreference.
+fn has_lookaround(schema: &Value) -> bool {
+    let found = |text: &str| {
+        ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group))
+            || text.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'k' | b'1'..=b'9']))
+    };
+    match schema {
+        Value::String(text) => found(text),
+        Value::Array(list) => list.iter().any(has_lookaround),
+        Value::Object(map) => map.iter().any(|(key, value)| found(key) || has_lookaround(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -146,7 +169,7 @@ mod tests {
     use super::*;
 
     fn refuse(schema: Value, parameters: &Value) -> String {
-        Schema::new(schema).check(parameters).unwrap_err().to_string()
+        ToolSchema::new(schema).check(parameters).unwrap_err().to_string()
     }
 
     fn read() -> Value {
@@ -164,9 +187,9 @@ mod tests {
         assert_eq!(refuse(read(), &json!({"path": "x", "mode": "c"})), "`mode` must be one of [\"a\",\"b\"]");
         assert_eq!(
             refuse(read(), &json!({"path": "x", "file": 1})),
-            "there is no parameter `file`; known are path, limit, mode"
+            "unknown parameter `file`; known are path, limit, mode"
         );
-        assert!(Schema::new(read()).check(&json!({"path": "x"})).is_ok());
+        assert!(ToolSchema::new(read()).check(&json!({"path": "x"})).is_ok());
     }
 
     #[test]
@@ -178,12 +201,21 @@ mod tests {
 
     #[test]
     fn invalid_schema_is_the_tools_error() {
-        let broken = Schema::new(json!({"type": "objekt"}));
+        let broken = ToolSchema::new(json!({"type": "objekt"}));
         assert!(matches!(broken.check(&json!({})), Err(SchemaError::Broken(_))));
-        let outside = Schema::new(json!({"$ref": "https://example.com/schema.json"}));
+        let outside = ToolSchema::new(json!({"$ref": "https://example.com/schema.json"}));
         assert!(matches!(outside.check(&json!({})), Err(SchemaError::Broken(_))));
-        let file = Schema::new(json!({"$ref": "file:///etc/passwd"}));
+        let file = ToolSchema::new(json!({"$ref": "file:///etc/passwd"}));
         assert!(matches!(file.check(&json!({})), Err(SchemaError::Broken(_))));
+    }
+
+    #[test]
+    fn patterns_with_lookaround_are_bounded() {
+        let schema = json!({"properties": {"a": {"pattern": "^(?!\\.)[a-z.]+$"}}});
+        assert!(ToolSchema::new(schema.clone()).check(&json!({"a": "a.b"})).is_ok());
+        assert!(refuse(schema, &json!({"a": ".b"})).starts_with("`a` "));
+        let slow = json!({"properties": {"a": {"pattern": "^(?=(a+)+$)b"}}});
+        assert!(ToolSchema::new(slow).check(&json!({"a": format!("{}!", "a".repeat(5_000))})).is_err());
     }
 
     #[test]
@@ -191,7 +223,7 @@ mod tests {
         let schema = json!({"properties": {"a": {"pattern": "^(a+)+$"}}});
         let text = format!("{}!", "a".repeat(50_000));
         assert!(refuse(schema, &json!({ "a": text })).starts_with("`a` "));
-        let bomb = Schema::new(json!({"properties": {"a": {"pattern": "((a{100}){100}){100}"}}}));
+        let bomb = ToolSchema::new(json!({"properties": {"a": {"pattern": "((a{100}){100}){100}"}}}));
         assert!(matches!(bomb.check(&json!({"a": "x"})), Err(SchemaError::Broken(_))));
     }
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use rye_compiler::tool_spec::{ScriptEntry, ScriptLanguage};
 use serde_json::{Value, json};
 
-use super::command::{end_line, exit_details};
-use super::process::{self, Exit, Finished, Program, Sandbox, StderrMode};
+use super::command::blocked::explain;
+use super::command::{describe_exit, exit_details};
+use super::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
@@ -44,7 +45,7 @@ impl Tool for ScriptTool {
                 Err(message) => return ToolOutcome::error(message),
             };
             match process::run(&program).await {
-                Ok(finished) => self.outcome(&finished, program.timeout),
+                Ok(finished) => self.outcome(&finished, &program),
                 Err(e) => ToolOutcome::error(format!("`{}` cannot be started: {e}", program.program.display())),
             }
         })
@@ -55,7 +56,7 @@ impl ScriptTool {
     fn program(&self, invocation: &Invocation) -> Result<Program, String> {
         let path = self.file.path.clone().unwrap_or_else(|| PathBuf::from(&*self.file.item_path));
         let mut variables: Vec<(OsString, OsString)> =
-            environment::declared(&self.environment).into_iter().map(|(n, v)| (n.into(), v.into())).collect();
+            environment::declared_variables(&self.environment).into_iter().map(|(n, v)| (n.into(), v.into())).collect();
         let entry = match self.entry {
             ScriptEntry::Execute => "execute",
             ScriptEntry::Main | ScriptEntry::Whole => "main",
@@ -83,7 +84,7 @@ impl ScriptTool {
             }
             ScriptLanguage::Shell => {
                 if self.file.text.contains('\0') {
-                    return Err("the script holds a zero byte".into());
+                    return Err("the script contains a zero byte".into());
                 }
                 variables.extend(shell_variables(&invocation.parameters));
                 let mut input = self.file.text.as_bytes().to_vec();
@@ -106,19 +107,18 @@ impl ScriptTool {
         })
     }
 
-    fn outcome(&self, finished: &Finished, timeout: Duration) -> ToolOutcome {
+    fn outcome(&self, finished: &ProgramResult, program: &Program) -> ToolOutcome {
         let mut details = exit_details(finished);
         let log = tail(finished.errors.text.trim_end(), MAX_LOG_BYTES);
-        if finished.exit != Exit::Code(0) {
-            let parts = [finished.output.text.trim_end(), log, &end_line(finished, timeout)];
+        if finished.exit != ProgramExit::Code(0) {
+            let hint = program.wall.as_ref().and_then(|wall| explain(&finished.errors.text, wall)).unwrap_or_default();
+            let parts = [finished.output.text.trim_end(), log, &describe_exit(finished, program.timeout), &hint];
             let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
-            return ToolOutcome { content: Value::String(text.join("\n")), is_error: true, details };
+            return ToolOutcome { details, ..ToolOutcome::error(text.join("\n")) };
         }
         if finished.output.dropped > 0 && self.entry == ScriptEntry::Execute {
             let total = finished.output.total;
-            return ToolOutcome::error(format!(
-                "the tool answered {total} bytes, more than are kept; let it answer less"
-            ));
+            return ToolOutcome::error(format!("the tool returned {total} bytes, more than the maximum; return less"));
         }
         if !log.is_empty()
             && let Some(map) = details.as_object_mut()
@@ -134,7 +134,7 @@ impl ScriptTool {
             Err(_) if answer.is_empty() => Value::String(log.to_owned()),
             Err(_) => Value::String(finished.output.text.clone()),
         };
-        ToolOutcome { is_error: reports_failure(&content), content, details }
+        ToolOutcome { is_error: reports_failure(&content), content, details, was_refused: false }
     }
 }
 

@@ -1,16 +1,22 @@
-//! Masking of secrets in tool results, before they are stored, hashed, written to the transcript or sent to a model.
-//! Detects common key formats, and the values of secret variables of this process or the user's `.env`, plain and in
-//! common encodings. Not complete: a secret in an unknown format passes.
+//! Masking of secrets in tool results, errors of providers, events and exports, before they are stored, hashed, written
+//! to the transcript or sent to a model. Detects common key formats, and the values of secret variables of this process
+//! or the user's `.env`, plain and in common encodings, in one line or wrapped. Not complete: a secret in an unknown
+//! format passes.
+
+mod streams;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::{Captures, Regex};
 use rye_compiler::plan::hex;
 use serde_json::Value;
+use streams::{EscapeKind, MAX_ROUNDS, Stream};
 
 /// Name and expression of each key format. Each starts with one of [`KEY_PREFIXES`].
 const KEY_FORMATS: [(&str, &str); 12] = [
@@ -51,8 +57,11 @@ const KEY_PREFIXES: [&str; 19] = [
 ];
 /// Parts of a variable's name that mark its value as a secret.
 const SECRET_NAME_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-/// Minimum length in bytes of a masked value; shorter values would give false positives.
-const MIN_SECRET_BYTES: usize = 12;
+/// Endings of a variable's name that mark its value as a path, if it begins with `/`.
+const PATH_NAME_ENDS: [&str; 8] = ["_FILE", "_PATH", "_DIR", "_HOME", "_ROOT", "_SOCK", "_SOCKET", "_CONTROL"];
+/// Minimum length in bytes of a masked value. Shorter values occur in ordinary text by chance, and in base 64 they share
+/// too few characters with their encoding to be recognized at every alignment.
+const MIN_SECRET_BYTES: usize = 8;
 
 /// An expression for all formats, with a group for each format.
 static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -64,86 +73,153 @@ static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    RwLock::new(Arc::new(KnownSecrets::new(secret(variables))))
+    RwLock::new(Arc::new(KnownSecrets::new(secret_variables(variables))))
 });
 
-/// Known values, in every form that is searched for.
+/// Known values, in the forms that are searched for.
 #[derive(Debug, Default)]
 struct KnownSecrets {
-    /// The name of the variable for each form of its value.
-    forms: BTreeMap<String, String>,
-    any: Option<Regex>,
+    /// The names of the variables, by value.
+    values: BTreeMap<String, String>,
+    /// The values as they are.
+    plain: Needles,
+    /// The values without white space, and in base 64 at every alignment, for [`Stream::compact`].
+    compact: Needles,
+    /// The values in base 16, for [`Stream::hex_digits`].
+    hex: Needles,
+}
+
+/// Byte strings that are searched for at once, with the name of the variable of each.
+#[derive(Debug, Default)]
+struct Needles {
+    names: BTreeMap<Vec<u8>, String>,
+    any: Option<regex::bytes::Regex>,
 }
 
 /// Adds the values of these variables to the masked ones; ignores variables whose name marks no secret.
-pub fn learn(variables: impl Iterator<Item = (String, String)>) {
-    let more = KnownSecrets::forms(secret(variables));
+pub fn add_secrets(variables: impl Iterator<Item = (String, String)>) {
+    let more = secret_variables(variables);
     let mut own = KNOWN_SECRETS.write().unwrap_or_else(PoisonError::into_inner);
-    if more.keys().any(|form| !own.forms.contains_key(form)) {
-        let mut forms = own.forms.clone();
-        forms.extend(more);
-        *own = Arc::new(KnownSecrets::of(forms));
+    if more.iter().any(|(_, value)| !own.values.contains_key(value)) {
+        let known = own.values.iter().map(|(value, name)| (name.clone(), value.clone()));
+        *own = Arc::new(KnownSecrets::new(known.chain(more).collect()));
     }
 }
 
 /// Returns the text with every secret replaced by its name.
-pub fn mask(text: &str) -> Cow<'_, str> {
+pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let own = Arc::clone(&KNOWN_SECRETS.read().unwrap_or_else(PoisonError::into_inner));
     mask_with(text, &own)
 }
 
-impl KnownSecrets {
-    fn new(values: Vec<(String, String)>) -> Self {
-        Self::of(Self::forms(values))
+/// Returns the text with one value replaced by its name, in every encoding; of a value that is shorter than the minimum
+/// only as it is. Then masks the other secrets.
+pub fn mask_one(text: &str, name: &str, value: &str) -> String {
+    let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
+    mask_secrets(&own.mask(text)).into_owned()
+}
+
+impl Needles {
+    fn new(names: BTreeMap<Vec<u8>, String>) -> Self {
+        let mut longest_first: Vec<&Vec<u8>> = names.keys().filter(|needle| !needle.is_empty()).collect();
+        longest_first.sort_by_key(|needle| std::cmp::Reverse(needle.len()));
+        let literal = |needle: &Vec<u8>| needle.iter().fold(String::new(), |all, byte| all + &format!("\\x{byte:02x}"));
+        let all: Vec<String> = longest_first.into_iter().map(literal).collect();
+        let expression = format!("(?-u){}", all.join("|"));
+        let any = if all.is_empty() { None } else { regex::bytes::Regex::new(&expression).ok() };
+        Self { names, any }
     }
 
-    fn of(forms: BTreeMap<String, String>) -> Self {
-        let mut longest_first: Vec<&String> = forms.keys().collect();
-        longest_first.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        let all: Vec<String> = longest_first.into_iter().map(|form| regex::escape(form)).collect();
-        let any = if all.is_empty() { None } else { Regex::new(&all.join("|")).ok() };
-        Self { forms, any }
-    }
-
-    fn forms(values: Vec<(String, String)>) -> BTreeMap<String, String> {
-        let each =
-            values.into_iter().flat_map(|(name, value)| forms(&value).into_iter().map(move |f| (f, name.clone())));
-        each.collect()
-    }
-
-    fn mask<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let Some(any) = &self.any else { return Cow::Borrowed(text) };
-        let name = |found: &Captures<'_>| {
-            let form = found.get(0).map_or("", |found| found.as_str());
-            format!("[masked: {}]", self.forms.get(form).map_or("secret", String::as_str))
-        };
-        any.replace_all(text, name)
+    /// Adds the ranges of the original text in which a needle occurs.
+    fn find<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
+        let Some(any) = &self.any else { return };
+        for hit in any.find_iter(&stream.bytes) {
+            let name = self.names.get(hit.as_bytes());
+            if let Some(range) = stream.range(&hit.range()) {
+                found.push((range, name.map_or("secret", String::as_str)));
+            }
+        }
     }
 }
 
-/// Returns the forms of a value: plain, in JSON, percent-encoded, in base 16, and in base 64 at every alignment.
-fn forms(value: &str) -> Vec<String> {
+impl KnownSecrets {
+    fn new(variables: Vec<(String, String)>) -> Self {
+        let values: BTreeMap<String, String> = variables.into_iter().map(|(name, value)| (value, name)).collect();
+        let (mut compact, mut hexed) = (BTreeMap::new(), BTreeMap::new());
+        for (value, name) in values.iter().filter(|(value, _)| value.len() >= MIN_SECRET_BYTES) {
+            let forms = compact_forms(value).into_iter().filter(|form| form.len() >= MIN_SECRET_BYTES);
+            compact.extend(forms.map(|form| (form, name.clone())));
+            hexed.insert(hex(value.as_bytes()).into_bytes(), name.clone());
+        }
+        let plain =
+            Needles::new(values.iter().map(|(value, name)| (value.clone().into_bytes(), name.clone())).collect());
+        Self { values, plain, compact: Needles::new(compact), hex: Needles::new(hexed) }
+    }
+
+    fn mask<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.values.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut found = Vec::new();
+        let whole = Stream::of(text);
+        self.plain.find(&whole, &mut found);
+        self.find_encoded(&whole, &mut found);
+        for kind in EscapeKind::ALL {
+            let mut stream = Cow::Borrowed(&whole);
+            for _ in 0..MAX_ROUNDS {
+                let decoded = stream.decoded(kind);
+                if decoded.bytes == stream.bytes {
+                    break;
+                }
+                self.find_encoded(&decoded, &mut found);
+                stream = Cow::Owned(decoded);
+            }
+        }
+        replace_ranges(text, found)
+    }
+
+    fn find_encoded<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
+        self.compact.find(&stream.compact(), found);
+        self.hex.find(&stream.hex_digits(), found);
+    }
+}
+
+/// Replaces ranges of a text by names. Ranges that overlap are replaced together.
+fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Cow<'t, str> {
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    found.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
+    let mut masked = String::with_capacity(text.len());
+    let mut end = 0;
+    for (range, name) in found {
+        // An encoded value can begin or end within a character of the text only if that character is a part of it.
+        let start = (0..=range.start).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let stop = (range.end..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        if start >= end {
+            masked.push_str(text.get(end..start).unwrap_or_default());
+            masked.push_str("[masked: ");
+            masked.push_str(name);
+            masked.push(']');
+        }
+        end = end.max(stop);
+    }
+    masked.push_str(text.get(end..).unwrap_or_default());
+    Cow::Owned(masked)
+}
+
+/// Returns the forms of a value in a compact stream: the value itself, in an address with `+` for blanks, and in base 64
+/// at every alignment.
+fn compact_forms(value: &str) -> Vec<Vec<u8>> {
     let bytes = value.as_bytes();
-    let json = Value::from(value).to_string();
-    let json = json.trim_matches('"').to_owned();
-    let encoded = |upper: bool| -> String {
-        let byte = |b: &u8| match b {
-            b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~') => char::from(*b).to_string(),
-            b if upper => format!("%{b:02X}"),
-            b => format!("%{b:02x}"),
-        };
-        bytes.iter().map(byte).collect()
-    };
-    let hex = hex(bytes);
-    let mut all = vec![value.to_owned(), json, encoded(true), encoded(false), hex.to_uppercase(), hex];
+    let mut all = vec![Stream::of(value).compact().bytes, Stream::of(&value.replace(' ', "+")).compact().bytes];
     for before in 0..3_usize {
         let shifted: Vec<u8> = std::iter::repeat_n(0, before).chain(bytes.iter().copied()).collect();
         // Skip characters that also depend on neighboring bytes.
         let from = [0, 2, 3].get(before).copied().unwrap_or(0);
-        for text in [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)] {
-            let to = text.len() - usize::from(!shifted.len().is_multiple_of(3));
-            all.extend(text.get(from..to).map(str::to_owned));
-        }
+        let text = STANDARD_NO_PAD.encode(&shifted);
+        let to = text.len() - usize::from(!shifted.len().is_multiple_of(3));
+        all.extend(text.get(from..to).map(|form| form.as_bytes().to_vec()));
     }
     all
 }
@@ -152,15 +228,16 @@ fn forms(value: &str) -> Vec<String> {
 pub fn mask_value(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let Cow::Owned(masked) = mask(text) {
+            if let Cow::Owned(masked) = mask_secrets(text) {
                 *text = masked;
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask_value),
         Value::Object(map) => {
             map.values_mut().for_each(mask_value);
-            if map.keys().any(|key| matches!(mask(key), Cow::Owned(_))) {
-                let masked = std::mem::take(map).into_iter().map(|(key, value)| (mask(&key).into_owned(), value));
+            if map.keys().any(|key| matches!(mask_secrets(key), Cow::Owned(_))) {
+                let masked =
+                    std::mem::take(map).into_iter().map(|(key, value)| (mask_secrets(&key).into_owned(), value));
                 *map = masked.collect();
             }
         }
@@ -185,132 +262,18 @@ fn mask_with<'t>(text: &'t str, own: &KnownSecrets) -> Cow<'t, str> {
     Cow::Owned(known.replace_all(&text, name).into_owned())
 }
 
-fn secret(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+fn secret_variables(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let trimmed = |(name, value): (String, String)| (name, value.trim().to_owned());
     let is_secret = |(name, value): &(String, String)| {
         let name = name.to_uppercase();
-        value.len() >= MIN_SECRET_BYTES
-            && !value.starts_with('/')
-            && SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
+        let is_path = value.starts_with('/')
+            && (PATH_NAME_ENDS.iter().any(|end| name.ends_with(end)) || Path::new(value).exists());
+        value.len() >= MIN_SECRET_BYTES && !is_path && SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
     };
-    let mut own: Vec<(String, String)> = variables.filter(is_secret).collect();
+    let mut own: Vec<(String, String)> = variables.map(trimmed).filter(is_secret).collect();
     own.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.cmp(b)));
     own
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn every_key_format_starts_with_a_known_prefix() {
-        let hirs = KEY_FORMATS.map(|(word, shape)| (word, regex_syntax::parse(shape).expect(word)));
-        for (word, hir) in hirs {
-            let beginnings = regex_syntax::hir::literal::Extractor::new().extract(&hir);
-            let literals = beginnings.literals().expect(word);
-            assert!(!literals.is_empty(), "{word}");
-            for literal in literals {
-                let literal = String::from_utf8_lossy(literal.as_bytes()).into_owned();
-                let found = KEY_PREFIXES.iter().any(|beginning| literal.starts_with(beginning));
-                assert!(found, "{word}: `{literal}` begins with nothing that is looked for");
-            }
-        }
-    }
-
-    #[test]
-    fn known_key_formats_are_masked() {
-        // Assembled here, so that this file contains no key.
-        let long = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
-        for (key, word) in [
-            (format!("sk-ant-{long}"), "Anthropic key"),
-            (format!("sk-proj-{long}"), "API key"),
-            (format!("ghp_{long}"), "GitHub token"),
-            (format!("glpat-{long}"), "GitLab token"),
-            (format!("AKIA{}", "ABCDEFGH12345678"), "AWS key id"),
-            (format!("AIza{}", long.get(..35).unwrap_or_default()), "Google key"),
-            (format!("xoxb-{long}"), "Slack token"),
-            (format!("eyJ{long}.eyJ{long}.{long}"), "JSON web token"),
-            (
-                format!("-----BEGIN OPENSSH {0}-----\n{long}\n{long}\n-----END OPENSSH {0}-----", "PRIVATE KEY"),
-                "private key",
-            ),
-            (format!("-----BEGIN {}-----\n{long} cut off", "PRIVATE KEY"), "private key"),
-        ] {
-            let masked = mask_with(&format!("key={key}"), &KnownSecrets::default()).into_owned();
-            assert_eq!(masked, format!("key=[masked: {word}]"));
-        }
-    }
-
-    #[test]
-    fn ordinary_text_stays_as_it_is() {
-        for text in [
-            "",
-            "sk-short",
-            "task-force-of-a-kind-that-is-long-enough",
-            "let key = read()?;",
-            "AKIA",
-            "eyJ.eyJ.x",
-            "ghp_x",
-        ] {
-            assert!(matches!(mask_with(text, &KnownSecrets::default()), Cow::Borrowed(_)), "{text}");
-        }
-    }
-
-    #[test]
-    fn process_secrets_are_masked_by_value() {
-        let variables = [
-            ("MY_API_KEY", "correct horse battery"),
-            ("TOKEN", "short"),
-            ("KEY_FILE", "/a/path/to/something"),
-            ("PATH", "horse battery staple"),
-        ];
-        let own = secret(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(own.len(), 1);
-        let own = KnownSecrets::new(own);
-        assert_eq!(mask_with("a correct horse battery staple", &own), "a [masked: MY_API_KEY] staple");
-        let mut value = json!({"a": ["nothing", {"b": format!("sk-ant-{}", "x".repeat(30))}], "n": 1});
-        mask_value(&mut value);
-        assert_eq!(value, json!({"a": ["nothing", {"b": "[masked: Anthropic key]"}], "n": 1}));
-    }
-
-    #[test]
-    fn known_value_is_masked_in_every_encoding() {
-        let value = "p\u{e4}ss \"word\"/+0123";
-        let own = KnownSecrets::new(vec![("MY_SECRET".to_owned(), value.to_owned())]);
-        let hex = hex(value.as_bytes());
-        for text in [
-            value.to_owned(),
-            json!({"a": value}).to_string(),
-            "p%C3%A4ss%20%22word%22%2F%2B0123".to_owned(),
-            "p%c3%a4ss%20%22word%22%2f%2b0123".to_owned(),
-            hex.to_uppercase(),
-            hex,
-        ] {
-            let masked = mask_with(&text, &own).into_owned();
-            assert!(masked.contains("[masked: MY_SECRET]") && !masked.contains("0123"), "{masked}");
-        }
-        for before in ["", "u", "us", "use", "user:"] {
-            for after in ["", "x", "xy", "xyz"] {
-                let whole = format!("{before}{value}{after}");
-                for text in [STANDARD_NO_PAD.encode(&whole), URL_SAFE_NO_PAD.encode(&whole)] {
-                    let masked = mask_with(&text, &own).into_owned();
-                    assert!(masked.contains("[masked: MY_SECRET]") && masked.len() < 32, "{before} {after}: {masked}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn added_secrets_are_masked_in_keys_too() {
-        let learnt = "learnt-in-a-test-and-nowhere-else";
-        assert_eq!(mask(learnt), learnt);
-        let variables = [("LEARNT_TOKEN", learnt), ("LEARNT_PATH", "nothing-that-is-a-secret-at-all")];
-        learn(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(mask(learnt), "[masked: LEARNT_TOKEN]");
-        assert_eq!(mask("nothing-that-is-a-secret-at-all"), "nothing-that-is-a-secret-at-all");
-        let mut value = json!({"a": 1, learnt: [learnt]});
-        mask_value(&mut value);
-        assert_eq!(value, json!({"a": 1, "[masked: LEARNT_TOKEN]": ["[masked: LEARNT_TOKEN]"]}));
-    }
-}
+mod tests;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Grace period of a running call after its thread was canceled; a short call finishes by itself.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// The receiver of a thread's cancellation, held by a running call.
 #[derive(Debug, Clone)]
-pub struct Halt(watch::Receiver<()>);
+pub struct CancellationToken(watch::Receiver<()>);
 
 /// The sender of a thread's cancellations. A step that starts after a cancellation is not affected: it belongs to the
 /// end of the thread.
@@ -24,13 +24,13 @@ impl CancellationSource {
     }
 
     /// Cancels all running calls.
-    pub fn halt(&self) {
+    pub fn cancel(&self) {
         self.0.send_replace(());
     }
 
     /// Returns a receiver for a step that starts now, and for all its calls.
-    pub fn listen(&self) -> Halt {
-        Halt(self.0.subscribe())
+    pub fn token(&self) -> CancellationToken {
+        CancellationToken(self.0.subscribe())
     }
 }
 
@@ -40,14 +40,14 @@ impl Default for CancellationSource {
     }
 }
 
-impl Halt {
+impl CancellationToken {
     /// Returns a receiver that is never canceled.
     pub fn never() -> Self {
-        CancellationSource::new().listen()
+        CancellationSource::new().token()
     }
 
     /// Waits until the thread is canceled after the call started; otherwise never returns.
-    pub async fn told(&mut self) {
+    pub async fn cancelled(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -56,21 +56,21 @@ impl Halt {
 
 /// A stop condition that long work checks between steps.
 #[derive(Debug, Clone)]
-pub struct Stop {
+pub struct StopCondition {
     deadline: Option<Instant>,
     cancelled: Arc<AtomicBool>,
 }
 
 /// The waiting side of a stop condition; dropping it stops the work.
 #[derive(Debug)]
-pub struct Waiting(Arc<AtomicBool>);
+pub struct StopGuard(Arc<AtomicBool>);
 
-impl Stop {
-    pub fn after(timeout: Duration) -> (Self, Waiting) {
+impl StopCondition {
+    pub fn after(timeout: Duration) -> (Self, StopGuard) {
         let cancelled = Arc::new(AtomicBool::new(false));
         // A deadline beyond the range of `Instant` is none.
         let deadline = Instant::now().checked_add(timeout);
-        (Self { deadline, cancelled: Arc::clone(&cancelled) }, Waiting(cancelled))
+        (Self { deadline, cancelled: Arc::clone(&cancelled) }, StopGuard(cancelled))
     }
 
     pub fn is_due(&self) -> bool {
@@ -78,7 +78,7 @@ impl Stop {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

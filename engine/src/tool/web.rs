@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The hosts that a tool may reach, with its time and size limits.
 #[derive(Debug, Clone)]
-pub struct Web {
+pub struct WebClient {
     /// Granted host patterns: `api.example.com`, `*.example.com`, `*`.
     pub hosts: Vec<String>,
     /// Timeout of the whole exchange, redirects and body included.
@@ -34,7 +34,7 @@ pub struct Web {
 
 /// A request, ready to be sent.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct WebRequest {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
@@ -43,7 +43,7 @@ pub struct Request {
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct WebResponse {
     pub status: u16,
     /// The final URL, after redirects.
     pub url: Url,
@@ -53,22 +53,22 @@ pub struct Answer {
     pub cut: bool,
 }
 
-impl Web {
+impl WebClient {
     /// Sends a request and follows redirects, each checked like the first request.
     ///
     /// # Errors
     /// A message for the model: a host that is not granted, an address that is not public, or a timeout.
-    pub async fn send(&self, request: Request) -> Result<Answer, String> {
+    pub async fn send(&self, request: WebRequest) -> Result<WebResponse, String> {
         let seconds = self.timeout.as_secs_f64();
         match timeout(self.timeout, self.follow(request)).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("no whole answer within {seconds} seconds")),
+            Err(_) => Err(format!("no complete response within {seconds} seconds")),
         }
     }
 
-    async fn follow(&self, mut request: Request) -> Result<Answer, String> {
+    async fn follow(&self, mut request: WebRequest) -> Result<WebResponse, String> {
         for _ in 0..=MAX_REDIRECTS {
-            let (response, next) = self.once(&request).await?;
+            let (response, next) = self.send_once(&request).await?;
             let Some(next) = next else { return self.read(response).await };
             if request.url.scheme() == "https" && next.scheme() != "https" {
                 return Err(format!(
@@ -94,15 +94,15 @@ impl Web {
     }
 
     /// Sends one request; also returns the redirect target, if there is one.
-    async fn once(&self, request: &Request) -> Result<(reqwest::Response, Option<Url>), String> {
+    async fn send_once(&self, request: &WebRequest) -> Result<(reqwest::Response, Option<Url>), String> {
         let granted = self.check(&request.url)?;
-        let client = client(granted)?;
+        let client = client_for_grant(granted)?;
         let mut builder = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
         let response =
-            builder.send().await.map_err(|e| format!("{}: {}", displayable_url(&request.url), reason(&e)))?;
+            builder.send().await.map_err(|e| format!("{}: {}", displayable_url(&request.url), failure_reason(&e)))?;
         let next = if response.status().is_redirection() {
             let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok());
             location.map(|l| {
@@ -117,10 +117,10 @@ impl Web {
     /// Checks that a URL may be requested, and returns how its host is granted.
     fn check(&self, url: &Url) -> Result<HostGrant, String> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("`{}` is no web address", url.scheme()));
+            return Err(format!("`{}` is not a web address", url.scheme()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("an address with a user and a password is not asked".to_owned());
+            return Err("a URL with user and password is not allowed".to_owned());
         }
         let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -143,13 +143,13 @@ impl Web {
         Ok(granted)
     }
 
-    async fn read(&self, mut response: reqwest::Response) -> Result<Answer, String> {
+    async fn read(&self, mut response: reqwest::Response) -> Result<WebResponse, String> {
         let content_type = response.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
         let (status, url, content_type) = (response.status().as_u16(), response.url().clone(), content_type.to_owned());
         let mut body = Vec::new();
         let mut cut = false;
         while let Some(chunk) =
-            response.chunk().await.map_err(|e| format!("{}: {}", displayable_url(&url), reason(&e)))?
+            response.chunk().await.map_err(|e| format!("{}: {}", displayable_url(&url), failure_reason(&e)))?
         {
             let room = self.max_bytes - body.len();
             body.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
@@ -158,7 +158,7 @@ impl Web {
                 break;
             }
         }
-        Ok(Answer { status, url, content_type, body, cut })
+        Ok(WebResponse { status, url, content_type, body, cut })
     }
 }
 
@@ -169,7 +169,7 @@ enum HostGrant {
     ByName,
 }
 
-fn client(granted: HostGrant) -> Result<Client, String> {
+fn client_for_grant(granted: HostGrant) -> Result<Client, String> {
     // A second installation returns an error, and the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
@@ -202,11 +202,11 @@ impl Resolve for PublicResolver {
 }
 
 fn not_public(host: &str) -> String {
-    format!("permission denied: `{host}` lies in this machine's own network; only a grant that names it reaches there")
+    format!("permission denied: `{host}` is in this machine's network; only a grant that names the host can reach it")
 }
 
 /// Returns the innermost cause of a failed request.
-fn reason(error: &reqwest::Error) -> String {
+fn failure_reason(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;

@@ -19,11 +19,11 @@ const MAX_RECORD: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct TrustRecord {
     pub format: u32,
     /// The root of the project, for human readers: the file name is its hash.
     pub project: String,
-    pub trusted: Vec<Entry>,
+    pub trusted: Vec<TrustEntry>,
     /// Capabilities that the user approved "in this project" when a thread requested them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Record {
 /// A trusted file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct TrustEntry {
     pub kind: ItemKind,
     pub id: String,
     pub sha256: String,
@@ -41,7 +41,7 @@ pub struct Entry {
     pub programs: BTreeMap<String, String>,
 }
 
-impl Entry {
+impl TrustEntry {
     pub(super) fn new(subject: &Subject) -> Self {
         let Subject { kind, id, sha256 } = subject.clone();
         Self { kind, id, sha256, programs: BTreeMap::new() }
@@ -53,10 +53,14 @@ impl Entry {
 }
 
 /// Reads the record at a path; returns an empty record if the file does not exist.
-pub(super) fn read(path: &Path, project: &Path) -> Result<Record, TrustError> {
+pub(super) fn read(path: &Path, project: &Path) -> Result<TrustRecord, TrustError> {
     let fail = |source| TrustError::Io { path: path.to_owned(), source };
-    let empty =
-        Record { format: FORMAT, project: project.display().to_string(), trusted: Vec::new(), ..Record::default() };
+    let empty = TrustRecord {
+        format: FORMAT,
+        project: project.display().to_string(),
+        trusted: Vec::new(),
+        ..TrustRecord::default()
+    };
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty),
@@ -68,14 +72,14 @@ pub(super) fn read(path: &Path, project: &Path) -> Result<Record, TrustError> {
     let mut text = String::new();
     file.take(MAX_RECORD).read_to_string(&mut text).map_err(fail)?;
     let unreadable = |reason: String| TrustError::Unreadable { path: path.to_owned(), reason };
-    let record: Record = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+    let record: TrustRecord = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
     if record.format > FORMAT {
         return Err(unreadable(format!("it has format {}, this version reads {FORMAT}", record.format)));
     }
     Ok(record)
 }
 
-pub(super) fn write(path: &Path, record: &Record) -> Result<(), TrustError> {
+pub(super) fn write(path: &Path, record: &TrustRecord) -> Result<(), TrustError> {
     let fail = |source| TrustError::Io { path: path.to_owned(), source };
     let folder = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;

@@ -9,8 +9,8 @@ use rye_compiler::world::ItemKind;
 
 use super::*;
 
-fn executes(id: &str, sha256: &str, programs: &[&str]) -> Executes {
-    Executes {
+fn executes(id: &str, sha256: &str, programs: &[&str]) -> TrustRequirement {
+    TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: id.into(),
         what: "starts".into(),
@@ -38,11 +38,11 @@ impl Place {
     }
 
     fn trust(&self) -> Trust {
-        Trust::of(&self.folder.path().join("user"), &self.project(), BTreeSet::new())
+        Trust::recorded(&self.folder.path().join("user"), &self.project(), BTreeSet::new())
     }
 
-    fn is_trusted(&self, one: &Executes) -> bool {
-        self.trust().now().unwrap().missing(std::slice::from_ref(one)).unwrap().is_empty()
+    fn is_trusted(&self, one: &TrustRequirement) -> bool {
+        self.trust().snapshot().unwrap().missing(std::slice::from_ref(one)).unwrap().is_empty()
     }
 }
 
@@ -51,16 +51,16 @@ fn what_was_allowed_is_trusted_until_it_changes() {
     let place = Place::new();
     let (one, two) = (executes("a/b", "11", &[]), executes("c", "22", &[]));
     assert!(!place.is_trusted(&one));
-    place.trust().allow(&[one.clone(), two.clone()]).unwrap();
+    place.trust().record_trust(&[one.clone(), two.clone()]).unwrap();
     assert!(place.is_trusted(&one) && place.is_trusted(&two));
     assert!(!place.is_trusted(&executes("a/b", "12", &[])));
     assert!(!place.is_trusted(&executes("a/c", "11", &[])));
     // An allowed change replaces the earlier version, which is not trusted any more.
-    place.trust().allow(&[executes("a/b", "12", &[])]).unwrap();
+    place.trust().record_trust(&[executes("a/b", "12", &[])]).unwrap();
     assert!(!place.is_trusted(&one) && place.is_trusted(&two));
-    let other = Trust::of(&place.folder.path().join("user"), &place.folder.path().join("other"), BTreeSet::new());
-    assert_eq!(other.now().unwrap().missing(std::slice::from_ref(&two)).unwrap().len(), 1);
-    assert!(place.trust().forget().unwrap() && !place.trust().forget().unwrap());
+    let other = Trust::recorded(&place.folder.path().join("user"), &place.folder.path().join("other"), BTreeSet::new());
+    assert_eq!(other.snapshot().unwrap().missing(std::slice::from_ref(&two)).unwrap().len(), 1);
+    assert!(place.trust().delete_record().unwrap() && !place.trust().delete_record().unwrap());
     assert!(!place.is_trusted(&two));
 }
 
@@ -71,7 +71,7 @@ fn files_that_a_command_names_are_part_of_it() {
     fs::write(&script, "echo good").unwrap();
     std::os::unix::fs::symlink("/etc/hostname", place.project().join("out")).unwrap();
     let one = executes("t", "11", &["bash", "run.sh", "later.sh", "out", "-c"]);
-    place.trust().allow(std::slice::from_ref(&one)).unwrap();
+    place.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     assert!(place.is_trusted(&one));
     fs::write(&script, "echo bad").unwrap();
     assert!(!place.is_trusted(&one));
@@ -86,8 +86,9 @@ fn files_that_a_command_names_are_part_of_it() {
 fn what_came_with_the_program_is_trusted_as_it_came() {
     let place = Place::new();
     let one = executes("t", "11", &["run.sh"]);
-    let trust = Trust::of(&place.folder.path().join("user"), &place.project(), one.subjects.iter().cloned().collect());
-    let missing = |one: &Executes| trust.now().unwrap().missing(std::slice::from_ref(one)).unwrap().len();
+    let trust =
+        Trust::recorded(&place.folder.path().join("user"), &place.project(), one.subjects.iter().cloned().collect());
+    let missing = |one: &TrustRequirement| trust.snapshot().unwrap().missing(std::slice::from_ref(one)).unwrap().len();
     assert_eq!((missing(&one), missing(&executes("t", "12", &[]))), (0, 1));
     fs::write(place.project().join("run.sh"), "echo not shipped").unwrap();
     assert_eq!(missing(&one), 1);
@@ -97,20 +98,20 @@ fn what_came_with_the_program_is_trusted_as_it_came() {
 fn the_record_is_the_users_alone() {
     let place = Place::new();
     let one = executes("t", "11", &[]);
-    place.trust().allow(std::slice::from_ref(&one)).unwrap();
+    place.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     let trust = place.trust();
     let path = trust.path().unwrap();
     assert!(path.starts_with(place.folder.path().join("user")));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(path), mode(path.parent().unwrap())), (0o600, 0o700));
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(matches!(trust.now(), Err(TrustError::Exposed { .. })));
+    assert!(matches!(trust.snapshot(), Err(TrustError::Exposed { .. })));
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     for broken in ["", "{}", "{\"format\":2,\"project\":\"\",\"trusted\":[]}", "[1]"] {
         fs::write(path, broken).unwrap();
-        assert!(matches!(trust.now(), Err(TrustError::Unreadable { .. })), "{broken}");
+        assert!(matches!(trust.snapshot(), Err(TrustError::Unreadable { .. })), "{broken}");
     }
-    assert!(matches!(Trust::Nothing.allow(&[one]), Err(TrustError::NoUserSpace)));
+    assert!(matches!(Trust::Nothing.record_trust(&[one]), Err(TrustError::NoUserSpace)));
 }
 
 #[test]
@@ -118,28 +119,34 @@ fn nothing_is_trusted_without_files_that_say_so() {
     let place = Place::new();
     let mut one = executes("t", "11", &[]);
     one.subjects.clear();
-    place.trust().allow(std::slice::from_ref(&one)).unwrap();
+    place.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     assert!(!place.is_trusted(&one));
     let all = [executes("t", "11", &[])];
-    assert_eq!(Trust::Nothing.now().unwrap().missing(&all).unwrap().len(), 1);
-    assert!(Trust::Everything.now().unwrap().missing(&all).unwrap().is_empty());
+    assert_eq!(Trust::Nothing.snapshot().unwrap().missing(&all).unwrap().len(), 1);
+    assert!(Trust::Everything.snapshot().unwrap().missing(&all).unwrap().is_empty());
 }
 
 #[test]
 fn a_remembered_answer_is_one_capability_in_one_project() {
     let place = Place::new();
     let (bash, other) = ("rye.execute.tool.rye.bash.bash", "rye.execute.tool.rye.bash.other");
-    assert!(!place.trust().now().unwrap().allows(bash));
-    place.trust().allow(&[executes("t", "11", &[])]).unwrap();
-    place.trust().remember(bash).unwrap();
-    place.trust().remember(bash).unwrap();
+    assert!(!place.trust().snapshot().unwrap().allows(bash));
+    place.trust().record_trust(&[executes("t", "11", &[])]).unwrap();
+    place.trust().record_capability(bash).unwrap();
+    place.trust().record_capability(bash).unwrap();
     let trust = place.trust();
-    let now = trust.now().unwrap();
+    let now = trust.snapshot().unwrap();
     assert_eq!(now.capabilities(), [bash]);
     assert!(now.allows(bash) && !now.allows(other) && !now.allows("rye.execute.*"));
     assert!(place.is_trusted(&executes("t", "11", &[])), "beside what was allowed");
-    place.trust().forget().unwrap();
-    assert!(!place.trust().now().unwrap().allows(bash));
+    // The same files again change nothing; another text, or another clone in this folder, takes the approval back.
+    place.trust().record_trust(&[executes("t", "11", &[])]).unwrap();
+    assert!(place.trust().snapshot().unwrap().allows(bash));
+    place.trust().record_trust(&[executes("t", "12", &[])]).unwrap();
+    assert!(!place.trust().snapshot().unwrap().allows(bash));
+    place.trust().record_capability(bash).unwrap();
+    place.trust().delete_record().unwrap();
+    assert!(!place.trust().snapshot().unwrap().allows(bash));
 }
 
 #[test]
@@ -147,12 +154,12 @@ fn former_texts_of_a_directive_stay_trusted_until_trust_is_revoked() {
     let place = Place::new();
     let with = |sha256: &str| {
         let subjects = vec![Subject { kind: ItemKind::Directive, id: "d".into(), sha256: sha256.into() }];
-        Executes { kind: TrustRequirementKind::Grants, subjects, ..executes("d", sha256, &[]) }
+        TrustRequirement { kind: TrustRequirementKind::Grants, subjects, ..executes("d", sha256, &[]) }
     };
-    place.trust().allow(&[with("11")]).unwrap();
-    place.trust().allow(&[with("12")]).unwrap();
+    place.trust().record_trust(&[with("11")]).unwrap();
+    place.trust().record_trust(&[with("12")]).unwrap();
     assert!(place.is_trusted(&with("11")) && place.is_trusted(&with("12")) && !place.is_trusted(&with("13")));
-    place.trust().forget().unwrap();
+    place.trust().delete_record().unwrap();
     assert!(!place.is_trusted(&with("11")));
 }
 
@@ -165,7 +172,7 @@ fn a_script_is_trusted_by_its_content_wherever_it_lies() {
         let file = place.project().join(path);
         fs::write(&file, "steps: [one]").unwrap();
         assert!(!place.is_trusted(&script(path)), "{path}");
-        place.trust().allow(&[script(path)]).unwrap();
+        place.trust().record_trust(&[script(path)]).unwrap();
         assert!(place.is_trusted(&script(path)), "{path}");
         fs::write(&file, "steps: [two]").unwrap();
         assert!(!place.is_trusted(&script(path)), "{path}");

@@ -7,8 +7,8 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::walls::{Machine, PATH, WALLED, is_offered};
-use super::{DIRECT, OWN, ends};
+use super::walls::{Machine, PATH, SANDBOXED_MODE, is_offered};
+use super::{OWNER_MODE, UNSUPERVISED_MODE, ends};
 
 pub const TESTS: [(&str, fn()); 10] = [
     ("attacks: every attempt is refused", every_attempt_is_refused),
@@ -130,7 +130,7 @@ fn attempt_all(uid: Option<u32>) {
         let kind = if net.is_empty() { "none" } else { "net" };
         let command = format!("{PYTHON} -B attacks.py $PPID {} {kind}; echo end", victim.0.id());
         let mut run = Command::new(std::env::current_exe().unwrap());
-        run.args([WALLED, machine.at("project").to_str().unwrap(), "out", net, &command]);
+        run.args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", net, &command]);
         run.env("HOME", machine.at("home")).env("PATH", PATH).stdin(Stdio::null());
         if let Some(uid) = uid {
             run.uid(uid).gid(uid);
@@ -172,7 +172,13 @@ fn daemon_ends(program: &str) {
     let machine = machine();
     fs::write(machine.at("project/daemon.py"), format!("{DAEMON}{program}")).unwrap();
     let project = machine.at("project");
-    let said = machine.own(&[WALLED, project.to_str().unwrap(), "out", "", &format!("{PYTHON} -B daemon.py $PPID")]);
+    let said = machine.run_this_binary(&[
+        SANDBOXED_MODE,
+        project.to_str().unwrap(),
+        "out",
+        "",
+        &format!("{PYTHON} -B daemon.py $PPID"),
+    ]);
     let pid = fs::read_to_string(machine.at("project/out/pid")).unwrap_or_else(|error| panic!("{error}: {said}"));
     assert!(ends(&pid), "{pid} lives: {said}");
 }
@@ -263,7 +269,7 @@ else:
 ";
     fs::write(machine.at("project/daemon.py"), format!("{DAEMON}{program}")).unwrap();
     let project = machine.at("project");
-    machine.own(&[WALLED, project.to_str().unwrap(), "out", "", &format!("{PYTHON} -B daemon.py")]);
+    machine.run_this_binary(&[SANDBOXED_MODE, project.to_str().unwrap(), "out", "", &format!("{PYTHON} -B daemon.py")]);
     let last = || fs::read_to_string(machine.at("project/out/pid")).unwrap();
     let pid = last();
     assert!(ends(&pid), "{pid} lives");
@@ -284,7 +290,7 @@ else:
 ";
     fs::write(machine.at("project/daemon.py"), format!("{DAEMON}{program}")).unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args([WALLED, machine.at("project").to_str().unwrap(), "out", "", &format!("{PYTHON} -B daemon.py")])
+        .args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", "", &format!("{PYTHON} -B daemon.py")])
         .env("HOME", machine.at("home"))
         .env("PATH", PATH)
         .stdin(Stdio::null())
@@ -312,8 +318,8 @@ fn inherited_descriptors() {
     let out = machine.at("project/out/read");
     let read = format!("cat <&9 > {0}; cat /proc/self/fd/9 >> {0}", out.display());
     let project = machine.at("project");
-    let confined = [WALLED, project.to_str().unwrap(), "out", "", &read];
-    for arguments in [confined.as_slice(), &[OWN, &read], &[DIRECT, &read]] {
+    let confined = [SANDBOXED_MODE, project.to_str().unwrap(), "out", "", &read];
+    for arguments in [confined.as_slice(), &[OWNER_MODE, &read], &[UNSUPERVISED_MODE, &read]] {
         let mut started = Command::new("bash");
         started.args(["-c", "exec 9< \"$1\"; shift; exec \"$@\"", "bash"]).arg(&secret).arg(&own).args(arguments);
         let done = started.env("HOME", machine.at("home")).env("PATH", PATH).stdin(Stdio::null()).output().unwrap();
@@ -329,7 +335,7 @@ fn runtimes_work() {
     let machine = machine();
     let run = |path: &str, home: &str, command: &str| {
         let mut started = Command::new(std::env::current_exe().unwrap());
-        started.args([WALLED, machine.at("project").to_str().unwrap(), "out", "", command]);
+        started.args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", "", command]);
         let done = started.env("HOME", home).env("PATH", path).stdin(Stdio::null()).output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
     };

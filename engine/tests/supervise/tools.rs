@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rye_compiler::tool_spec::{ToolKind, ToolSpec};
 use rye_engine::scripts::SyntaxTreeReader;
-use rye_engine::tool::mcp::config::{McpTransport, Openings};
-use rye_engine::tool::mcp::{McpConnection, Server};
-use rye_engine::tool::registry::{Registry, ToolFile};
+use rye_engine::tool::mcp::config::{McpTransport, SandboxOpenings};
+use rye_engine::tool::mcp::{McpConnection, McpServer};
+use rye_engine::tool::registry::{ToolFile, ToolRegistry};
 use rye_engine::tool::{Invocation, ToolOutcome};
 use rye_grammar::tool_header::{self, ToolLanguage};
 use rye_grammar::{ItemId, SourceId};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::walls::{Machine, PATH, is_offered};
 
 /// Makes this binary call one tool: `__tool PROJECT WRITE NET FILE PARAMETERS`; lists are separated by commas.
-pub const TOOL: &str = "__tool";
+pub const TOOL_MODE: &str = "__tool";
 
 pub const TESTS: [(&str, fn()); 6] = [
     ("tools: none reads keys, writes elsewhere or opens a socket ungranted", nothing_ungranted),
@@ -178,11 +178,11 @@ const LANGUAGES: [(&str, &str, &str); 6] = [
     ("MCP", "served.py", "python3"),
 ];
 
-/// Runs the process that was started with [`TOOL`].
+/// Runs the process that was started with [`TOOL_MODE`].
 pub fn call(project: &str, write: &str, net: &str, file: &str, parameters: &str) {
     let list = |text: &str| text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let (write, net) = (list(write), list(net));
-    let outcome = super::many().block_on(run(Path::new(project), &write, &net, file, parameters));
+    let outcome = super::multi_thread_runtime().block_on(run(Path::new(project), &write, &net, file, parameters));
     let text = json!({"content": outcome.content, "is_error": outcome.is_error}).to_string();
     std::io::stdout().write_all(text.as_bytes()).unwrap();
 }
@@ -194,13 +194,13 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
     let mut tool_file = ToolFile { path: Some(path), project: project.to_owned(), ..ToolFile::default() };
     let mut language = ToolLanguage::of_path(file).unwrap();
     if matches!(file, "served.py" | "bare.py") {
-        let openings = Openings { write: write.to_vec(), net: net.to_vec(), read: Vec::new() };
+        let openings = SandboxOpenings { write: write.to_vec(), net: net.to_vec(), read: Vec::new() };
         let server = server(project, (file == "served.py").then_some(openings));
         let definitions = match McpConnection::open(&server, project).await {
             Ok(connection) => connection.definitions().await,
             Err(error) => return ToolOutcome::error(error.to_string()),
         };
-        text = definitions[0].item(&server);
+        text = definitions[0].item_text(&server);
         tool_file.server = Some(server);
         language = ToolLanguage::Yaml;
     }
@@ -217,19 +217,19 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         parameters,
         project_root: project.to_owned(),
         thread_id: "t-1".into(),
-        halt: rye_engine::tool::stop::Halt::never(),
+        halt: rye_engine::tool::stop::CancellationToken::never(),
         crew: rye_engine::crew::ThreadCount::default(),
         write: write.to_vec(),
         net: net.to_vec(),
         may_write_item: Vec::new(),
     };
-    Registry::standard().prepare(&spec, &tool_file).unwrap().run(invocation).await
+    ToolRegistry::standard().prepare(&spec, &tool_file).unwrap().run(invocation).await
 }
 
-fn server(project: &Path, wall: Option<Openings>) -> Server {
+fn server(project: &Path, wall: Option<SandboxOpenings>) -> McpServer {
     let script = ".ai/tools/project/served.py".to_owned();
     let command = vec!["python3".to_owned(), "-B".to_owned(), script, project.to_str().unwrap().to_owned()];
-    Server {
+    McpServer {
         name: "s".into(),
         transport: McpTransport::Stdio { command, environment: std::collections::BTreeMap::new(), wall },
         timeout: Duration::from_mins(1),
@@ -282,7 +282,8 @@ fn answer(machine: &Machine, write: &str, net: &str, file: &str, parameters: &Va
     }
     let parameters = if file.starts_with("asks") { parameters.clone() } else { all };
     let project = machine.at("project");
-    let said = machine.own(&[TOOL, project.to_str().unwrap(), write, net, file, &parameters.to_string()]);
+    let said =
+        machine.run_this_binary(&[TOOL_MODE, project.to_str().unwrap(), write, net, file, &parameters.to_string()]);
     let told: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{file}: {e}: {said}"));
     (told["content"].clone(), told["is_error"] == true)
 }
@@ -355,7 +356,7 @@ fn good_and_bad() {
             let (said, failed) = ask(what);
             let text = said.as_str().unwrap_or_default();
             assert!(failed && !text.is_empty(), "{name}, {what}: {said}");
-            let in_time = text.contains("not done after 2 s") || text.contains("within 2 seconds");
+            let in_time = text.contains("timed out after 2 s") || text.contains("within 2 seconds");
             assert_eq!(in_time, what == "slow", "{name}, {what}: {text}");
         }
         let (flood, _) = ask("flood");
@@ -384,9 +385,9 @@ fn requests_go_where_granted() {
     fs::write(machine.at("project/.ai/tools/project/asks.yaml"), text).unwrap();
     for (net, said) in [
         ("", "no grant of this tool names net=\"127.0.0.1\""),
-        ("*", "only a grant that names it reaches there"),
+        ("*", "only a grant that names the host can reach it"),
         ("127.0.0.1", "no grant of this tool names net=\"169.254.169.254\""),
-        ("127.0.0.1,*", "only a grant that names it reaches there"),
+        ("127.0.0.1,*", "only a grant that names the host can reach it"),
     ] {
         let (content, failed) = answer(&machine, "", net, "asks.yaml", &json!({}));
         assert!(failed && content.as_str().is_some_and(|text| text.contains(said)), "{net}: {content}");
@@ -401,7 +402,7 @@ fn a_server_ends_with_its_owner() {
     let project = machine.at("project");
     let parameters = json!({"do": "stay", "port": 0, "n": 0}).to_string();
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args([TOOL, project.to_str().unwrap(), "out/", "", "served.py", &parameters])
+        .args([TOOL_MODE, project.to_str().unwrap(), "out/", "", "served.py", &parameters])
         .env("PATH", PATH)
         .stdout(Stdio::null())
         .spawn()

@@ -9,34 +9,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rye_engine::tool::process::{Program, Sandbox, offers, run};
+use rye_engine::tool::process::{Program, Sandbox, detect_support, run};
 
 /// Makes this binary run one sandboxed command: `__walled PROJECT WRITE NET COMMAND`; lists are separated by commas.
-pub const WALLED: &str = "__walled";
+pub const SANDBOXED_MODE: &str = "__walled";
 
 /// System programs only: the home folder of the tests contains no programs.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub const TESTS: [(&str, fn()); 15] = [
-    ("wall: nothing outside the project is read", nothing_outside_is_read),
-    ("wall: nothing is written ungranted", nothing_is_written_ungranted),
-    ("wall: what is granted is written and no more", what_is_granted_is_written),
-    ("wall: the law is out of reach of a grant of everything", protected_paths_are_not_writable),
-    ("wall: the engine's record is not read", thread_files_are_not_readable),
-    ("wall: keys and trust are out of reach in every project", keys_are_out_of_reach),
-    ("wall: links lead nowhere new", links_lead_nowhere_new),
-    ("wall: no socket unless granted", no_socket_unless_granted),
-    ("wall: the owner's environment and memory are not read", the_owner_is_not_read),
-    ("wall: nobody outside is signalled", outside_processes_get_no_signals),
-    ("wall: temporary files are private and gone afterwards", temporary_files_are_private),
-    ("wall: usual programs run", usual_programs_run),
-    ("wall: a fork bomb ends", a_fork_bomb_ends),
-    ("wall: a crowd of others ends nobody", other_programs_processes_do_not_count),
-    ("wall: in bubblewrap modes and times stay, and what is granted is there", in_bubblewrap_modes_stay),
+    ("sandbox: nothing outside the project is read", nothing_outside_is_read),
+    ("sandbox: nothing is written ungranted", nothing_is_written_ungranted),
+    ("sandbox: only granted folders are writable", what_is_granted_is_written),
+    ("sandbox: a grant of everything does not reach protected paths", protected_paths_are_not_writable),
+    ("sandbox: thread files are not readable", thread_files_are_not_readable),
+    ("sandbox: keys and trust are out of reach in every project", keys_are_out_of_reach),
+    ("sandbox: links give no new access", links_lead_nowhere_new),
+    ("sandbox: no socket unless granted", no_socket_unless_granted),
+    ("sandbox: the owner's environment and memory are not read", the_owner_is_not_read),
+    ("sandbox: outside processes get no signals", outside_processes_get_no_signals),
+    ("sandbox: temporary files are private and gone afterwards", temporary_files_are_private),
+    ("sandbox: usual programs run", usual_programs_run),
+    ("sandbox: a fork bomb ends", a_fork_bomb_ends),
+    ("sandbox: processes of other programs do not count", other_programs_processes_do_not_count),
+    ("sandbox: in bubblewrap modes and times stay, and what is granted is there", in_bubblewrap_modes_stay),
 ];
 
-/// Runs the process that was started with [`WALLED`].
-pub fn walled(project: &str, write: &str, net: &str, command: &str) {
+/// Runs the process that was started with [`SANDBOXED_MODE`].
+pub fn run_sandboxed(project: &str, write: &str, net: &str, command: &str) {
     let write = write.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let net: Vec<String> = net.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     if let Some(bubblewrap) = std::env::var_os(BUBBLEWRAP) {
@@ -48,7 +48,7 @@ pub fn walled(project: &str, write: &str, net: &str, command: &str) {
         folder: project.into(),
         thread_id: "t-1".into(),
         timeout: Duration::from_secs(40),
-        halt: rye_engine::tool::stop::Halt::never(),
+        halt: rye_engine::tool::stop::CancellationToken::never(),
         wall: Some(Sandbox::new(Path::new(project), write, &net)),
         input: Vec::new(),
         environment: Vec::new(),
@@ -99,13 +99,13 @@ impl Machine {
     }
 
     /// Returns the output of a sandboxed command with these grants.
-    fn run(&self, write: &str, net: &str, command: &str) -> String {
+    pub fn run(&self, write: &str, net: &str, command: &str) -> String {
         let project = self.at("project");
-        self.own(&[WALLED, project.to_str().unwrap(), write, net, command])
+        self.run_this_binary(&[SANDBOXED_MODE, project.to_str().unwrap(), write, net, command])
     }
 
     /// Starts this binary in this machine with these arguments; returns its output.
-    pub fn own(&self, arguments: &[&str]) -> String {
+    pub fn run_this_binary(&self, arguments: &[&str]) -> String {
         let own = std::env::current_exe().unwrap();
         let done = Command::new(own)
             .args(arguments)
@@ -119,14 +119,14 @@ impl Machine {
         format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
     }
 
-    fn bare(&self, command: &str) -> String {
+    fn run_unsandboxed(&self, command: &str) -> String {
         self.run("", "", command)
     }
 }
 
 /// Returns true if this kernel has the features a test needs; reports a skip otherwise.
 pub fn is_offered(landlock: u8, sockets: bool) -> bool {
-    let offers = offers();
+    let offers = detect_support();
     let enough = offers.landlock >= landlock && (offers.sockets || !sockets);
     if !enough {
         eprintln!("skipped: it needs Landlock {landlock} and sockets refused = {sockets}; this machine has {offers:?}");
@@ -134,7 +134,7 @@ pub fn is_offered(landlock: u8, sockets: bool) -> bool {
     enough
 }
 
-/// Environment variable with the path of bubblewrap, for the process that is started with [`WALLED`].
+/// Environment variable with the path of bubblewrap, for the process that is started with [`SANDBOXED_MODE`].
 const BUBBLEWRAP: &str = "TEST_BUBBLEWRAP";
 
 fn in_bubblewrap_modes_stay() {
@@ -149,7 +149,7 @@ fn in_bubblewrap_modes_stay() {
     let run = |command: &str| {
         let own = std::env::current_exe().unwrap();
         let mut started = Command::new(own);
-        started.args([WALLED, project.to_str().unwrap(), "out,src", "", command]);
+        started.args([SANDBOXED_MODE, project.to_str().unwrap(), "out,src", "", command]);
         started.env("HOME", machine.at("home")).env("PATH", PATH).env(BUBBLEWRAP, "bwrap").stdin(Stdio::null());
         let done = started.output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
@@ -184,11 +184,11 @@ fn nothing_outside_is_read() {
         "user/.ai/trust/x.json",
         "other/file.txt",
     ] {
-        let said = machine.bare(&format!("cat {}", machine.at(path).display()));
+        let said = machine.run_unsandboxed(&format!("cat {}", machine.at(path).display()));
         assert!(said.contains("Permission denied"), "{path}: {said}");
     }
-    assert!(machine.bare("ls ~/.ssh").contains("Permission denied"));
-    let shadow = machine.bare("cat /etc/shadow");
+    assert!(machine.run_unsandboxed("ls ~/.ssh").contains("Permission denied"));
+    let shadow = machine.run_unsandboxed("cat /etc/shadow");
     assert!(shadow.contains("Permission denied") || shadow.contains("No such file"), "{shadow}");
     for (path, text) in [
         ("user/.ai/knowledge/x.md", "what the user knows"),
@@ -196,10 +196,10 @@ fn nothing_outside_is_read() {
         ("project/.env", "FROM_PROJECT"),
         ("project/.ai/directives/a.md", "# A"),
     ] {
-        let said = machine.bare(&format!("cat {}", machine.at(path).display()));
+        let said = machine.run_unsandboxed(&format!("cat {}", machine.at(path).display()));
         assert!(said.contains(text), "{path}: {said}");
     }
-    assert_eq!(machine.bare("echo $SECRET_API_KEY"), "\n");
+    assert_eq!(machine.run_unsandboxed("echo $SECRET_API_KEY"), "\n");
 }
 
 /// Tests the keys of a user space inside and outside the home folder and of the project, with the project in every
@@ -240,13 +240,13 @@ fn keys_are_out_of_reach() {
         ("dotfiles", "linked", "dotfiles/ai/keys/private.pem", "dotfiles/ai/config/x.yaml"),
         // The project lies in a folder that programs may read.
         ("home/go/src/app", "user", "home/go/src/app/.ai/state/x", "home/go/src/app/main.txt"),
-        ("project", "user", "home/.ai/keys/private.pem", "home/.gitconfig"),
+        ("project", "user", "home/.ai/keys/private.pem", "project/top.txt"),
     ];
     for (project, user, secret, readable) in cases {
         let run = |write: &str, command: &str| {
             let own = std::env::current_exe().unwrap();
             let mut started = Command::new(own);
-            started.args([WALLED, machine.at(project).to_str().unwrap(), write, "", command]);
+            started.args([SANDBOXED_MODE, machine.at(project).to_str().unwrap(), write, "", command]);
             started.env("HOME", machine.at("home")).env("PATH", PATH).env("RYE_USER_SPACE", machine.at(user));
             let done = started.stdin(Stdio::null()).output().unwrap();
             format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
@@ -289,7 +289,7 @@ fn nothing_is_written_ungranted() {
         "user/.ai/knowledge/x.md",
         "project/.git/hooks/pre-commit",
     ] {
-        let said = machine.bare(&format!("echo x > {}", machine.at(path).display()));
+        let said = machine.run_unsandboxed(&format!("echo x > {}", machine.at(path).display()));
         assert!(said.contains("Permission denied"), "{path}: {said}");
     }
     for command in [
@@ -299,7 +299,7 @@ fn nothing_is_written_ungranted() {
         "mv src/main.txt src/b.txt",
         "ln -s /etc src/l",
     ] {
-        let said = machine.bare(command);
+        let said = machine.run_unsandboxed(command);
         assert!(said.contains("Permission denied") || said.contains("Invalid cross-device link"), "{command}: {said}");
     }
     assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "source");
@@ -383,7 +383,7 @@ fn links_lead_nowhere_new() {
     symlink(machine.at("home/.ssh"), machine.at("project/keys")).unwrap();
     symlink(machine.at("other"), machine.at("project/out")).unwrap();
     symlink(machine.at("project/.git"), machine.at("project/src/git")).unwrap();
-    assert!(machine.bare("cat keys/id_ed25519").contains("Permission denied"));
+    assert!(machine.run_unsandboxed("cat keys/id_ed25519").contains("Permission denied"));
     assert!(
         machine.run("keys/,out/,.", "", "cat keys/id_ed25519; echo x > out/x").matches("Permission denied").count()
             == 2
@@ -412,7 +412,7 @@ fn no_socket_unless_granted() {
     let python = "/usr/bin/python3";
     if Path::new(python).exists() {
         for family in ["AF_UNIX", "AF_INET6", "AF_NETLINK"] {
-            let said = machine.bare(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
+            let said = machine.run_unsandboxed(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
             assert!(said.contains("PermissionError"), "{family}: {said}");
         }
         // A grant of hosts does not open local services: containers, session buses, key agents.
@@ -430,7 +430,7 @@ fn no_socket_unless_granted() {
             assert!(said.contains("open") == opens && said.contains("PermissionError") != opens, "{family}: {said}");
         }
         let pair = "import socket; a, b = socket.socketpair(); a.send(b\"hi\"); print(b.recv(2))";
-        assert_eq!(machine.bare(&format!("{python} -c '{pair}'")), "b'hi'\n");
+        assert_eq!(machine.run_unsandboxed(&format!("{python} -c '{pair}'")), "b'hi'\n");
     }
 }
 
@@ -441,8 +441,9 @@ fn the_owner_is_not_read() {
     let machine = Machine::new();
     let own = std::process::id();
     for file in ["environ", "maps", "mem"] {
-        let said = machine
-            .bare(&format!("cat /proc/{own}/{file} | tr '\\0' '\\n' | head -3; cat /proc/$PPID/{file} | head -c 100"));
+        let said = machine.run_unsandboxed(&format!(
+            "cat /proc/{own}/{file} | tr '\\0' '\\n' | head -3; cat /proc/$PPID/{file} | head -c 100"
+        ));
         assert!(said.matches("Permission denied").count() == 2, "{file}: {said}");
     }
 }
@@ -452,8 +453,10 @@ fn outside_processes_get_no_signals() {
         return;
     }
     let machine = Machine::new();
-    let said =
-        machine.bare(&format!("kill -0 {}; kill -STOP $PPID; kill -KILL $PPID; echo still here", std::process::id()));
+    let said = machine.run_unsandboxed(&format!(
+        "kill -0 {}; kill -STOP $PPID; kill -KILL $PPID; echo still here",
+        std::process::id()
+    ));
     assert_eq!(said.matches("Operation not permitted").count(), 3, "{said}");
     assert!(said.ends_with("still here\n"));
 }
@@ -463,23 +466,23 @@ fn temporary_files_are_private() {
         return;
     }
     let machine = Machine::new();
-    let said =
-        machine.bare("f=$(mktemp) && echo 1 > $f && cat $f && stat -c %a $TMPDIR && cat <<< here && echo $TMPDIR");
+    let said = machine
+        .run_unsandboxed("f=$(mktemp) && echo 1 > $f && cat $f && stat -c %a $TMPDIR && cat <<< here && echo $TMPDIR");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.get(..3), Some(["1", "700", "here"].as_slice()), "{said}");
     assert!(!Path::new(lines[3]).exists(), "{said}");
-    assert!(machine.bare("ls /tmp; echo x > /tmp/rye-wall-test").contains("Permission denied"));
+    assert!(machine.run_unsandboxed("ls /tmp; echo x > /tmp/rye-wall-test").contains("Permission denied"));
 }
 
 fn usual_programs_run() {
     let machine = Machine::new();
-    let said = machine.bare("ls src && sort top.txt && sh -c 'echo sh' && date > /dev/null && cat /proc/self/status | grep -c NoNewPrivs && id -u > /dev/null && echo end");
+    let said = machine.run_unsandboxed("ls src && sort top.txt && sh -c 'echo sh' && date > /dev/null && cat /proc/self/status | grep -c NoNewPrivs && id -u > /dev/null && echo end");
     assert_eq!(said, "main.txt\ntop\nsh\n1\nend\n");
     if Command::new("git").arg("--version").output().is_ok() {
-        assert_eq!(machine.bare("git config user.name"), "Ada\n");
+        assert_eq!(machine.run_unsandboxed("git config user.name"), "Ada\n");
     }
-    assert!(machine.bare("no-such-program").contains("command not found"));
-    assert!(machine.bare("ulimit -c; ulimit -n").starts_with("0\n"));
+    assert!(machine.run_unsandboxed("no-such-program").contains("command not found"));
+    assert!(machine.run_unsandboxed("ulimit -c; ulimit -n").starts_with("0\n"));
 }
 
 /// Tests a fork bomb. Without supervision it ends at 4,095 processes, for the sake of other users of this machine.
@@ -488,7 +491,7 @@ fn a_fork_bomb_ends() {
     let start = Instant::now();
     let bomb =
         "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 30; }; bomb 11; echo all of it";
-    let said = machine.bare(bomb);
+    let said = machine.run_unsandboxed(bomb);
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
     let told: String = said.chars().rev().take(400).collect::<Vec<_>>().into_iter().rev().collect();
     assert!(said.contains("processes at once") || said.contains("Resource temporarily unavailable"), "{told}");
@@ -499,7 +502,7 @@ fn a_fork_bomb_ends() {
 fn other_programs_processes_do_not_count() {
     let machine = Machine::new();
     let said = std::thread::scope(|scope| {
-        let program = scope.spawn(|| machine.bare("for i in $(seq 30); do sleep 0.05; done; echo done"));
+        let program = scope.spawn(|| machine.run_unsandboxed("for i in $(seq 30); do sleep 0.05; done; echo done"));
         std::thread::sleep(Duration::from_millis(400));
         for _ in 0..700 {
             let crowd = std::thread::Builder::new().stack_size(64 * 1024);

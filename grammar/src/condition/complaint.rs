@@ -6,41 +6,41 @@ use super::MAX_DEPTH;
 use super::one_line::ConditionText;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
-use crate::text::{brackets, name_char, shorten};
+use crate::text::{brackets, describe_char, shorten};
 
-pub(super) fn condition(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
+pub(super) fn condition_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
     SyntaxKind::Condition.error(span, message, label).with_help_if(help)
 }
 
 pub(super) fn empty(place: ConditionText<'_>) -> SyntaxError {
-    condition(
+    condition_error(
         place.span(0, place.text.len()),
         "a condition cannot be empty".into(),
-        "nothing is asked here",
-        Some("leave the condition out where the hook always applies"),
+        "empty condition",
+        Some("leave the condition out if the hook always applies"),
     )
 }
 
 pub(super) fn too_long(place: ConditionText<'_>, limit: usize) -> SyntaxError {
-    condition(
+    condition_error(
         place.span(limit, place.text.len()),
-        format!("a condition holds at most {limit} bytes, this one has {}", place.text.len()),
+        format!("a condition has at most {limit} bytes, but this one has {}", place.text.len()),
         "too long from here",
         Some("split it over several hooks, or let a tool decide"),
     )
 }
 
-pub(super) fn control(place: ConditionText<'_>, range: Range<usize>, c: char) -> SyntaxError {
-    condition(
+pub(super) fn control_character_error(place: ConditionText<'_>, range: Range<usize>, c: char) -> SyntaxError {
+    condition_error(
         place.span(range.start, range.end),
-        format!("{} cannot stand in a condition", name_char(c)),
+        format!("{} is not allowed in a condition", describe_char(c)),
         "remove it",
         Some("inside a double-quoted string, write it as an escape such as `\\u0000`"),
     )
 }
 
 pub(super) fn too_deep(span: Span) -> SyntaxError {
-    condition(
+    condition_error(
         span,
         format!("a condition nests at most {MAX_DEPTH} levels"),
         "one level too many",
@@ -49,27 +49,27 @@ pub(super) fn too_deep(span: Span) -> SyntaxError {
 }
 
 pub(super) fn bad_string(span: Span) -> SyntaxError {
-    condition(
+    condition_error(
         span,
-        "this string is no JSON string".into(),
+        "this is not a valid JSON string".into(),
         "an escape or a raw line break that JSON does not know",
         Some(
-            "the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t` and `\\u` with four hex digits; inside `'…'` nothing is an escape",
+            "the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t` and `\\u` with four hex digits; `'…'` strings have no escapes",
         ),
     )
 }
 
 pub(super) fn number_out_of_range(span: Span, text: &str) -> SyntaxError {
-    condition(
+    condition_error(
         span,
-        format!("`{}` is no number that can be held", shorten(text)),
+        format!("the number `{}` is out of range", shorten(text)),
         "out of range",
         Some("whole numbers go from -9223372036854775808 to 18446744073709551615"),
     )
 }
 
 pub(super) fn chained(span: Span, operator: &str) -> SyntaxError {
-    condition(
+    condition_error(
         span,
         format!("comparisons do not chain: `{operator}` follows another comparison"),
         "second comparison",
@@ -78,16 +78,16 @@ pub(super) fn chained(span: Span, operator: &str) -> SyntaxError {
 }
 
 pub(super) fn not_as_operand(span: Span) -> SyntaxError {
-    condition(
+    condition_error(
         span,
         "`!` binds looser than the operator before it".into(),
-        "a negation cannot stand here",
+        "a negation is not allowed here",
         Some("use parentheses: `a == (!b)`"),
     )
 }
 
 pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
-    condition(
+    condition_error(
         span,
         "the pattern of `matches` must be a string written out".into(),
         "not a string literal",
@@ -96,7 +96,7 @@ pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
 }
 
 /// Returns the error for the offset at which the grammar failed.
-pub(super) fn unexpected(place: ConditionText<'_>, at: usize) -> SyntaxError {
+pub(super) fn unexpected_token(place: ConditionText<'_>, at: usize) -> SyntaxError {
     let text = place.text;
     let before = text.get(..at).unwrap_or(text).trim_end();
     let rest = text.get(at..).unwrap_or_default();
@@ -104,9 +104,9 @@ pub(super) fn unexpected(place: ConditionText<'_>, at: usize) -> SyntaxError {
     let at = at + skipped;
     let rest = rest.trim_start();
     if before.ends_with('.') {
-        return condition(
+        return condition_error(
             place.span(before.len() - 1, before.len()),
-            "a path holds an empty segment".into(),
+            "a path has an empty segment".into(),
             "no segment follows this dot",
             Some(if rest.starts_with(|c: char| c.is_ascii_digit()) {
                 "a number in a path has no leading zeros"
@@ -118,7 +118,7 @@ pub(super) fn unexpected(place: ConditionText<'_>, at: usize) -> SyntaxError {
     let Some(c) = rest.chars().next() else { return unexpected_end(place, before) };
 
     if matches!(c, '"' | '\'') && operand_expected(before) {
-        return condition(
+        return condition_error(
             place.span(at, text.len()),
             "this string is never closed".into(),
             "opened here",
@@ -129,19 +129,19 @@ pub(super) fn unexpected(place: ConditionText<'_>, at: usize) -> SyntaxError {
     let span = place.span(at, at + token.len());
     let asks = before.strip_suffix('(').is_some_and(|b| b.trim_end().ends_with("exists"));
     let (message, label): (String, &str) = if asks {
-        ("`exists` asks for a path".into(), "not a path")
+        ("`exists` needs a path".into(), "not a path")
     } else if operand_expected(before) && c.is_ascii_digit() {
-        (format!("`{}` is no number", shorten(token)), "a number has no leading zeros and no letters")
+        (format!("`{}` is not a number", shorten(token)), "a number has no leading zeros and no letters")
     } else if operand_expected(before) {
         (format!("a value is missing before `{}`", shorten(token)), "expected a value here")
     } else if matches!(c, ')' | ']') {
-        (format!("`{c}` closes nothing"), "no bracket is open here")
+        (format!("unmatched `{c}`"), "no bracket is open here")
     } else if c.is_control() || !c.is_ascii() {
-        (format!("{} cannot stand here", name_char(c)), "expected an operator or the end")
+        (format!("{} is not allowed here", describe_char(c)), "expected an operator or the end")
     } else {
         (format!("`{}` is not expected here", shorten(token)), "expected an operator or the end")
     };
-    condition(span, message, label, help_for_token(before, rest, token))
+    condition_error(span, message, label, help_for_token(before, rest, token))
 }
 
 fn unexpected_end(place: ConditionText<'_>, before: &str) -> SyntaxError {
@@ -149,14 +149,14 @@ fn unexpected_end(place: ConditionText<'_>, before: &str) -> SyntaxError {
     if let Some((at, open)) = last_open(before)
         && !operand_expected(before)
     {
-        return condition(
+        return condition_error(
             place.span(at, at + 1),
             format!("`{open}` is never closed"),
             "opened here",
             Some(if open == '(' { "add a `)`" } else { "add a `]`" }),
         );
     }
-    condition(
+    condition_error(
         place.span(end.saturating_sub(1), end),
         "the condition ends where a value is expected".into(),
         "something must follow",
@@ -226,7 +226,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "IN" | "In" => return Some("write `in`"),
         "(" if follows_a_name => return Some("the functions are `exists(path)` and `length(value)`"),
         "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
-        "," => return Some("a list stands in square brackets: `x in [1, 2]`"),
+        "," => return Some("a list needs square brackets: `x in [1, 2]`"),
         "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
         "gt" | "gte" | "lt" | "lte" => return Some("the one-line form writes `>`, `>=`, `<`, `<=`"),
         ">" if before.ends_with('<') => return Some("inequality is written `!=`"),
@@ -234,7 +234,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         _ => {}
     }
     if token.starts_with('"') || token.starts_with('\'') {
-        return Some("an operator such as `==` or `contains` must stand between two values");
+        return Some("an operator such as `==` or `contains` must separate two values");
     }
     None
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{CompareOp, Expr, ExprKind, MAX_DEPTH, complaint, parse_line, parse_path};
+use super::{CompareOp, Expr, ExprKind, MAX_DEPTH, complaint, parse_inline, parse_path};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
@@ -11,7 +11,8 @@ use crate::span::Span;
 use crate::text::{closest, shorten};
 
 /// The values of `op` in the mapping form.
-pub const OPS: [&str; 11] = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
+pub const OPERATORS: [&str; 11] =
+    ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
 
 /// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). The tree is `None` for
 /// `null`, `{}` (always true) and an invalid condition, which has errors.
@@ -31,8 +32,8 @@ struct ConditionReader {
 }
 
 impl ConditionReader {
-    fn complain(&mut self, span: Span, message: impl Into<String>, label: &str, help: Option<&str>) {
-        self.errors.push(complaint::condition(span, message.into(), label, help));
+    fn syntax_error(&mut self, span: Span, message: impl Into<String>, label: &str, help: Option<&str>) {
+        self.errors.push(complaint::condition_error(span, message.into(), label, help));
     }
 
     fn condition(&mut self, node: &Node, depth: usize) -> Option<Expr> {
@@ -41,10 +42,10 @@ impl ConditionReader {
             return None;
         }
         match &node.kind {
-            Kind::String(text) => match parse_line(node.span.source, text, node.content_start()) {
+            Kind::String(text) => match parse_inline(node.span.source, text, node.content_start()) {
                 Ok(mut expr) => {
                     if !node.is_verbatim() {
-                        expr.move_to(node.span);
+                        expr.set_span(node.span);
                     }
                     Some(expr)
                 }
@@ -56,7 +57,7 @@ impl ConditionReader {
             Kind::Bool(value) => Some(Expr { kind: ExprKind::Literal(Value::Bool(*value)), span: node.span }),
             Kind::Map(entries) => self.mapping(node, entries, depth),
             Kind::Null | Kind::Number(_) | Kind::List(_) => {
-                self.complain(
+                self.syntax_error(
                     node.span,
                     format!("a condition is a mapping or a string, not {}", node.describe()),
                     "not a condition",
@@ -78,9 +79,9 @@ impl ConditionReader {
                 let path = has("path").is_some();
                 let belongs = |key: &str| path && matches!(key, "op" | "value");
                 for extra in entries.iter().filter(|e| e.key.node != form.key.node && !belongs(&e.key.node)) {
-                    self.complain(
+                    self.syntax_error(
                         extra.key.span,
-                        format!("`{}` cannot stand beside `{}`", shorten(&extra.key.node), form.key.node),
+                        format!("`{}` and `{}` cannot be combined", shorten(&extra.key.node), form.key.node),
                         "a second condition in one mapping",
                         Some("put both into a list: `all: [ {…}, {…} ]`"),
                     );
@@ -88,10 +89,10 @@ impl ConditionReader {
                 self.combination(node, form, depth)
             }
             [first, second, ..] => {
-                self.complain(
+                self.syntax_error(
                     second.key.span,
-                    format!("`{}` cannot stand beside `{}`", second.key.node, first.key.node),
-                    "which of the two comes first is not said",
+                    format!("`{}` and `{}` cannot be combined", second.key.node, first.key.node),
+                    "the order of the two is ambiguous",
                     Some("nest one inside the other: `all: [ {any: […]}, {not: …} ]`"),
                 );
                 None
@@ -105,7 +106,7 @@ impl ConditionReader {
             return Some(Expr { kind: ExprKind::Not(Box::new(inner)), span: node.span });
         }
         let Kind::List(items) = &form.value.kind else {
-            self.complain(
+            self.syntax_error(
                 form.value.span,
                 format!("`{}` takes a list of conditions, not {}", form.key.node, form.value.describe()),
                 "expected a list",
@@ -129,9 +130,9 @@ impl ConditionReader {
                 || "a condition knows `path`, `op`, `value`, and `any`, `all`, `not`".to_owned(),
                 |word| format!("did you mean `{word}`?"),
             );
-            self.complain(
+            self.syntax_error(
                 entry.key.span,
-                format!("`{}` is no key of a condition", shorten(&entry.key.node)),
+                format!("unknown key `{}` in a condition", shorten(&entry.key.node)),
                 "unknown key",
                 Some(&help),
             );
@@ -139,7 +140,7 @@ impl ConditionReader {
         let path = match node.get("path") {
             None => {
                 if self.errors.len() == before {
-                    self.complain(node.span, "a condition needs a `path`", "which fact is compared is not said", None);
+                    self.syntax_error(node.span, "a condition needs a `path`", "no fact to compare", None);
                 }
                 None
             }
@@ -155,17 +156,17 @@ impl ConditionReader {
                 Some(Kind::Bool(false)) => Some(Expr { kind: ExprKind::Not(Box::new(exists)), span: node.span }),
                 Some(Kind::Null | Kind::Number(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_)) => {
                     let span = value.map_or(node.span, |v| v.span);
-                    self.complain(span, "the `value` of `exists` is `true` or `false`", "neither of the two", None);
+                    self.syntax_error(span, "the `value` of `exists` is `true` or `false`", "neither of the two", None);
                     None
                 }
             };
         }
         let Some(value) = value else {
-            self.complain(
+            self.syntax_error(
                 node.span,
                 format!("`{op}` needs a `value`"),
-                "what to compare with is not said",
-                Some("add `value:`; to ask whether something is there, use `op: exists`"),
+                "no value to compare with",
+                Some("add `value:`; to test for existence, use `op: exists`"),
             );
             return None;
         };
@@ -181,7 +182,7 @@ impl ConditionReader {
             _ => CompareOp::Matches,
         };
         if op == CompareOp::Matches && value.as_str().is_none() {
-            self.complain(
+            self.syntax_error(
                 value.span,
                 format!("a pattern is a string, not {}", value.describe()),
                 "not a string",
@@ -199,7 +200,7 @@ impl ConditionReader {
 
     fn path(&mut self, node: &Node) -> Option<(super::Path, Span)> {
         let Some(text) = node.as_str() else {
-            self.complain(node.span, format!("a path is a string, not {}", node.describe()), "not a path", None);
+            self.syntax_error(node.span, format!("a path is a string, not {}", node.describe()), "not a path", None);
             return None;
         };
         match parse_path(node.span.source, text, node.content_start()) {
@@ -213,22 +214,27 @@ impl ConditionReader {
 
     fn op<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
         match node.as_str() {
-            Some(op) if OPS.contains(&op) => Some(op),
+            Some(op) if OPERATORS.contains(&op) => Some(op),
             Some(op) => {
-                let help = closest(op, &OPS).map_or_else(
-                    || format!("the operators are `{}`", OPS.join("`, `")),
+                let help = closest(op, &OPERATORS).map_or_else(
+                    || format!("the operators are `{}`", OPERATORS.join("`, `")),
                     |o| format!("did you mean `{o}`?"),
                 );
-                self.complain(
+                self.syntax_error(
                     node.span,
-                    format!("`{}` is no operator of a condition", shorten(op)),
+                    format!("unknown operator `{}` in a condition", shorten(op)),
                     "unknown operator",
                     Some(&help),
                 );
                 None
             }
             None => {
-                self.complain(node.span, format!("an operator is a word, not {}", node.describe()), "not a word", None);
+                self.syntax_error(
+                    node.span,
+                    format!("an operator is a word, not {}", node.describe()),
+                    "not a word",
+                    None,
+                );
                 None
             }
         }

@@ -62,7 +62,7 @@ impl ConditionText<'_> {
 ///
 /// # Errors
 /// Returns the first [`crate::SyntaxKind::Condition`].
-pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
+pub fn parse_inline(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
     let place = ConditionText { source, text, base };
     if text.trim().is_empty() {
         return Err(complaint::empty(place));
@@ -71,7 +71,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
         return Err(complaint::too_long(place, MAX_BYTES));
     }
     if let Some((range, c)) = control_character(text) {
-        return Err(complaint::control(place, range, c));
+        return Err(complaint::control_character_error(place, range, c));
     }
     if let Some(at) = find_too_deep(text) {
         return Err(complaint::too_deep(place.span(at, at + 1)));
@@ -81,7 +81,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
         let at = match error.location {
             InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
         };
-        complaint::unexpected(place, at)
+        complaint::unexpected_token(place, at)
     })?;
     let Some(expression) = pairs.next() else { return Err(complaint::empty(place)) };
     ExprBuilder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
@@ -177,7 +177,7 @@ impl ExprBuilder<'_> {
             }
             Rule::length => {
                 let inner = self.inner(pair)?;
-                built(inner.depth + 1, ExprRole::Value, ExprKind::Length(Box::new(inner.expr)), span)
+                check_depth(inner.depth + 1, ExprRole::Value, ExprKind::Length(Box::new(inner.expr)), span)
             }
             Rule::group => {
                 let inner = self.inner(pair)?;
@@ -191,9 +191,9 @@ impl ExprBuilder<'_> {
                     depth = depth.max(item.depth);
                     items.push(item.expr);
                 }
-                built(depth + 1, ExprRole::Value, ExprKind::List(items), span)
+                check_depth(depth + 1, ExprRole::Value, ExprKind::List(items), span)
             }
-            _ => Err(complaint::unexpected(self.place, pair.as_span().start())),
+            _ => Err(complaint::unexpected_token(self.place, pair.as_span().start())),
         }
     }
 
@@ -224,7 +224,7 @@ impl ExprBuilder<'_> {
     fn prefix(&self, op: &Pair<'_, Rule>, right: BuiltExpr) -> Result<BuiltExpr, SyntaxError> {
         let span = self.place.of(op).join(right.expr.span);
         if op.as_rule() == Rule::not {
-            return built(right.depth + 1, ExprRole::Not, ExprKind::Not(Box::new(right.expr)), span);
+            return check_depth(right.depth + 1, ExprRole::Not, ExprKind::Not(Box::new(right.expr)), span);
         }
         reject_not_operand(&right)?;
         if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
@@ -233,7 +233,7 @@ impl ExprBuilder<'_> {
                 None => Err(complaint::number_out_of_range(span, &format!("-{number}"))),
             };
         }
-        built(right.depth + 1, ExprRole::Value, ExprKind::Negate(Box::new(right.expr)), span)
+        check_depth(right.depth + 1, ExprRole::Value, ExprKind::Negate(Box::new(right.expr)), span)
     }
 
     fn infix(&self, left: BuiltExpr, op: &Pair<'_, Rule>, right: BuiltExpr) -> Result<BuiltExpr, SyntaxError> {
@@ -241,8 +241,8 @@ impl ExprBuilder<'_> {
         let depth = left.depth.max(right.depth) + 1;
         #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operator")]
         let compare = match op.as_rule() {
-            Rule::or => return join(left, right, ExprRole::Or, span),
-            Rule::and => return join(left, right, ExprRole::And, span),
+            Rule::or => return flatten_chain(left, right, ExprRole::Or, span),
+            Rule::and => return flatten_chain(left, right, ExprRole::And, span),
             Rule::eq => CompareOp::Eq,
             Rule::ne => CompareOp::Ne,
             Rule::lt => CompareOp::Lt,
@@ -262,7 +262,7 @@ impl ExprBuilder<'_> {
                     _ => ArithmeticOp::Remainder,
                 };
                 let kind = ExprKind::Arithmetic { op, left: Box::new(left.expr), right: Box::new(right.expr) };
-                return built(depth, ExprRole::Value, kind, span);
+                return check_depth(depth, ExprRole::Value, kind, span);
             }
         };
         reject_not_operand(&right)?;
@@ -273,12 +273,12 @@ impl ExprBuilder<'_> {
             return Err(complaint::pattern_not_literal(right.expr.span));
         }
         let kind = ExprKind::Compare { op: compare, left: Box::new(left.expr), right: Box::new(right.expr) };
-        built(depth, ExprRole::Comparison, kind, span)
+        check_depth(depth, ExprRole::Comparison, kind, span)
     }
 }
 
 /// Flattens a chain: `a || b || c` is one list of three.
-fn join(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Result<BuiltExpr, SyntaxError> {
+fn flatten_chain(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Result<BuiltExpr, SyntaxError> {
     let joins = left.shape == shape;
     let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
     let mut items = match left.expr {
@@ -287,7 +287,7 @@ fn join(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Resul
     };
     items.push(right.expr);
     let kind = if shape == ExprRole::And { ExprKind::All(items) } else { ExprKind::Any(items) };
-    built(depth, shape, kind, span)
+    check_depth(depth, shape, kind, span)
 }
 
 /// Rejects `a == !b`: `!` binds looser than `==`, so it cannot be its operand.
@@ -295,7 +295,7 @@ fn reject_not_operand(right: &BuiltExpr) -> Result<(), SyntaxError> {
     if right.shape == ExprRole::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
 }
 
-fn built(depth: usize, shape: ExprRole, kind: ExprKind, span: Span) -> Result<BuiltExpr, SyntaxError> {
+fn check_depth(depth: usize, shape: ExprRole, kind: ExprKind, span: Span) -> Result<BuiltExpr, SyntaxError> {
     if depth > MAX_DEPTH {
         return Err(complaint::too_deep(span));
     }

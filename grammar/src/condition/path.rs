@@ -3,7 +3,7 @@
 use super::{Path, Segment};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
-use crate::text::{name_char, shorten};
+use crate::text::{describe_char, shorten};
 
 /// Parses a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text` in its
 /// source.
@@ -11,11 +11,11 @@ use crate::text::{name_char, shorten};
 /// # Errors
 /// Returns [`crate::SyntaxKind::Condition`] for an empty segment, an invalid character, or a number with leading zeros.
 pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, SyntaxError> {
-    segments(text).map_err(|bad| {
+    parse_segments(text).map_err(|bad| {
         SyntaxKind::Condition
             .error(
                 Span::new(source, base + bad.start, base + bad.end),
-                format!("`{}` is no path to a fact", shorten(text)),
+                format!("`{}` is not a path to a fact", shorten(text)),
                 bad.label,
             )
             .with_help("a path is names and numbers joined by dots: `call.item_id`, `items.0`")
@@ -30,7 +30,7 @@ pub(crate) struct InvalidPath {
     pub label: String,
 }
 
-pub(crate) fn segments(text: &str) -> Result<Path, InvalidPath> {
+pub(crate) fn parse_segments(text: &str) -> Result<Path, InvalidPath> {
     let mut segments = Vec::new();
     let mut start = 0;
     for part in text.split('.') {
@@ -51,14 +51,14 @@ fn parse_segment(part: &str) -> Result<Segment, (usize, usize, String)> {
         if part.len() > 1 && first == '0' {
             return Err((0, part.len(), "a number in a path has no leading zeros".into()));
         }
-        return part.parse().map(Segment::Number).map_err(|_| (0, part.len(), "this is no whole number".into()));
+        return part.parse().map(Segment::Number).map_err(|_| (0, part.len(), "this is not a whole number".into()));
     }
     let bad = part.char_indices().find(|(at, c)| {
         let name = c.is_ascii_alphabetic() || *c == '_';
         !(name || (*at > 0 && (c.is_ascii_digit() || *c == '-')))
     });
     match bad {
-        Some((at, c)) => Err((at, c.len_utf8(), format!("{} cannot stand here", name_char(c)))),
+        Some((at, c)) => Err((at, c.len_utf8(), format!("{} is not allowed here", describe_char(c)))),
         None => Ok(Segment::Name(part.to_owned())),
     }
 }

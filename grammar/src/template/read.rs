@@ -7,10 +7,10 @@ use pest::iterators::Pair;
 
 use super::{InputPlaceholder, InputsPart, InputsText, Placeholder, Template, TemplatePart, WhenMissing};
 use crate::Parsed;
-use crate::condition::segments;
+use crate::condition::parse_segments;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
-use crate::text::{name_char, shorten};
+use crate::text::{describe_char, shorten};
 
 /// Maximum number of malformed placeholders reported per text; the rest of the text is not scanned.
 const MAX_ERRORS: usize = 32;
@@ -128,7 +128,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
         }
         let window = input_window(text, open);
         let (hole, stopped) = match TemplateParser::parse(Rule::input, window) {
-            Ok(mut pairs) => (pairs.next().and_then(|pair| input(source, base + open, &pair)), OPEN.len()),
+            Ok(mut pairs) => (pairs.next().and_then(|pair| read_input(source, base + open, &pair)), OPEN.len()),
             Err(error) => (None, error_at(&error.location)),
         };
         let Some(hole) = hole else {
@@ -230,13 +230,13 @@ fn error_at(location: &InputLocation) -> usize {
     }
 }
 
-fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Placeholder> {
+fn read_placeholder(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Placeholder> {
     let raw = pair.as_str();
     let mut path = None;
     let mut fallback = None;
     for part in pair.clone().into_inner() {
         if part.as_rule() == Rule::fact_path {
-            path = Some(segments(part.as_str()).ok()?);
+            path = Some(parse_segments(part.as_str()).ok()?);
         } else if part.as_rule() == Rule::fallback {
             let string = part.into_inner().next()?;
             fallback = Some(serde_json::from_str(string.as_str()).ok()?);
@@ -251,7 +251,7 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Placeho
 fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> Option<Placeholder> {
     let end = placeholder_end(text.as_bytes(), open)?;
     let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
-    let hole = hole(source, base + open, &pair)?;
+    let hole = read_placeholder(source, base + open, &pair)?;
     (hole.raw.len() == end - open).then_some(hole)
 }
 
@@ -282,7 +282,7 @@ fn placeholder_end(bytes: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputPlaceholder> {
+fn read_input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputPlaceholder> {
     let mut name = None;
     let mut when_missing = WhenMissing::Refuse;
     for part in pair.clone().into_inner() {
@@ -310,11 +310,7 @@ fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at:
             "close it with `}`, or write `$${` for the two characters themselves",
         )
     } else if rest.starts_with('}') && inside.trim().is_empty() {
-        (
-            "this hole names nothing".to_owned(),
-            "empty".to_owned(),
-            "name a fact: `${cost.spend}`; `$${` is a literal `${`",
-        )
+        ("empty placeholder".to_owned(), "empty".to_owned(), "name a fact: `${cost.spend}`; `$${` is a literal `${`")
     } else if inside.contains("||") {
         (
             "a fallback is a string in double quotes".to_owned(),
@@ -322,12 +318,12 @@ fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at:
             "write `${path || \"text\"}`, with `\\\"` for a quote inside",
         )
     } else {
-        let found = rest.chars().next().map_or_else(|| "the end".to_owned(), name_char);
+        let found = rest.chars().next().map_or_else(|| "the end".to_owned(), describe_char);
         let hole = line.split_inclusive('}').next().unwrap_or(line);
         (
-            format!("`{}` is no hole", shorten(hole)),
-            format!("{found} cannot stand here"),
-            "a hole holds a path, and perhaps a fallback: `${cost.spend || \"0\"}`",
+            format!("`{}` is not a valid placeholder", shorten(hole)),
+            format!("{found} is not allowed here"),
+            "a placeholder has a path and an optional fallback: `${cost.spend || \"0\"}`",
         )
     };
     let at = if closed { open + at.min(line.len()) } else { open };
@@ -340,8 +336,8 @@ fn input_error(source: SourceId, base: usize, text: &str, open: usize, at: usize
     let rest = window.get(at.min(window.len())..).unwrap_or_default();
     let closed = window.ends_with('}');
     let (message, label) = if closed {
-        let found = rest.chars().next().map_or_else(|| "the end".to_owned(), name_char);
-        (format!("`{}` is no input", shorten(window)), format!("{found} cannot stand here"))
+        let found = rest.chars().next().map_or_else(|| "the end".to_owned(), describe_char);
+        (format!("`{}` is not a valid input", shorten(window)), format!("{found} is not allowed here"))
     } else {
         ("`{input:` is never closed".to_owned(), "opened here".to_owned())
     };
@@ -352,5 +348,5 @@ fn input_error(source: SourceId, base: usize, text: &str, open: usize, at: usize
     };
     SyntaxKind::Template
         .error(Span::new(source, base + at, base + at + len), message, label)
-        .with_help("write `{input:name}`, `{input:name?}` or `{input:name:default}`; `\\{input:` stands for itself")
+        .with_help("write `{input:name}`, `{input:name?}` or `{input:name:default}`; `\\{input:` is literal")
 }

@@ -65,15 +65,15 @@ const DECLARING_CONSTANTS: [(&str, &str); 15] = [
 ];
 
 /// Returns the names of the constants that declare a tool.
-pub fn declaring() -> impl Iterator<Item = &'static str> {
+pub fn declaring_names() -> impl Iterator<Item = &'static str> {
     DECLARING_CONSTANTS.iter().map(|(name, _)| *name)
 }
 
 /// Returns names that look like declaring constants but are not.
-pub(super) fn others(constants: &[Constant]) -> Vec<Spanned<String>> {
+pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> {
     let is_like = |name: &str| (name.starts_with("__") && name.ends_with("__")) || name.starts_with("CONFIG");
     let names = constants.iter().map(|constant| &constant.name);
-    names.filter(|name| is_like(&name.node) && !declaring().any(|known| known == name.node)).cloned().collect()
+    names.filter(|name| is_like(&name.node) && !declaring_names().any(|known| known == name.node)).cloned().collect()
 }
 
 /// Converts the declaring constants to one mapping; other names are ignored.
@@ -87,14 +87,14 @@ pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<Syn
             _ if entries.iter().any(|e| e.key.node == *key) => errors.push(
                 SyntaxKind::Constant
                     .error(name.span, format!("`{}` gets a value twice", name.node), "a second value")
-                    .with_help("keep one of them: which one counts would depend on a run"),
+                    .with_help("keep one of them"),
             ),
             Ok(value) => entries.push(Entry { key: Spanned::new((*key).to_owned(), name.span), value }),
             Err(span) => {
                 // The key is present, only its value is invalid, so it is not reported as missing too.
                 errors.push(
                     SyntaxKind::Constant
-                        .error(span, format!("`{}` is not constant", name.node), "only a run could tell")
+                        .error(span, format!("`{}` is not constant", name.node), "not a constant expression")
                         .with_help("write the value out: strings, numbers, booleans, null, lists and mappings of them"),
                 );
             }

@@ -36,7 +36,7 @@ pub(super) fn name_len(text: &str) -> usize {
 }
 
 /// Returns the character of a reference, given the text between `&` and `;`.
-pub(super) fn resolve(reference: &str) -> Option<char> {
+pub(super) fn resolve_reference(reference: &str) -> Option<char> {
     match reference {
         "lt" => return Some('<'),
         "gt" => return Some('>'),
@@ -55,7 +55,7 @@ pub(super) fn resolve(reference: &str) -> Option<char> {
 }
 
 /// Appends text with normalized line ends: `\r\n` and a lone `\r` become `\n`.
-pub(super) fn push_text(into: &mut String, raw: &str) {
+pub(super) fn push_normalized_text(into: &mut String, raw: &str) {
     if !raw.as_bytes().contains(&b'\r') {
         into.push_str(raw);
         return;

@@ -6,13 +6,13 @@ use std::ops::Range;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::chars::{is_name_start, is_space, name_len, push_text, resolve};
-use super::tag::{self, ESCAPE_LT, bad_char, reference_error};
+use super::chars::{is_name_start, is_space, name_len, push_normalized_text, resolve_reference};
+use super::tag::{self, ESCAPE_LT, find_invalid_char, reference_error};
 use super::{Element, XmlNode};
 use crate::Parsed;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
-use crate::text::{name_char, shorten};
+use crate::text::{describe_char, shorten};
 
 /// Maximum nesting depth, so that traversals may recurse.
 pub const MAX_DEPTH: usize = 64;
@@ -28,9 +28,15 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
     let mut tree = TreeBuilder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };
-    if let Some((at, c)) = text.get(range.start..end).and_then(bad_char) {
+    if let Some((at, c)) = text.get(range.start..end).and_then(find_invalid_char) {
         let at = range.start + at;
-        tree.complain(at, at + c.len_utf8(), format!("{} cannot stand in XML", name_char(c)), "remove it", None);
+        tree.syntax_error(
+            at,
+            at + c.len_utf8(),
+            format!("{} is not allowed in XML", describe_char(c)),
+            "remove it",
+            None,
+        );
     }
     let mut from = range.start;
     while let Some(next) = tree.parse_from(from) {
@@ -66,7 +72,7 @@ impl<'t> TreeBuilder<'t> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    fn complain(&mut self, start: usize, end: usize, message: String, label: &str, help: Option<&str>) {
+    fn syntax_error(&mut self, start: usize, end: usize, message: String, label: &str, help: Option<&str>) {
         self.errors.push(xml_error(self.span(start, end), message, label, help));
     }
 
@@ -111,17 +117,23 @@ impl<'t> TreeBuilder<'t> {
                 Ok(Event::Decl(_)) => {
                     if start != from || self.root.is_some() || !self.open.is_empty() {
                         let label = "only the first thing in a document";
-                        self.complain(start, end, "an XML declaration stands at the start".into(), label, None);
+                        self.syntax_error(
+                            start,
+                            end,
+                            "an XML declaration is only allowed at the start".into(),
+                            label,
+                            None,
+                        );
                     }
                     None
                 }
                 Ok(Event::PI(_)) => None,
                 Ok(Event::DocType(_)) => {
-                    let help = Some("remove it: entities and validation come from nowhere else");
-                    self.complain(start, end, "a document type is not read".into(), "not allowed", help);
+                    let help = Some("remove it: entities and validation are not supported");
+                    self.syntax_error(start, end, "a document type is not read".into(), "not allowed", help);
                     None
                 }
-                Err(_) => return self.unreadable(start),
+                Err(_) => return self.report_unclosed(start),
             };
             if again.is_some() {
                 return again;
@@ -130,7 +142,7 @@ impl<'t> TreeBuilder<'t> {
     }
 
     /// Reports markup that is never closed, where quick-xml cannot continue.
-    fn unreadable(&mut self, start: usize) -> Option<usize> {
+    fn report_unclosed(&mut self, start: usize) -> Option<usize> {
         let rest = self.raw(start, self.end);
         if rest.starts_with('&') {
             return Some(self.stray_ampersand(start));
@@ -148,13 +160,13 @@ impl<'t> TreeBuilder<'t> {
         };
         let line = rest.lines().next().map_or(1, str::len);
         let help = format!("add `{close}`");
-        self.complain(start, start + line, format!("{what} is never closed"), "opened here", Some(&help));
+        self.syntax_error(start, start + line, format!("{what} is never closed"), "opened here", Some(&help));
         None
     }
 
     /// Reports a `<` that opens nothing, and takes it as text.
     fn stray_angle(&mut self, start: usize) -> usize {
-        self.complain(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
+        self.syntax_error(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
         self.push_text(start, start + 1, String::push_str);
         start + 1
     }
@@ -212,7 +224,13 @@ impl<'t> TreeBuilder<'t> {
             // `</a <b>`: the end tag lacks its own `>`.
             let resume = inside.find('<').map(|at| start + 2 + at);
             let stop = resume.unwrap_or(end);
-            self.complain(start, stop, "this is no end tag".into(), "not a name and `>`", Some("write `</name>`"));
+            self.syntax_error(
+                start,
+                stop,
+                "this is not an end tag".into(),
+                "not a name and `>`",
+                Some("write `</name>`"),
+            );
             resume?;
             let known = name.split(|c| is_space(c) || c == '<').next().unwrap_or_default().to_owned();
             self.close(&known, start, stop);
@@ -225,9 +243,9 @@ impl<'t> TreeBuilder<'t> {
     /// Closes the innermost open element of that name; reports every open element inside it.
     fn close(&mut self, name: &str, start: usize, end: usize) {
         let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
-            let message = format!("`</{}>` closes nothing", shorten(name));
+            let message = format!("unmatched `</{}>`", shorten(name));
             let help = self.open.last().map(|e| format!("`<{}>` is the element open here", shorten(&e.name.node)));
-            self.complain(start, end, message, "no such element is open", help.as_deref());
+            self.syntax_error(start, end, message, "no such element is open", help.as_deref());
             return;
         };
         while self.open.len() > depth {
@@ -261,9 +279,15 @@ impl<'t> TreeBuilder<'t> {
             && let Some(at) = raw.find("]]>")
         {
             let at = start + at;
-            self.complain(at, at + 3, "`]]>` cannot stand in text".into(), "closes nothing", Some("write `]]&gt;`"));
+            self.syntax_error(
+                at,
+                at + 3,
+                "`]]>` is not allowed in text".into(),
+                "no matching start tag",
+                Some("write `]]&gt;`"),
+            );
         }
-        self.push_text(start, end, push_text);
+        self.push_text(start, end, push_normalized_text);
     }
 
     fn cdata(&mut self, start: usize, end: usize) {
@@ -276,14 +300,14 @@ impl<'t> TreeBuilder<'t> {
             return;
         }
         self.push_text(start, end, |into, raw| {
-            push_text(into, raw.get(from - start..to.saturating_sub(start)).unwrap_or_default());
+            push_normalized_text(into, raw.get(from - start..to.saturating_sub(start)).unwrap_or_default());
         });
     }
 
     fn reference(&mut self, start: usize, end: usize) -> Option<usize> {
         let raw = self.raw(start, end);
         let name = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-        let Some(c) = resolve(name) else {
+        let Some(c) = resolve_reference(name) else {
             if name_len(name) != name.len() && !name.starts_with('#') {
                 return Some(self.stray_ampersand(start));
             }
@@ -324,8 +348,8 @@ impl<'t> TreeBuilder<'t> {
         let at = start + (raw.len() - raw.trim_start_matches(is_space).len());
         let len = inner.lines().next().map_or(1, str::len);
         let side = if self.root.is_some() { "after" } else { "before" };
-        let message = format!("text stands {side} the root element");
-        self.complain(at, at + len, message, "outside the root", Some("move it inside, or out of the XML"));
+        let message = format!("text {side} the root element");
+        self.syntax_error(at, at + len, message, "outside the root", Some("move it inside, or out of the XML"));
     }
 
     fn comment(&mut self, start: usize, end: usize) {
@@ -333,7 +357,13 @@ impl<'t> TreeBuilder<'t> {
         let inside = self.raw(from, to);
         if inside.contains("--") || inside.ends_with('-') {
             let at = from + inside.find("--").unwrap_or(inside.len().saturating_sub(1));
-            self.complain(at, at + 2, "`--` cannot stand in a comment".into(), "only at its end", Some("write `- -`"));
+            self.syntax_error(
+                at,
+                at + 2,
+                "`--` is not allowed in a comment".into(),
+                "only at its end",
+                Some("write `- -`"),
+            );
         }
         let span = self.span(start, end);
         if self.skipped == 0
@@ -378,7 +408,7 @@ impl<'t> TreeBuilder<'t> {
             self.attach_element(element);
         }
         if self.root.is_none() && self.errors.is_empty() {
-            self.complain(start, self.end, "there is no element here".into(), "expected XML", None);
+            self.syntax_error(start, self.end, "no element found".into(), "expected XML", None);
         }
         Parsed { tree: self.root, errors: self.errors }
     }

@@ -1,14 +1,14 @@
 //! The content of a start tag: its name and attributes, with spans.
 
 use super::Attribute;
-use super::chars::{is_char, is_space, name_len, push_text, resolve};
+use super::chars::{is_char, is_space, name_len, push_normalized_text, resolve_reference};
 use super::read::{MAX_ATTRIBUTES, xml_error};
 use crate::error::SyntaxError;
 use crate::span::{SourceId, Span, Spanned};
-use crate::text::{name_char, shorten};
+use crate::text::{describe_char, shorten};
 
 pub(super) const ESCAPE_LT: &str = "write `&lt;` for a `<` in text, or put the text into `<![CDATA[ … ]]>`";
-pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; a condition may say `and`";
+pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; a condition may use `and`";
 
 /// A parsed start tag.
 pub(super) struct Tag {
@@ -30,7 +30,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
         let spaced = scan.skip_spaces();
         let Some(c) = scan.peek() else { break };
         if c == '<' {
-            scan.complain(
+            scan.syntax_error(
                 start,
                 start + 1,
                 "this `<` opens no tag".into(),
@@ -43,10 +43,10 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
         if name_len(scan.rest()) == 0 {
             let at = scan.at;
             let help = if c == '&' { ESCAPE_AMP } else { ESCAPE_LT };
-            scan.complain(
+            scan.syntax_error(
                 at,
                 at + c.len_utf8(),
-                format!("{} cannot stand in a tag", name_char(c)),
+                format!("{} is not allowed in a tag", describe_char(c)),
                 "expected an attribute or the end of the tag",
                 help,
             );
@@ -55,7 +55,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
         }
         if !spaced {
             let at = scan.at;
-            scan.complain(
+            scan.syntax_error(
                 at,
                 at + c.len_utf8(),
                 "attributes are separated by spaces".into(),
@@ -77,7 +77,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
         } else if attributes.len() == MAX_ATTRIBUTES {
             scan.errors.push(xml_error(
                 attribute.name.span,
-                format!("an element holds at most {MAX_ATTRIBUTES} attributes"),
+                format!("an element has at most {MAX_ATTRIBUTES} attributes"),
                 "one too many",
                 None,
             ));
@@ -115,7 +115,7 @@ impl<'t> TagScanner<'t> {
         self.rest().find('<').map(|at| self.at + at)
     }
 
-    fn complain(&mut self, start: usize, end: usize, message: String, label: &str, help: &str) {
+    fn syntax_error(&mut self, start: usize, end: usize, message: String, label: &str, help: &str) {
         self.errors.push(xml_error(self.span(start, end), message, label, Some(help)));
     }
 
@@ -152,7 +152,7 @@ impl<'t> TagScanner<'t> {
         let quote = self.peek().filter(|c| matches!(c, '"' | '\''));
         let Some(quote) = quote else {
             let at = self.at;
-            self.complain(
+            self.syntax_error(
                 at,
                 at + self.peek().map_or(0, char::len_utf8),
                 format!("the value of `{}` is not in quotes", shorten(&name.node)),
@@ -164,7 +164,7 @@ impl<'t> TagScanner<'t> {
         self.at += 1;
         let Some(len) = self.rest().find(quote) else {
             let at = self.at - 1;
-            self.complain(
+            self.syntax_error(
                 at,
                 self.end,
                 format!("the value of `{}` is never closed", shorten(&name.node)),
@@ -177,20 +177,20 @@ impl<'t> TagScanner<'t> {
         let start = self.at;
         let raw = self.rest().get(..len).unwrap_or_default();
         self.at += len + 1;
-        let value = self.value(start, raw);
+        let value = self.resolve_value(start, raw);
         Some(Attribute { name, value: Spanned::new(value, self.span(start, start + len)) })
     }
 
     /// Resolves references and normalizes white space as XML requires: each tab and line break becomes a space.
-    fn value(&mut self, start: usize, raw: &str) -> String {
+    fn resolve_value(&mut self, start: usize, raw: &str) -> String {
         if !raw.bytes().any(|b| matches!(b, b'<' | b'&' | b'\r' | b'\n' | b'\t')) {
             return raw.to_owned();
         }
         if let Some(at) = raw.find('<') {
-            self.complain(
+            self.syntax_error(
                 start + at,
                 start + at + 1,
-                "a `<` cannot stand in an attribute".into(),
+                "a `<` is not allowed in an attribute".into(),
                 "write `&lt;`",
                 "write `&lt;`; or a quote is missing before this",
             );
@@ -202,7 +202,7 @@ impl<'t> TagScanner<'t> {
             let tail = rest.get(at + 1..).unwrap_or_default();
             let offset = start + (raw.len() - tail.len());
             let reference = tail.find(';').and_then(|end| tail.get(..end));
-            if let Some((name, c)) = reference.and_then(|r| resolve(r).map(|c| (r, c))) {
+            if let Some((name, c)) = reference.and_then(|r| resolve_reference(r).map(|c| (r, c))) {
                 value.push(c);
                 rest = tail.get(name.len() + 1..).unwrap_or_default();
                 continue;
@@ -223,7 +223,7 @@ pub(super) fn reference_error(span: Span, name: Option<&str>) -> SyntaxError {
     match name {
         Some(name) => xml_error(
             span,
-            format!("`&{};` stands for nothing", shorten(name)),
+            format!("unknown reference `&{};`", shorten(name)),
             "unknown reference",
             Some("XML knows `&lt; &gt; &amp; &apos; &quot;` and numbers such as `&#8364;`"),
         ),
@@ -233,7 +233,7 @@ pub(super) fn reference_error(span: Span, name: Option<&str>) -> SyntaxError {
 
 fn push_normalized_space(into: &mut String, raw: &str) {
     let from = into.len();
-    push_text(into, raw);
+    push_normalized_text(into, raw);
     if into.get(from..).is_some_and(|t| t.contains(['\n', '\t'])) {
         let spaced = into.split_off(from).replace(['\n', '\t'], " ");
         into.push_str(&spaced);
@@ -241,7 +241,7 @@ fn push_normalized_space(into: &mut String, raw: &str) {
 }
 
 /// Returns the first character of `text` that XML does not allow.
-pub(super) fn bad_char(text: &str) -> Option<(usize, char)> {
+pub(super) fn find_invalid_char(text: &str) -> Option<(usize, char)> {
     // Forbidden are control characters, surrogates (not a `char`) and two code points whose bytes begin with EF BF; the
     // byte check keeps valid text fast.
     if !text.bytes().any(|b| (b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r')) || b == 0xEF) {

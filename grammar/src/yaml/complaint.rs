@@ -17,13 +17,13 @@ pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<
 }
 
 /// Returns the error for a duplicate key in a mapping.
-pub(super) fn twice(span: Span, key: &str) -> SyntaxError {
+pub(super) fn duplicate_key(span: Span, key: &str) -> SyntaxError {
     yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two"))
 }
 
-pub(super) fn describe(spans: &SpanConverter<'_>, error: &Error) -> SyntaxError {
+pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> SyntaxError {
     let error = error.without_snippet();
-    let (start, end) = error.location().map_or((0, 0), |place| spans.range(place));
+    let (start, end) = error.location().map_or((0, 0), |place| spans.byte_range(place));
     let (message, label, help) = error_text(error);
     let span = spans.span(start, end);
     let span = if span.is_empty() { span_at(spans, start) } else { span };
@@ -53,20 +53,20 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             Some("keep one of the two"),
         ),
         Error::MultipleDocuments { .. } => {
-            plain("a file holds one YAML document", "a second one begins here", Some("remove the `---` before it"))
+            plain("a file has one YAML document", "the second document starts here", Some("remove the `---` before it"))
         }
         Error::UnknownAnchor { .. } => {
-            plain("this alias names no anchor", "unknown anchor", Some("define it first, with `&name`"))
+            plain("this alias refers to an unknown anchor", "unknown anchor", Some("define it first, with `&name`"))
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            plain("this alias stands inside what it names", "endless", Some("write the value out"))
+            plain("this alias refers to its own parent", "endless", Some("write the value out"))
         }
         Error::Budget { breach, .. } => budget_error_text(breach),
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => (
-            format!("aliases may stand for at most {MAX_NODES} values"),
+            format!("aliases may expand to at most {MAX_NODES} values"),
             "too many from here",
             Some("write fewer aliases"),
         ),
@@ -74,13 +74,11 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
         Error::Unexpected { expected: "string scalar", .. } => {
             plain("a key is a name, not a list or a mapping", "not a name", Some("put a name before the `:`"))
         }
-        Error::UnsupportedTag { tag, .. } => (
-            format!("the tag `{}` means nothing here", shorten(tag)),
-            "unknown tag",
-            Some("write the value without a tag"),
-        ),
+        Error::UnsupportedTag { tag, .. } => {
+            (format!("unsupported tag `{}`", shorten(tag)), "unknown tag", Some("write the value without a tag"))
+        }
         Error::NonFiniteFloat { value, .. } => {
-            (format!("`{}` is no number that can be held", shorten(value)), "not finite", Some("put it in quotes"))
+            (format!("the number `{}` is not finite", shorten(value)), "not finite", Some("put it in quotes"))
         }
         Error::AliasError { error, .. } => error_text(error),
         other => {
@@ -92,11 +90,11 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
                 return (
                     "a tab cannot indent here".to_owned(),
                     "a tab",
-                    Some("indent with spaces: YAML lets no tab in"),
+                    Some("indent with spaces: YAML does not allow tabs"),
                 );
             }
             let help =
-                "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
+                "check the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
             (said, "not understood here", Some(help))
         }
     }
@@ -111,7 +109,7 @@ fn budget_error_text(breach: &BudgetBreach) -> (String, &'static str, Option<&'s
         BudgetBreach::Aliases { .. } => {
             (format!("a document uses at most {MAX_ALIASES} aliases"), "one too many", Some("write the values out"))
         }
-        _ => (format!("a document holds at most {MAX_NODES} values"), "too many from here", Some("split the file")),
+        _ => (format!("a document has at most {MAX_NODES} values"), "too many from here", Some("split the file")),
     }
 }
 
@@ -140,6 +138,6 @@ fn clean_message(text: &str) -> String {
     let mut chars = out.chars();
     match chars.next() {
         Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => "this is no YAML".to_owned(),
+        None => "this is not valid YAML".to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Number;
 use serde_saphyr::{Location, Spanned};
 
 use super::MAX_DEPTH;
-use super::complaint::{TOO_DEEP_MESSAGE, twice, yaml_error};
+use super::complaint::{TOO_DEEP_MESSAGE, duplicate_key, yaml_error};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
@@ -133,7 +133,7 @@ fn remove_duplicate_keys(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> 
     let mut kept = Vec::with_capacity(entries.len());
     for (entry, repeated) in entries.into_iter().zip(repeated) {
         if repeated {
-            errors.push(twice(entry.key.span, &entry.key.node));
+            errors.push(duplicate_key(entry.key.span, &entry.key.node));
         } else {
             kept.push(entry);
         }
@@ -162,7 +162,7 @@ impl SpanConverter<'_> {
     }
 
     /// Returns the byte range of a location. Locations from inside of the scanner only have line and column.
-    pub(super) fn range(&self, place: Location) -> (usize, usize) {
+    pub(super) fn byte_range(&self, place: Location) -> (usize, usize) {
         let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let start = match place.span().byte_offset() {
             Some(start) => as_usize(start),
@@ -187,12 +187,12 @@ impl SpanConverter<'_> {
     }
 
     fn convert(&self, raw: Spanned<RawValue>, errors: &mut Vec<SyntaxError>) -> Node {
-        let (start, end) = self.range(raw.referenced);
+        let (start, end) = self.byte_range(raw.referenced);
         let (kind, end) = match raw.value {
             RawValue::Null => (Kind::Null, end),
             RawValue::Bool(value) => (Kind::Bool(value), end),
             RawValue::Integer(value) => (Kind::Number(value), end),
-            RawValue::Decimal(value) => (self.decimal(value, raw.defined, errors), end),
+            RawValue::Decimal(value) => (self.convert_float(value, raw.defined, errors), end),
             RawValue::String(value) => {
                 let (start, end) = self.between_quotes(start, end, &value);
                 return Node::new(Kind::String(value), self.span(start, end));
@@ -206,7 +206,7 @@ impl SpanConverter<'_> {
                 let entries: Vec<Entry> = entries
                     .into_iter()
                     .map(|(key, value)| {
-                        let (from, to) = self.range(key.referenced);
+                        let (from, to) = self.byte_range(key.referenced);
                         Entry { key: At::new(key.value, self.span(from, to)), value: self.convert(value, errors) }
                     })
                     .collect();
@@ -226,8 +226,8 @@ impl SpanConverter<'_> {
     }
 
     /// Converts a float. An integer too large to be exact also arrives as a float, and is detected by its spelling.
-    fn decimal(&self, value: f64, place: Location, errors: &mut Vec<SyntaxError>) -> Kind {
-        let (start, end) = self.range(place);
+    fn convert_float(&self, value: f64, place: Location, errors: &mut Vec<SyntaxError>) -> Kind {
+        let (start, end) = self.byte_range(place);
         let written = self.text.get(start..end).unwrap_or_default();
         let digits = written.trim_start_matches(['-', '+']);
         let whole = digits.bytes().all(|b| b.is_ascii_digit()) || digits.starts_with("0x") || digits.starts_with("0o");
@@ -236,7 +236,7 @@ impl SpanConverter<'_> {
             Some(_) | None => {
                 errors.push(yaml_error(
                     self.span(start, end),
-                    format!("`{}` is no number that can be held", crate::text::shorten(written)),
+                    format!("the number `{}` is out of range", crate::text::shorten(written)),
                     "out of range",
                     Some("whole numbers go from -9223372036854775808 to 18446744073709551615; put it in quotes"),
                 ));

@@ -1,7 +1,7 @@
 //! Fuzz targets for whole files and whole projects.
 
-use rye_compiler::compile::{Request, compile};
-use rye_compiler::edit::{Formatted, Refused, format as format_directive, format_data, format_knowledge};
+use rye_compiler::compile::{CompileRequest, compile};
+use rye_compiler::edit::{FormatRefusal, Formatted, format as format_directive, format_data, format_knowledge};
 use rye_compiler::plan::render::html::render;
 use rye_compiler::world::Space;
 use rye_engine::scripts::SyntaxTreeReader;
@@ -12,7 +12,7 @@ use rye_grammar::{
     ItemId, SourceId, directive as directives, hooks, knowledge as items, tool_header, xml as elements, yaml,
 };
 
-use super::small::{shown, text};
+use super::small::{assert_errors_displayable, text};
 use crate::harness::case::check;
 use crate::harness::space::standard_library;
 
@@ -23,26 +23,29 @@ const MAX_PROJECT_BYTES: usize = 20_000;
 pub fn config(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let parsed = yaml::parse(SOURCE, text);
-    shown(text, &parsed.errors);
+    assert_errors_displayable(text, &parsed.errors);
     let _ = parsed.tree.to_value();
 }
 
 pub fn directive(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    shown(text, &directives::parse(SOURCE, text).errors);
+    assert_errors_displayable(text, &directives::parse(SOURCE, text).errors);
 }
 
 pub fn knowledge(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     for format in [KnowledgeFormat::Markdown, KnowledgeFormat::Yaml] {
-        shown(text, &items::parse(SOURCE, text, format).errors);
+        assert_errors_displayable(text, &items::parse(SOURCE, text, format).errors);
     }
 }
 
 pub fn tool(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     for language in [ToolLanguage::Yaml, ToolLanguage::Shell] {
-        shown(text, &tool_header::parse(SOURCE, text, language, &tool_header::NoScriptReader).errors);
+        assert_errors_displayable(
+            text,
+            &tool_header::parse(SOURCE, text, language, &tool_header::NoScriptReader).errors,
+        );
     }
 }
 
@@ -57,22 +60,22 @@ pub fn javascript(bytes: &[u8]) {
 fn script(bytes: &[u8], languages: &[ToolLanguage]) {
     let Some(text) = text(bytes) else { return };
     for language in languages {
-        shown(text, &SyntaxTreeReader.read(SOURCE, text, *language).errors);
-        shown(text, &tool_header::parse(SOURCE, text, *language, &SyntaxTreeReader).errors);
+        assert_errors_displayable(text, &SyntaxTreeReader.read(SOURCE, text, *language).errors);
+        assert_errors_displayable(text, &tool_header::parse(SOURCE, text, *language, &SyntaxTreeReader).errors);
     }
 }
 
 pub fn xml(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    shown(text, &elements::parse(SOURCE, text, 0..text.len()).errors);
+    assert_errors_displayable(text, &elements::parse(SOURCE, text, 0..text.len()).errors);
 }
 
 pub fn hooks_xml(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let parsed = elements::parse(SOURCE, text, 0..text.len());
-    shown(text, &parsed.errors);
+    assert_errors_displayable(text, &parsed.errors);
     if let Some(element) = &parsed.tree {
-        shown(text, &hooks::from_xml(element).errors);
+        assert_errors_displayable(text, &hooks::from_xml(element).errors);
     }
 }
 
@@ -93,7 +96,7 @@ pub fn page(bytes: &[u8]) {
             "```xml\n<directive name=\"d\"><metadata><description>x</description></metadata></directive>\n```\n\n{body}\n"
         );
         world.insert(Space::Project, ".ai/directives/d.md", file);
-        let request = Request::new(ItemId::parse("d").ok()?);
+        let request = CompileRequest::new(ItemId::parse("d").ok()?);
         Some(render(&compile(&world, &request).value?))
     };
     let (Some(plain), Some(page)) = (made("Say x."), made(text)) else { return };
@@ -110,7 +113,7 @@ pub fn hooks_yaml(bytes: &[u8]) {
     check_project(&[(".ai/config/agent/hooks.yaml", text)]);
 }
 
-type FormatFn = fn(&str) -> Result<Formatted, Refused>;
+type FormatFn = fn(&str) -> Result<Formatted, FormatRefusal>;
 
 /// Formatting a formatted file changes nothing.
 pub fn format(bytes: &[u8]) {
@@ -153,7 +156,7 @@ fn check_project(files: &[(&str, &str)]) {
     }
     let id = files.iter().find_map(|(path, _)| path.strip_prefix(".ai/directives/")?.strip_suffix(".md"));
     let Some(id) = id.and_then(|id| ItemId::parse(id).ok()) else { return };
-    let request = Request::new(id);
+    let request = CompileRequest::new(id);
     let (one, two) = (compile(&world, &request), compile(&world, &request));
     assert_eq!(one.value.map(|c| c.plan_id), two.value.map(|c| c.plan_id), "two plans of one project");
 }

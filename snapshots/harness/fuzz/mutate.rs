@@ -3,9 +3,9 @@
 
 /// A seeded pseudo-random generator (`splitmix64`).
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct SplitMix(u64);
 
-impl Dice {
+impl SplitMix {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -81,7 +81,7 @@ const KEYWORDS: [&str; 48] = [
 ];
 
 /// Returns a random seed after a few mutations.
-pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+pub fn mutate(seeds: &[Vec<u8>], dice: &mut SplitMix) -> Vec<u8> {
     let mut bytes = seeds.get(dice.below(seeds.len())).cloned().unwrap_or_default();
     for _ in 0..=dice.below(6) {
         let at = dice.below(bytes.len() + 1);

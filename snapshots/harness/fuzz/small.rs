@@ -4,8 +4,8 @@ use rye_compiler::semantics::condition::{Condition, Verdict};
 use rye_compiler::semantics::eval;
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::semantics::glob::{Coverage, Glob, covers};
-use rye_engine::tool::primary::{Query, Texts};
-use rye_grammar::condition::{Expr, from_data, parse_line, parse_path};
+use rye_engine::tool::primary::{Query, SearchableTexts};
+use rye_grammar::condition::{Expr, from_data, parse_inline, parse_path};
 use rye_grammar::source::decode;
 use rye_grammar::{
     ItemId, SourceId, SyntaxError, capability as patterns, signature as signatures, template as templates, yaml,
@@ -20,7 +20,7 @@ pub fn text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Asserts that syntax errors can be shown: spans lie within the text, messages are well-formed.
-pub fn shown(text: &str, errors: &[SyntaxError]) {
+pub fn assert_errors_displayable(text: &str, errors: &[SyntaxError]) {
     for error in errors {
         for (span, label) in error.labels() {
             assert!(text.get(span.range()).is_some(), "{error:?} lies outside");
@@ -35,17 +35,17 @@ pub fn shown(text: &str, errors: &[SyntaxError]) {
 pub fn capability(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let found = [patterns::parse(SOURCE, text, 0).err(), patterns::parse_item(SOURCE, text, 0).err()];
-    shown(text, &found.into_iter().flatten().collect::<Vec<_>>());
-    let normal = patterns::normalise(text);
-    assert_eq!(patterns::normalise(&normal.0), normal, "reading a pattern again changes it");
+    assert_errors_displayable(text, &found.into_iter().flatten().collect::<Vec<_>>());
+    let normal = patterns::normalize(text);
+    assert_eq!(patterns::normalize(&normal.0), normal, "reading a pattern again changes it");
 }
 
 /// Parses a query of `rye_fetch` and evaluates it on an empty item.
 pub fn query(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    match Query::read(text) {
+    match Query::parse(text) {
         Ok(query) => {
-            let none = query.points(&Texts::default());
+            let none = query.score(&SearchableTexts::default());
             assert!(none.is_none_or(|points| points == 0), "{none:?} for an item without a word");
         }
         Err(told) => assert!(!told.is_empty() && !told.ends_with('.'), "{told:?}"),
@@ -54,18 +54,18 @@ pub fn query(bytes: &[u8]) {
 
 pub fn condition_line(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    match parse_line(SOURCE, text, 0) {
+    match parse_inline(SOURCE, text, 0) {
         Ok(expr) => condition(&expr),
-        Err(error) => shown(text, &[error]),
+        Err(error) => assert_errors_displayable(text, &[error]),
     }
 }
 
 pub fn condition_mapping(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let data = yaml::parse(SOURCE, text);
-    shown(text, &data.errors);
+    assert_errors_displayable(text, &data.errors);
     let parsed = from_data(&data.tree);
-    shown(text, &parsed.errors);
+    assert_errors_displayable(text, &parsed.errors);
     if let Some(expr) = parsed.tree.filter(|_| parsed.errors.is_empty()) {
         condition(&expr);
     }
@@ -80,7 +80,7 @@ fn condition(expr: &Expr) {
     some.set("directive", Value::from("main"));
     let mut none = Facts::new();
     for path in ["a", "inputs", "directive"] {
-        none.unknown(path);
+        none.declare_unknown(path);
     }
     let (before, after) = (condition.evaluate(&none), condition.evaluate(&some));
     match before {
@@ -113,7 +113,7 @@ pub fn glob(bytes: &[u8]) {
 
 pub fn inputs(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    shown(text, &templates::parse_inputs(SOURCE, text, 0).err().into_iter().collect::<Vec<_>>());
+    assert_errors_displayable(text, &templates::parse_inputs(SOURCE, text, 0).err().into_iter().collect::<Vec<_>>());
 }
 
 pub fn item_id(bytes: &[u8]) {
@@ -131,7 +131,7 @@ pub fn path(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match parse_path(SOURCE, text, 0) {
         Ok(path) => assert_eq!(path.to_string(), text),
-        Err(error) => shown(text, &[error]),
+        Err(error) => assert_errors_displayable(text, &[error]),
     }
 }
 
@@ -145,7 +145,7 @@ pub fn signature(bytes: &[u8]) {
 
 pub fn template(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    shown(text, &templates::parse(SOURCE, text, 0).err().into_iter().collect::<Vec<_>>());
+    assert_errors_displayable(text, &templates::parse(SOURCE, text, 0).err().into_iter().collect::<Vec<_>>());
     let scanned = templates::scan_knowledge(SOURCE, text, 0);
     assert!(scanned.parts.len() <= text.len() + 1);
 }

@@ -2,7 +2,7 @@
 
 use rye_engine::event::EventBody;
 use rye_engine::provider::scripted::Script;
-use rye_engine::provider::sse::Parser;
+use rye_engine::provider::sse::SseParser;
 use rye_engine::provider::wire::ReplyDecoder;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
@@ -10,10 +10,10 @@ use super::small::text;
 
 /// Feeds a stream to every decoder in two chunkings; the result must not depend on the chunking.
 pub fn stream(bytes: &[u8]) {
-    decoded::<anthropic::Decoder>(bytes);
-    decoded::<openai_chat::Decoder>(bytes);
-    decoded::<openai_responses::Decoder>(bytes);
-    decoded::<gemini::Decoder>(bytes);
+    decoded::<anthropic::AnthropicDecoder>(bytes);
+    decoded::<openai_chat::ChatDecoder>(bytes);
+    decoded::<openai_responses::ResponsesDecoder>(bytes);
+    decoded::<gemini::GeminiDecoder>(bytes);
 }
 
 fn decoded<D: ReplyDecoder + Default>(bytes: &[u8]) {
@@ -22,7 +22,7 @@ fn decoded<D: ReplyDecoder + Default>(bytes: &[u8]) {
 }
 
 fn read<D: ReplyDecoder + Default>(bytes: &[u8], at_once: usize) -> String {
-    let (mut parser, mut decoder) = (Parser::new(64 * 1024), D::default());
+    let (mut parser, mut decoder) = (SseParser::new(64 * 1024), D::default());
     for chunk in bytes.chunks(at_once) {
         let Ok(events) = parser.push(chunk) else { return "refused".into() };
         for event in &events {

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn durable(folder: &Path, turns: u32) -> Result<(), Box<dyn Error>> {
     let disk = Arc::new(RealDisk::open(folder)?);
-    layout::prepare(&*disk)?;
+    layout::create_folders(&*disk)?;
     let registry = Registry::open(disk)?;
     let mut log = OpenOptions::new().create(true).append(true).open(folder.join(".ai/state/floor.log"))?;
     let thread = ThreadId::parse("floor-1").map_err(|invalid| invalid.reason)?;

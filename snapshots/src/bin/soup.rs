@@ -10,8 +10,8 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rye_snapshots::fuzz::mutate::{Dice, mutate};
-use rye_snapshots::fuzz::{TARGETS, Target, seeds};
+use rye_snapshots::fuzz::mutate::{SplitMix, mutate};
+use rye_snapshots::fuzz::{FuzzTarget, TARGETS, seeds};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -33,10 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 type Mutated = (u64, usize, Option<Vec<u8>>);
 
-fn fuzz_target(target: &Target, time: Duration) -> Result<Mutated, Box<dyn Error>> {
+fn fuzz_target(target: &FuzzTarget, time: Duration) -> Result<Mutated, Box<dyn Error>> {
     let mut pool: Vec<Vec<u8>> = seeds(target.name)?.into_iter().map(|(_, bytes)| bytes).collect();
     let began = Instant::now();
-    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut dice = SplitMix::new(u64::from(std::process::id()));
     let (mut inputs, mut total) = (0, 0);
     while began.elapsed() < time {
         let input = mutate(&pool, &mut dice);

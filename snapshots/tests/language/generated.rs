@@ -1,18 +1,19 @@
-//! The generated parts of `docs/language.md`: the event table and the settings.
+//! The generated parts of the reference pages: hook points, transcript events and settings.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use rye_compiler::semantics::hook_point::{COMMON, Mode, POINTS, Point};
-use rye_compiler::validate::settings::schema::{FILES, Field, Shape};
+use rye_compiler::semantics::hook_point::{COMMON_FACTS, HOOK_POINTS, HookPointRow, Mode};
+use rye_compiler::validate::settings::schema::{FILES, SettingField, SettingShape};
+use rye_engine::event::{EVENT_TABLE, EventKind};
 use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Descriptions of when each event happens, in the order of the table; later events happen when a transcript event of
-/// the same name is written.
-const EVENT_DESCRIPTIONS: [&str; 18] = [
+/// Descriptions of when each hook point happens, in the order of the table; later points happen when a transcript event
+/// of the same name is written.
+const HOOK_POINT_DESCRIPTIONS: [&str; 18] = [
     "the directive is read, its chain not yet walked",
     "before the first turn",
     "first prompt of a fresh thread",
@@ -30,13 +31,14 @@ const EVENT_DESCRIPTIONS: [&str; 18] = [
     "usage passes the threshold",
     "structured outputs were accepted",
     "no tool calls, no queued messages",
-    "the thread is over, whatever its end",
+    "the thread has ended, with any status",
 ];
 
-pub fn events() -> String {
-    let mut out = String::from("| event | when | mode | facts | actions |\n|---|---|---|---|---|\n");
-    for (i, point) in POINTS.iter().enumerate() {
-        let when = EVENT_DESCRIPTIONS.get(i).unwrap_or(&"the event is written");
+/// Renders the table of hook points.
+pub fn hook_points() -> String {
+    let mut out = String::from("| hook point | when | mode | facts | actions |\n|---|---|---|---|---|\n");
+    for (i, point) in HOOK_POINTS.iter().enumerate() {
+        let when = HOOK_POINT_DESCRIPTIONS.get(i).unwrap_or(&"the event is written");
         let mode = match point.mode {
             Mode::FirstMatch => "first match",
             Mode::Collect => "collect",
@@ -52,9 +54,9 @@ pub fn events() -> String {
 }
 
 /// Renders the facts that are specific to a point; the fields of objects are in braces.
-fn facts(point: &Point) -> String {
+fn facts(point: &HookPointRow) -> String {
     let mut shown: Vec<(String, Vec<String>)> = Vec::new();
-    for name in point.fact_names().iter().filter(|name| COMMON.iter().all(|fact| fact.name != name.as_str())) {
+    for name in point.fact_names().iter().filter(|name| COMMON_FACTS.iter().all(|fact| fact.name != name.as_str())) {
         let (root, field) = name.split_once('.').unwrap_or((name, ""));
         // Described once, above the table.
         let field = if matches!(root, "cost" | "limits") { "" } else { field };
@@ -69,14 +71,69 @@ fn facts(point: &Point) -> String {
     shown.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
+/// Renders the table of transcript events.
+pub fn transcript_events() -> String {
+    let mut out = String::from(
+        "| type | name for hooks and readers | meaning | fields | criticality | durable | readers |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
+    for row in &EVENT_TABLE {
+        let fields: Vec<String> = row.fields.iter().map(|field| format!("`{field}`")).collect();
+        let readers: Vec<String> = row.readers.iter().map(|reader| word(json!(reader))).collect();
+        let _ = writeln!(
+            out,
+            "| `{}` | `{}` | {} | {} | {} | {} | {} |",
+            row.name,
+            row.reader_name,
+            event_meaning(row.kind),
+            fields.join(" "),
+            word(json!(row.criticality)),
+            word(json!(row.durability)),
+            readers.join(" "),
+        );
+    }
+    out
+}
+
+/// Returns the meaning of a transcript event.
+fn event_meaning(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Opened => "the thread starts: directive, inputs, limits and grants",
+        EventKind::PlanBound => "the plan of the thread",
+        EventKind::Continues => "the thread continues another one, from this position",
+        EventKind::SystemPrompt => "the system prompt and its layers",
+        EventKind::ContextInjected => "the ids of what stands before and after the body in the first message",
+        EventKind::CognitionIn => "a message enters the conversation from outside the model",
+        EventKind::AttemptIntended => "a model call is about to be made, with its worst case",
+        EventKind::Reserved => "the ledger reserved the worst case of the attempt",
+        EventKind::CognitionOut => "a reply of the model",
+        EventKind::AttemptFailed => "a model call failed; its classification and the wait before the next attempt",
+        EventKind::Settled => "the cost of an attempt, for the ledger",
+        EventKind::HookPoint => "the hooks of a point, their verdicts and their answer",
+        EventKind::ToolStarted => "an authorized tool call is about to run",
+        EventKind::ToolCallResult => "the result of a tool call, or the reason why the call did not run",
+        EventKind::ChildIntended => "a child thread is about to be created",
+        EventKind::ChildSpawned => "the child thread exists",
+        EventKind::ChildEnded => "the child thread has ended; its status and cost",
+        EventKind::Mail => "a control message was received",
+        EventKind::Limit => "a limit was reached",
+        EventKind::ApprovalAsked => "an approval was requested",
+        EventKind::ApprovalGiven => "an approval request was answered",
+        EventKind::StateSet => "a value that the thread stores for its hooks and tools",
+        EventKind::Compacted => "a summary replaced earlier messages",
+        EventKind::ArtifactStored => "a large result was stored as an object",
+        EventKind::Recovered => "a process recovered the thread; the bytes of the torn tail that it cut",
+        EventKind::Checkpoint => "a signature over every line before",
+        EventKind::Ended => "the thread ends: status, result, outputs and cost",
+    }
+}
+
 /// Renders every settings file: its keys, their types, and the standard library's values.
 pub fn settings() -> String {
-    let mut out = String::from(
-        "Every settings file with its keys: what a key takes, and the standard library's value. Another key, another value and \
-         another file\nname below `agent/` are told.\n",
-    );
+    let mut out = String::new();
     for file in FILES {
-        let _ = write!(out, "\n### `{}`\n\n{}\n", file.id, file.about);
+        let _ = write!(out, "\n## `{}`\n\n{}\n", file.id, file.about);
         let mut rows = String::new();
         let path = format!("../stdlib/.ai/config/{}.yaml", file.id);
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_default();
@@ -86,29 +143,32 @@ pub fn settings() -> String {
             let _ = write!(out, "\n| key | takes | standard | meaning |\n|---|---|---|---|\n{rows}");
         }
     }
+    out.push('\n');
     out
 }
 
-fn walk(shape: &Shape, at: &str, standard: Option<&Node>, rows: &mut String) {
+fn walk(shape: &SettingShape, at: &str, standard: Option<&Node>, rows: &mut String) {
     match shape {
-        Shape::Map(fields) | Shape::MapOr(_, fields) => fields.iter().for_each(|field| row(field, at, standard, rows)),
-        Shape::Names(inner) | Shape::Known(_, inner) => walk(inner, &format!("{at}<name>."), None, rows),
-        Shape::List(inner) => walk(inner, &format!("{}[].", at.trim_end_matches('.')), None, rows),
-        Shape::Text
-        | Shape::Truth
-        | Shape::Whole { .. }
-        | Shape::Amount
-        | Shape::Share
-        | Shape::Price
-        | Shape::OneOf(_)
-        | Shape::Failure
-        | Shape::Pattern
-        | Shape::Elsewhere
-        | Shape::ForReaders(_) => {}
+        SettingShape::Map(fields) | SettingShape::MapOr(_, fields) => {
+            fields.iter().for_each(|field| row(field, at, standard, rows));
+        }
+        SettingShape::Names(inner) | SettingShape::Known(_, inner) => walk(inner, &format!("{at}<name>."), None, rows),
+        SettingShape::List(inner) => walk(inner, &format!("{}[].", at.trim_end_matches('.')), None, rows),
+        SettingShape::Text
+        | SettingShape::Truth
+        | SettingShape::Whole { .. }
+        | SettingShape::Amount
+        | SettingShape::Share
+        | SettingShape::Price
+        | SettingShape::OneOf(_)
+        | SettingShape::Failure
+        | SettingShape::Pattern
+        | SettingShape::Elsewhere
+        | SettingShape::ForReaders(_) => {}
     }
 }
 
-fn row(field: &Field, at: &str, standard: Option<&Node>, rows: &mut String) {
+fn row(field: &SettingField, at: &str, standard: Option<&Node>, rows: &mut String) {
     let key = format!("{at}{}", field.key);
     let value = standard.and_then(|node| node.get(field.key));
     let shown = value.filter(|v| v.entries().is_empty() && v.items().is_empty()).map(Node::to_value);
@@ -122,23 +182,23 @@ fn row(field: &Field, at: &str, standard: Option<&Node>, rows: &mut String) {
     walk(&field.shape, &format!("{key}."), value, rows);
 }
 
-fn takes(shape: &Shape) -> String {
+fn takes(shape: &SettingShape) -> String {
     match shape {
-        Shape::Names(_) => "a mapping by name".to_owned(),
-        Shape::Known(names, _) => format!("a mapping of `{}`", names.join("`, `")),
-        Shape::Elsewhere => "see there".to_owned(),
-        Shape::ForReaders(_) => "anything: nothing reads it".to_owned(),
-        Shape::Text
-        | Shape::Truth
-        | Shape::Whole { .. }
-        | Shape::Amount
-        | Shape::Share
-        | Shape::Price
-        | Shape::OneOf(_)
-        | Shape::Map(_)
-        | Shape::MapOr(..)
-        | Shape::List(_)
-        | Shape::Failure
-        | Shape::Pattern => shape.expected(),
+        SettingShape::Names(_) => "a mapping by name".to_owned(),
+        SettingShape::Known(names, _) => format!("a mapping of `{}`", names.join("`, `")),
+        SettingShape::Elsewhere => "see there".to_owned(),
+        SettingShape::ForReaders(_) => "anything: nothing reads it".to_owned(),
+        SettingShape::Text
+        | SettingShape::Truth
+        | SettingShape::Whole { .. }
+        | SettingShape::Amount
+        | SettingShape::Share
+        | SettingShape::Price
+        | SettingShape::OneOf(_)
+        | SettingShape::Map(_)
+        | SettingShape::MapOr(..)
+        | SettingShape::List(_)
+        | SettingShape::Failure
+        | SettingShape::Pattern => shape.expected(),
     }
 }

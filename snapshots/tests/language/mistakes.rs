@@ -1,27 +1,27 @@
-//! Checks `docs/mistakes.md`: each project is followed by what `rye check` prints about it.
+//! Checks `docs/guides/first-mistakes.md`: each project is followed by what `rye check` prints about it.
 
 use std::fs;
 
 use rye_compiler::world::{MapWorld, Space};
 use rye_snapshots::{check, render_diagnostics, standard_library};
 
-use super::{Part, parts};
+use super::{PagePart, parts};
 
 #[test]
 fn documented_mistakes_produce_the_documented_output() {
-    let path = super::path().with_file_name("../guides/first-mistakes.md");
+    let path = super::reference("../guides/first-mistakes.md");
     let old = fs::read_to_string(&path).unwrap();
     let mut new = String::new();
     let mut world: Option<MapWorld<'static>> = None;
     let mut checked = 0;
     for part in parts(&old) {
         let block = match part {
-            Part::Line(_, line) => {
+            PagePart::Line(_, line) => {
                 new.push_str(&line);
                 new.push('\n');
                 continue;
             }
-            Part::Block(block) => block,
+            PagePart::Block(block) => block,
         };
         let mut content = block.content;
         if let Some(file) = block.info.split_whitespace().find_map(|word| word.strip_prefix("file=")) {

@@ -9,7 +9,7 @@ use rye_snapshots::standard_library;
 use super::house::{root, sources};
 
 /// An explain page.
-pub struct Page {
+pub struct ExplainPage {
     /// Path of the page: `<crate>/codes/<topic>/<name>.md`.
     pub path: String,
     /// The code, derived from the path: `<topic>::<name>`.
@@ -21,13 +21,13 @@ pub struct Page {
 }
 
 /// Reads every page of every crate.
-pub fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<ExplainPage> {
     let folders = ["grammar/codes", "compiler/codes", "engine/codes"];
     let files = folders.iter().flat_map(|folder| sources(&root().join(folder), ".md"));
-    files.map(|path| Page::read(&path)).collect()
+    files.map(|path| ExplainPage::read(&path)).collect()
 }
 
-impl Page {
+impl ExplainPage {
     fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap();
         let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");

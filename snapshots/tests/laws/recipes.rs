@@ -1,4 +1,4 @@
-//! Contributor pages: every file and type that they name exists.
+//! Contributor pages: every file, type, constant, `just` recipe and test target that they name exists.
 
 use std::fs;
 
@@ -28,11 +28,42 @@ fn is_type(span: &str) -> bool {
     starts_with_capital && span.chars().all(char::is_alphanumeric) && span.chars().any(char::is_lowercase)
 }
 
-/// Returns the files and types of a page that do not exist.
+/// Returns true if a path exists in the repository, or in the sources of a crate, as the rows of the code map name it.
+fn path_exists(path: &str) -> bool {
+    let folders = ["", "grammar/src", "compiler/src", "engine/src", "cli/src", "snapshots"];
+    folders.iter().any(|folder| root().join(folder).join(path).exists())
+}
+
+/// Returns true for the name of a constant of several words.
+fn is_constant(span: &str) -> bool {
+    span.contains('_') && span.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+}
+
+/// Returns true unless a command calls a recipe of the justfile or a test target that does not exist.
+fn command_exists(command: &str) -> bool {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let after = |word: &str| words.iter().position(|known| *known == word).and_then(|at| words.get(at + 1));
+    let recipe = words.first().filter(|first| **first == "just").and_then(|_| words.get(1));
+    let justfile = fs::read_to_string(root().join("justfile")).unwrap();
+    let folder = after("-p").map(|name| name.trim_start_matches("rye-"));
+    let target = after("--test").zip(folder).map(|(name, folder)| root().join(format!("{folder}/tests/{name}.rs")));
+    recipe.is_none_or(|recipe| justfile.contains(&format!("\n{recipe}:")))
+        && folder.is_none_or(|folder| root().join(folder).join("Cargo.toml").is_file())
+        && target.is_none_or(|target| target.is_file())
+}
+
+/// Returns the names of a page that do not exist.
 fn missing_names(text: &str, rust: &[String]) -> Vec<String> {
     let exists = |span: &&str| {
+        if span.contains(' ') {
+            return command_exists(span);
+        }
+        if is_constant(span) {
+            let is_defined = |kind: &str| rust.iter().any(|source| source.contains(&format!("{kind} {span}:")));
+            return ["const", "static"].into_iter().any(is_defined);
+        }
         if is_path(span) {
-            return root().join(span).exists();
+            return path_exists(span);
         }
         let definitions = ["struct", "enum", "trait"].map(|kind| format!("{kind} {span}"));
         !is_type(span) || rust.iter().any(|source| definitions.iter().any(|definition| source.contains(definition)))
@@ -51,5 +82,7 @@ fn contributor_pages_name_existing_files_and_types() {
         let missing = missing_names(&text, &rust);
         assert!(missing.is_empty(), "{page} names {missing:?}");
     }
-    assert_eq!(missing_names("`no/such.rs` and `NoSuchType`, `README.md`", &rust), ["no/such.rs", "NoSuchType"]);
+    let page = "`no/such.rs` and `NoSuchType`, `README.md`, `NO_SUCH`, `just nothing`, `just docs`, `cargo test -p rye-cli --test x`";
+    let missing = ["no/such.rs", "NoSuchType", "NO_SUCH", "just nothing", "cargo test -p rye-cli --test x"];
+    assert_eq!(missing_names(page, &rust), missing);
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use rye_compiler::compile::{Request, compile};
+use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::plan::Segment;
 use rye_compiler::world::{MapWorld, Space};
 use rye_engine::disk_world::DiskWorld;
@@ -52,7 +52,7 @@ fn context(extends: &str, name: &str) -> usize {
     );
     let mut world = standard_library();
     world.insert(Space::Project, &format!(".ai/directives/{name}.md"), directive.as_bytes());
-    let compiled = compile(&world, &Request::new(ItemId::parse(name).unwrap()).with_inputs(Map::new()));
+    let compiled = compile(&world, &CompileRequest::new(ItemId::parse(name).unwrap()).with_inputs(Map::new()));
     let plan = compiled.value.unwrap().plan;
     let length = |segment: &Segment| match segment {
         Segment::Text { text } => text.chars().count(),

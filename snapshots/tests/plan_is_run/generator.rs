@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 /// A generated project and the inputs of its run.
-pub struct Project {
+pub struct GeneratedProject {
     /// Text by path inside the project.
     pub files: Vec<(String, String)>,
     /// Inputs of the directive `main`.
@@ -16,9 +16,9 @@ pub struct Project {
 }
 
 /// A seeded pseudo-random generator (`splitmix64`).
-pub struct Dice(u64);
+pub struct ProjectRng(u64);
 
-impl Dice {
+impl ProjectRng {
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
     }
@@ -84,8 +84,8 @@ const CONDITIONS: [&str; 14] = [
 /// Number of leading conditions whose facts exist at every event.
 const UNIVERSAL_CONDITIONS: usize = 8;
 
-pub fn project(seed: u64) -> Project {
-    let dice = &mut Dice::new(seed);
+pub fn project(seed: u64) -> GeneratedProject {
+    let dice = &mut ProjectRng::new(seed);
     let mut files: Vec<(String, String)> = (0..NOTE_COUNT).map(|n| note(dice, n)).collect();
     let has_child = dice.once_in(2);
     let has_outputs = dice.once_in(3);
@@ -131,16 +131,16 @@ pub fn project(seed: u64) -> Project {
     if dice.once_in(3) {
         inputs.insert("spare".into(), json!(sentence(dice)));
     }
-    Project { files, inputs, script: script(has_child, has_outputs) }
+    GeneratedProject { files, inputs, script: script(has_child, has_outputs) }
 }
 
-fn sentence(dice: &mut Dice) -> String {
+fn sentence(dice: &mut ProjectRng) -> String {
     let words: Vec<&str> = (0..2 + dice.below(6)).map(|_| dice.one_of(&FILLER_WORDS)).collect();
     // A fallback that looks like a placeholder must stay text.
     words.join(" ")
 }
 
-fn note(dice: &mut Dice, n: usize) -> (String, String) {
+fn note(dice: &mut ProjectRng, n: usize) -> (String, String) {
     let name = if dice.once_in(3) { "name: Note\n" } else { "" };
     let holes = [
         "${directive}",
@@ -155,7 +155,7 @@ fn note(dice: &mut Dice, n: usize) -> (String, String) {
     (format!(".ai/knowledge/notes/n{n}.md"), format!("---\n{name}description: Note {n}.\n---\n\n{text}\n"))
 }
 
-fn directive(dice: &mut Dice, id: &str, parent: &str, interface: &str, body: &str) -> (String, String) {
+fn directive(dice: &mut ProjectRng, id: &str, parent: &str, interface: &str, body: &str) -> (String, String) {
     let name = id.rsplit('/').next().unwrap();
     let extends = if parent.is_empty() { String::new() } else { format!(" extends=\"{parent}\"") };
     let mut metadata = String::new();
@@ -203,7 +203,7 @@ fn directive(dice: &mut Dice, id: &str, parent: &str, interface: &str, body: &st
     (format!(".ai/directives/{id}.md"), text)
 }
 
-fn hooks(dice: &mut Dice) -> String {
+fn hooks(dice: &mut ProjectRng) -> String {
     let mut text = String::from("hooks:\n");
     if dice.once_in(3) {
         let condition = dice.one_of(&["'inputs.topic == \"tea\"'", "'directive == \"helper\"'", "'inputs.count > 2'"]);

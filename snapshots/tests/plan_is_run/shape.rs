@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rye_compiler::plan::prompt::{Layer, LayerKind, Prompt, Segment};
 
 /// Checks the sent texts against a prompt; the error names the part that does not match.
-pub fn fits(prompt: &Prompt, system: &str, message: &str) -> Result<(), String> {
+pub fn check_prompt(prompt: &Prompt, system: &str, message: &str) -> Result<(), String> {
     let open: Vec<&Layer> = prompt.system.iter().chain(&prompt.first_message).filter(|l| is_optional(l)).collect();
     assert!(open.len() < 16, "too many to try");
     let mut why = String::new();

@@ -7,7 +7,7 @@ use rye_compiler::edit::{Edit, apply, fix, old_word_edits};
 use rye_compiler::validate::check;
 use rye_grammar::signature;
 
-use super::{CheckArgs, look};
+use super::{CheckArgs, run_check};
 use crate::CommandError;
 use crate::args::Format;
 use crate::report::{Printer, printable};
@@ -16,9 +16,9 @@ use crate::space::Spaces;
 
 /// Fixes the project's files; the check that follows reports the rest.
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
-    let rewrites = rewrites(args, spaces, report)?;
+    let rewrites = safe_fixes(args, spaces, report)?;
     if rewrites.is_empty() {
-        report.note("nothing can be repaired safely");
+        report.note("no safe fixes available");
         return Ok(());
     }
     for rewrite in &rewrites {
@@ -36,12 +36,12 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     for rewrite in &rewrites {
         rewrite.write(&spaces.project)?;
     }
-    report.note(&format!("repaired {}", crate::view::count(rewrites.len() as u64, "file")));
+    report.note(&format!("repaired {}", crate::view::format_count(rewrites.len() as u64, "file")));
     Ok(())
 }
 
-fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<FileRewrite>, CommandError> {
-    let found = look(args, spaces, &spaces.open()?, check)?;
+fn safe_fixes(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<FileRewrite>, CommandError> {
+    let found = run_check(args, spaces, &spaces.open()?, check)?;
     let sources = &found.report.sources;
     let mut edits: BTreeMap<_, Vec<Edit>> = BTreeMap::new();
     for diagnostic in found.report.diagnostics.iter() {
@@ -64,7 +64,7 @@ fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<F
         }
         if signature::parse(id, &source.text).is_some() {
             report.note(&printable(&format!(
-                "left as it is: {} is signed: sign it again after changing it",
+                "left unchanged: {} is signed: sign it again after changing it",
                 source.path
             )));
             continue;

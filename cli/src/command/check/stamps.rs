@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::world::{ItemKind, Space};
-use rye_engine::disk_world::Changed;
+use rye_engine::disk_world::FileChange;
 
 use crate::space::Spaces;
 
@@ -43,18 +43,18 @@ impl Fingerprints {
     /// Takes the fingerprints of all files that can hold items, and of the entries beside their folders.
     pub fn of_items(spaces: &Spaces) -> Self {
         let mut stamps = Self::default();
-        for (_, root) in roots(spaces) {
-            stamps.top(&root.join(".ai"));
+        for (_, root) in space_roots(spaces) {
+            stamps.add_top_level(&root.join(".ai"));
         }
         stamps
     }
 
     /// Takes the fingerprints of other files that a check depends on: servers, keys, and the `.ai` folder itself.
-    pub fn beside(spaces: &Spaces) -> Self {
+    pub fn of_other_files(spaces: &Spaces) -> Self {
         let mut stamps = Self::default();
-        stamps.file(spaces.project.join(".mcp.json"));
-        for (_, root) in roots(spaces) {
-            stamps.walk(&root.join(".ai/keys"));
+        stamps.add_file(spaces.project.join(".mcp.json"));
+        for (_, root) in space_roots(spaces) {
+            stamps.add_folder(&root.join(".ai/keys"));
         }
         let user = spaces.user.clone().or_else(crate::space::user_root);
         for root in std::iter::once(spaces.project.clone()).chain(user) {
@@ -69,43 +69,43 @@ impl Fingerprints {
     }
 
     /// Updates the fingerprints of the reported changes.
-    pub fn again(&mut self, spaces: &Spaces, changed: &[Changed]) {
+    pub fn update(&mut self, spaces: &Spaces, changed: &[FileChange]) {
         for change in changed {
             match change {
-                Changed::Everything => *self = Self::of_items(spaces),
-                Changed::File { space, path, .. } => {
-                    let Some((_, root)) = roots(spaces).find(|(of, _)| of == space) else { continue };
+                FileChange::Everything => *self = Self::of_items(spaces),
+                FileChange::File { space, path, .. } => {
+                    let Some((_, root)) = space_roots(spaces).find(|(of, _)| of == space) else { continue };
                     let path = root.join(path);
                     self.0.remove(&path);
-                    self.file(path);
+                    self.add_file(path);
                 }
-                Changed::Folder { space, path } => {
-                    let Some((_, root)) = roots(spaces).find(|(of, _)| of == space) else { continue };
+                FileChange::Folder { space, path } => {
+                    let Some((_, root)) = space_roots(spaces).find(|(of, _)| of == space) else { continue };
                     let folder = root.join(path);
                     self.0.retain(|known, _| !known.starts_with(&folder));
-                    if path == ".ai" { self.top(&folder) } else { self.walk(&folder) }
+                    if path == ".ai" { self.add_top_level(&folder) } else { self.add_folder(&folder) }
                 }
             }
         }
     }
 
     /// Adds the folders of items, and the names of the entries beside them.
-    fn top(&mut self, folder: &Path) {
+    fn add_top_level(&mut self, folder: &Path) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let is_ours = |kind: &ItemKind| Path::new(kind.folder()).file_name() == Some(&name);
             if !path.is_dir() {
-                self.file(path);
+                self.add_file(path);
             } else if ItemKind::ALL.iter().any(is_ours) {
-                self.walk(&path);
+                self.add_folder(&path);
             } else {
                 self.0.insert(path, None);
             }
         }
     }
 
-    fn walk(&mut self, root: &Path) {
+    fn add_folder(&mut self, root: &Path) {
         let mut folders = vec![(root.to_path_buf(), 0)];
         // Links are followed, and each folder is walked once, so that every walk ends.
         let mut walked: HashSet<(u64, u64)> = HashSet::new();
@@ -117,7 +117,7 @@ impl Fingerprints {
                 let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
                 if !is_folder && !is_link {
-                    self.file(path);
+                    self.add_file(path);
                     continue;
                 }
                 match std::fs::metadata(&path).ok().filter(Metadata::is_dir) {
@@ -125,14 +125,14 @@ impl Fingerprints {
                         folders.push((path, depth + 1));
                     }
                     Some(_) => {}
-                    None => self.file(path),
+                    None => self.add_file(path),
                 }
             }
         }
     }
 
     /// Adds a file, or the target of a link; a dangling link is fingerprinted itself.
-    fn file(&mut self, path: PathBuf) {
+    fn add_file(&mut self, path: PathBuf) {
         let metadata = std::fs::metadata(&path).or_else(|_| std::fs::symlink_metadata(&path));
         if let Ok(metadata) = metadata
             && self.0.len() < MAX_FILES
@@ -143,7 +143,7 @@ impl Fingerprints {
 }
 
 /// Returns the folders that contain `.ai/`, by space.
-pub fn roots(spaces: &Spaces) -> impl Iterator<Item = (Space, PathBuf)> {
+pub fn space_roots(spaces: &Spaces) -> impl Iterator<Item = (Space, PathBuf)> {
     let user = spaces.user.iter().map(|user| (Space::User, user.clone()));
     std::iter::once((Space::Project, spaces.project.clone())).chain(user)
 }

@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use rye_compiler::validate::Memory;
-use rye_engine::disk_world::{CachedWorld, Changed, Watcher};
+use rye_compiler::validate::CheckSession;
+use rye_engine::disk_world::{CachedWorld, FileChange, Watcher};
 
-use super::stamps::{Fingerprints, roots};
-use super::{CheckArgs, look, show};
+use super::stamps::{Fingerprints, space_roots};
+use super::{CheckArgs, print_result, run_check};
 use crate::CommandError;
 use crate::args::OutputFormat;
 use crate::exit::Exit;
@@ -32,10 +32,10 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: OutputFormat, report: &Prin
     // Start watching before the first check, so that no change is missed.
     let mut watch = ChangeDetector::begin(&spaces);
     let mut world = CachedWorld::new(spaces.open()?);
-    let mut memory = Memory::new();
+    let mut memory = CheckSession::new();
     loop {
-        let found = look(args, &spaces, &world, |world, selection| memory.check(world, selection))?;
-        show(&found, asked, report)?;
+        let found = run_check(args, &spaces, &world, |world, selection| memory.check(world, selection))?;
+        print_result(&found, asked, report)?;
         let work = found.report.work;
         report.detail(&format!("files parsed: {}, directives checked: {}", work.parsed, work.composed));
         drop(found);
@@ -65,11 +65,11 @@ struct ChangeDetector {
 
 impl ChangeDetector {
     fn begin(spaces: &Spaces) -> Self {
-        let watcher = Watcher::new(roots(spaces).collect()).ok();
+        let watcher = Watcher::new(space_roots(spaces).collect()).ok();
         let (seen, beside) = (Fingerprints::default(), Fingerprints::default());
         let mut watch = Self { watcher, seen, beside, next: Instant::now(), pause: MIN_SCAN_INTERVAL };
-        watch.beside = Fingerprints::beside(spaces);
-        watch.look(spaces);
+        watch.beside = Fingerprints::of_other_files(spaces);
+        watch.scan(spaces);
         watch
     }
 
@@ -83,14 +83,14 @@ impl ChangeDetector {
     /// Starts over, before everything is read again.
     fn restart(&mut self, spaces: &Spaces) {
         if self.watcher.is_some() {
-            self.watcher = Watcher::new(roots(spaces).collect()).ok();
+            self.watcher = Watcher::new(space_roots(spaces).collect()).ok();
         }
-        self.beside = Fingerprints::beside(spaces);
-        self.look(spaces);
+        self.beside = Fingerprints::of_other_files(spaces);
+        self.scan(spaces);
     }
 
     /// Scans all files. Returns true if any changed.
-    fn look(&mut self, spaces: &Spaces) -> bool {
+    fn scan(&mut self, spaces: &Spaces) -> bool {
         let begin = Instant::now();
         let now = Fingerprints::of_items(spaces);
         let took = begin.elapsed();
@@ -106,48 +106,48 @@ impl ChangeDetector {
     }
 
     /// Waits for changes and returns them.
-    fn wait(&mut self, spaces: &Spaces) -> Vec<Changed> {
+    fn wait(&mut self, spaces: &Spaces) -> Vec<FileChange> {
         loop {
             std::thread::sleep(POLL_INTERVAL);
-            let mut changed = self.told();
+            let mut changed = self.reported_changes();
             if !changed.is_empty() {
                 for _ in 0..10 {
                     std::thread::sleep(DEBOUNCE);
-                    let more = self.told();
+                    let more = self.reported_changes();
                     if more.is_empty() {
                         break;
                     }
                     changed.extend(more);
                 }
-                self.seen.again(spaces, &changed);
+                self.seen.update(spaces, &changed);
                 self.next = Instant::now() + self.pause;
                 return changed;
             }
-            if self.beside != Fingerprints::beside(spaces) {
-                return vec![Changed::Everything];
+            if self.beside != Fingerprints::of_other_files(spaces) {
+                return vec![FileChange::Everything];
             }
             if Instant::now() < self.next {
                 continue;
             }
-            if self.look(spaces) {
+            if self.scan(spaces) {
                 // Wait until two scans agree.
                 for _ in 0..10 {
                     std::thread::sleep(DEBOUNCE);
-                    if !self.look(spaces) {
+                    if !self.scan(spaces) {
                         break;
                     }
                 }
-                return vec![Changed::Everything];
+                return vec![FileChange::Everything];
             }
         }
     }
 
-    fn told(&mut self) -> Vec<Changed> {
+    fn reported_changes(&mut self) -> Vec<FileChange> {
         let Some(watcher) = &mut self.watcher else { return Vec::new() };
-        watcher.changed().unwrap_or_else(|_| {
+        watcher.take_changes().unwrap_or_else(|_| {
             // inotify failed; only scan from now on.
             self.watcher = None;
-            vec![Changed::Everything]
+            vec![FileChange::Everything]
         })
     }
 }

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
-use rye_engine::driver::Live;
-use rye_engine::engine::{Engine, EngineError, Handle, Launch};
+use rye_engine::driver::StreamEvent;
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle};
 use rye_engine::event::{ControlMessage, EventBody};
 use rye_engine::thread_id::ThreadId;
-use rye_engine::tool::mcp::serve::{SESSION_END_TIMEOUT, SessionObserver, session};
+use rye_engine::tool::mcp::serve::{SESSION_END_TIMEOUT, SessionObserver, session_sides};
 
 use crate::CommandError;
 use crate::args::Format;
 use crate::call::RunRequestArgs;
 use crate::command::run::ask;
-use crate::command::run::compiled;
+use crate::command::run::compile_directive;
 use crate::command::run::sandbox;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
-use crate::view::event::shown;
-use crate::view::short;
+use crate::view::event::event_view;
+use crate::view::truncate_line;
 
 /// Maximum length of a progress message, in characters.
 const MAX_PROGRESS_CHARS: usize = 200;
@@ -41,32 +41,32 @@ pub struct ServeArgs {
 
 pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(address) = args.http.filter(|address| !address.ip().is_loopback()) {
-        return Err(CommandError::usage(format!("`{address}` is no address of this machine alone"))
-            .help("write `127.0.0.1:PORT`; whoever reaches the port has the directive's permissions"));
+        return Err(CommandError::usage(format!("`{address}` is not a loopback address"))
+            .with_help("use `127.0.0.1:PORT`; every client of the port has the directive's permissions"));
     }
     // The client answers in place of a model, so no script of the project is read for this directive.
-    let compilation = match compiled(&args.directive, &args.call, None, true, spaces, report)? {
+    let compilation = match compile_directive(&args.directive, &args.call, None, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };
     let world = spaces.open()?;
-    sandbox::prepare(&world, spaces)?;
-    let mut options = spaces.engine_options()?;
-    let (face, callers, mut below) = session(&compilation.plan, options.providers);
+    sandbox::enable_bubblewrap(&world, spaces)?;
+    let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
+    let (face, callers, mut below) = session_sides(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Stdin belongs to the client, and a suspended session could answer no call.
     let unattended = match HeadlessPolicy::from_settings(&world, spaces.own) {
         HeadlessPolicy::Allow => HeadlessPolicy::Allow,
         HeadlessPolicy::Queue | HeadlessPolicy::Deny => HeadlessPolicy::Deny,
     };
-    if let Some(text) = ask::forewarning(&compilation.asked, unattended) {
+    if let Some(text) = ask::headless_warning(&compilation.asked, unattended) {
         report.note(&printable(&text));
     }
-    options.asker = ask::asker(Format::Json, spaces, unattended, []);
-    let runtime = crate::runtime::start(crate::runtime::SEVERAL)?;
+    options.approvals = ask::approval_handler(Format::Json, spaces, unattended, []);
+    let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
-        let mut handle = engine.start(&compilation, Launch::default()).await?;
+        let mut handle = engine.start(&compilation, StartOptions::default()).await?;
         report.detail(&format!("thread: {}", handle.thread_id));
         let speak = async {
             let Some(address) = args.http else { return face.stdio().await };
@@ -78,7 +78,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         let spoken = tokio::select! {
             spoken = speak => spoken,
             stopped = tokio::signal::ctrl_c() => stopped.map_err(|e| e.to_string()),
-            () = forward_progress(&engine, &mut handle, &mut below) => Err("the session's thread is over".to_owned()),
+            () = forward_progress(&engine, &mut handle, &mut below) => Err("the session's thread has ended".to_owned()),
         };
         // Dropping the server has notified the thread that its client is gone.
         tokio::time::timeout(SESSION_END_TIMEOUT, handle.join()).await.ok();
@@ -92,7 +92,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
 
 /// Sends the client the progress of the threads below its session, and forwards cancelled calls. Ends when the thread
 /// has ended.
-async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut SessionObserver) {
+async fn forward_progress(engine: &Engine, handle: &mut ThreadHandle, below: &mut SessionObserver) {
     let session = handle.thread_id.clone();
     let mut running = BTreeSet::new();
     loop {
@@ -100,13 +100,13 @@ async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut Sess
             live = handle.live.next() => live,
             () = below.cancelled() => {
                 for child in &running {
-                    engine.tell(child, &ControlMessage::Cancel);
+                    engine.send_to(child, &ControlMessage::Cancel);
                 }
                 continue;
             }
         };
         let Some(live) = live else { return };
-        let Live::Event { thread, event } = live else { continue };
+        let StreamEvent::Event { thread, event } = live else { continue };
         let own = thread == session;
         if own {
             if let EventBody::ChildSpawned(child) = &event.body {
@@ -117,7 +117,7 @@ async fn forward_progress(engine: &Engine, handle: &mut Handle, below: &mut Sess
                 continue;
             }
         }
-        let what = short(&printable(&shown(&event).line), MAX_PROGRESS_CHARS);
-        below.tell(format!("{thread}: {} {what}", event.body.reader_name()));
+        let what = truncate_line(&printable(&event_view(&event).line), MAX_PROGRESS_CHARS);
+        below.send_progress(format!("{thread}: {} {what}", event.body.reader_name()));
     }
 }

@@ -2,43 +2,36 @@
 
 use rye_grammar::ItemId;
 
-use super::Language;
+use super::ToolLanguageArg;
 
-pub fn directive(id: &ItemId) -> String {
+pub fn directive_template(id: &ItemId) -> String {
     let name = id.name();
     format!(
-        "# {title}\n\n```xml\n<directive name=\"{name}\" version=\"0.1.0\">\n  <metadata>\n    \
-         <description>Say what this directive does.</description>\n    <model tier=\"general\"/>\n    \
-         <limits turns=\"10\" spend=\"0.20\"/>\n    <permissions>\n      \
-         <execute><tool>rye.file-system.read</tool></execute>\n    </permissions>\n  </metadata>\n  <inputs>\n    \
-         <input name=\"topic\" type=\"string\" required=\"true\">What it is about</input>\n  </inputs>\n  <outputs>\n    \
-         <output name=\"summary\" type=\"string\" required=\"true\">What came of it</output>\n  </outputs>\n\
-         </directive>\n```\n\nRead what the project says of {{input:topic}}, and return a summary.\n",
+        "# {title}\n\n```xml\n<directive name=\"{name}\" version=\"0.1.0\">\n  <metadata>\n    <description>Describe what this directive does.</description>\n    <model tier=\"general\"/>\n    <limits turns=\"10\" spend=\"0.20\"/>\n    <permissions>\n      <execute><tool>rye.file-system.read</tool></execute>\n    </permissions>\n  </metadata>\n  <inputs>\n    <input name=\"topic\" type=\"string\" required=\"true\">Subject of the summary</input>\n  </inputs>\n  <outputs>\n    <output name=\"summary\" type=\"string\" required=\"true\">The summary</output>\n  </outputs>\n</directive>\n```\n\nRead the files of the project about {{input:topic}}, and return a summary.\n",
         title = title(name)
     )
 }
 
-pub fn knowledge(id: &ItemId) -> String {
+pub fn knowledge_template(id: &ItemId) -> String {
     let name = id.name();
     format!(
-        "```yaml\nname: {name}\ntitle: {title}\ndescription: Say what this is about.\ntags: []\nversion: 0.1.0\n```\n\n\
-         What a thread should know.\n",
+        "```yaml\nname: {name}\ntitle: {title}\ndescription: Describe the subject.\ntags: []\nversion: 0.1.0\n```\n\nThe knowledge of a thread.\n",
         title = title(name)
     )
 }
 
 /// Returns the file's extension and its text.
-pub fn tool(id: &ItemId, language: Language) -> (&'static str, String) {
+pub fn tool_template(id: &ItemId, language: ToolLanguageArg) -> (&'static str, String) {
     let category = id.category();
     match language {
-        Language::Command => ("yaml", yaml(category, COMMAND_TEMPLATE)),
-        Language::Http => ("yaml", yaml(category, HTTP_TEMPLATE)),
-        Language::Python => ("py", PYTHON_TEMPLATE.replace("{category}", category)),
-        Language::Javascript => ("mjs", javascript(category, "params", "projectPath", "")),
-        Language::Typescript => {
+        ToolLanguageArg::Command => ("yaml", yaml(category, COMMAND_TEMPLATE)),
+        ToolLanguageArg::Http => ("yaml", yaml(category, HTTP_TEMPLATE)),
+        ToolLanguageArg::Python => ("py", PYTHON_TEMPLATE.replace("{category}", category)),
+        ToolLanguageArg::Javascript => ("mjs", javascript(category, "params", "projectPath", "")),
+        ToolLanguageArg::Typescript => {
             ("ts", javascript(category, "params: { text: string }", "projectPath: string", ": { words: number }"))
         }
-        Language::Shell => ("sh", SHELL_TEMPLATE.to_owned()),
+        ToolLanguageArg::Shell => ("sh", SHELL_TEMPLATE.to_owned()),
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
-use rye_compiler::plan::diff::{PlanDiff, Tree, diff, diff_trees};
-use rye_compiler::plan::render::diff::{DiffTone, Line, lines, markdown};
+use rye_compiler::plan::diff::{DiffSide, PlanDiff, diff, diff_trees};
+use rye_compiler::plan::render::diff::{DiffLine, DiffTone, lines, markdown};
 use rye_compiler::plan::render::json::{PlanReport, render};
 use rye_compiler::wall::requires_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
@@ -17,7 +17,7 @@ use rye_grammar::{ItemId, Sources};
 use super::PlanArgs;
 use crate::CommandError;
 use crate::args::{Format, Global, OutputFormat};
-use crate::command::plan::refuse;
+use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::git::Revision;
 use crate::report::{Printer, printable};
@@ -52,9 +52,9 @@ impl SidePlan {
     }
 
     /// Returns the plan with its files; `None` if either is missing.
-    fn tree<'a>(&'a self, world: &'a SideWorld<'_>) -> Option<Tree<'a>> {
+    fn tree<'a>(&'a self, world: &'a SideWorld<'_>) -> Option<DiffSide<'a>> {
         match (self, world) {
-            (Self::Compiled(compilation), Some(world)) => Some(Tree { world: &**world, compilation }),
+            (Self::Compiled(compilation), Some(world)) => Some(DiffSide { world: &**world, compilation }),
             (Self::Printed(_) | Self::Compiled(_) | Self::Nothing | Self::Refused(_), _) => None,
         }
     }
@@ -62,7 +62,7 @@ impl SidePlan {
 
 pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let (before, after) = parse_sides(asked)?;
-    let id = args.directive.as_deref().map(crate::call::directive).transpose()?;
+    let id = args.directive.as_deref().map(crate::call::parse_directive_id).transpose()?;
     let is_printed = |side: &ComparedSide| matches!(side, ComparedSide::Plan(_));
     let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
     let spaces = spaces.transpose()?;
@@ -86,7 +86,7 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> R
     if let (Some(was), Some(is)) = (&was, &is)
         && was.directive != is.directive
     {
-        let message = format!("these are plans of two directives: `{}` and `{}`", was.directive, is.directive);
+        let message = format!("the plans are of different directives: `{}` and `{}`", was.directive, is.directive);
         return Err(CommandError::usage(message));
     }
     let is_from_files = !matches!(before, SidePlan::Printed(_)) && !matches!(after, SidePlan::Printed(_));
@@ -101,12 +101,12 @@ fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), C
         (OutputFormat::Markdown, _) => report.line(printable(&markdown(diff)).trim_end()),
         (_, Format::Json) => report.json(diff),
         (_, Format::Human | Format::Plain) => {
-            for Line { tone, text } in lines(diff) {
+            for DiffLine { tone, text } in lines(diff) {
                 let style = match tone {
                     DiffTone::Heading => crate::view::BOLD,
                     DiffTone::Plain => Style::new(),
-                    DiffTone::Wider => crate::view::coloured(AnsiColor::Red),
-                    DiffTone::Narrower => crate::view::coloured(AnsiColor::Green),
+                    DiffTone::Wider => crate::view::colored(AnsiColor::Red),
+                    DiffTone::Narrower => crate::view::colored(AnsiColor::Green),
                 };
                 report.line(&format!("{style}{}{style:#}", printable(&text)))?;
             }
@@ -152,7 +152,7 @@ fn open<'w>(
         ComparedSide::Revision(revision) => {
             let revision = Revision::read(&spaces.project, revision)?;
             report.detail(&format!("revision: {}", revision.commit));
-            Some(Box::new(revision.over(others)))
+            Some(Box::new(revision.over_spaces(others)))
         }
         ComparedSide::Files => Some(Box::new(spaces.open()?)),
         ComparedSide::Plan(_) => None,
@@ -168,11 +168,10 @@ fn compile_side(
     report: &Printer,
 ) -> Result<SidePlan, CommandError> {
     if let ComparedSide::Plan(path) = side {
-        return super::file::read(path).map(|plan| SidePlan::Printed(Box::new(plan)));
+        return super::file::read_plan(path).map(|plan| SidePlan::Printed(Box::new(plan)));
     }
-    let id = id.ok_or_else(|| {
-        CommandError::usage("name the directive: only two plan files say by themselves what they are of")
-    })?;
+    let id =
+        id.ok_or_else(|| CommandError::usage("missing directive: it is optional only when comparing two plan files"))?;
     let Some(world) = world else { return Ok(SidePlan::Nothing) };
     if world.candidates(ItemKind::Directive, id)?.is_empty() {
         return Ok(SidePlan::Nothing);
@@ -181,7 +180,7 @@ fn compile_side(
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {
-        refuse(id.as_str(), &compiled.diagnostics, &sources, report)?;
+        print_no_plan(id.as_str(), &compiled.diagnostics, &sources, report)?;
         return Ok(SidePlan::Refused(Exit::Failed));
     };
     compilation.bubblewrap = requires_bubblewrap(world);

@@ -11,14 +11,15 @@ use crate::CommandError;
 const MAX_PLAN_BYTES: u64 = 64 << 20;
 
 /// Reads a plan file.
-pub fn read(path: &str) -> Result<PlanReport, CommandError> {
+pub fn read_plan(path: &str) -> Result<PlanReport, CommandError> {
     let shown = path.escape_debug();
     let mut text = String::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES).read_to_string(&mut text));
     read.map_err(|error| CommandError::usage(format!("the plan `{shown}` cannot be read: {error}")))?;
     let value = parse_json(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| CommandError::usage(format!("`{shown}` is no JSON: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("`{shown}` is not valid JSON: {error}")))?;
     serde_json::from_value(value).map_err(|error| {
-        CommandError::usage(format!("`{shown}` is no plan: {error}")).help("`rye plan ID --format json` prints one")
+        CommandError::usage(format!("`{shown}` is not a plan: {error}"))
+            .with_help("write one with `rye plan ID --format json`")
     })
 }

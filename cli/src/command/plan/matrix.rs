@@ -1,8 +1,8 @@
 //! `rye plan ID --all`: prints every context of a directive, by the conditions that read its inputs.
 
-use rye_compiler::compile::Request;
-use rye_compiler::plan::matrix::{Context, Matrix, matrix};
-use rye_compiler::plan::render::table::grouped;
+use rye_compiler::compile::CompileRequest;
+use rye_compiler::plan::matrix::{Matrix, MatrixContext, build_matrix};
+use rye_compiler::plan::render::table::group_thousands;
 use rye_compiler::world::World;
 use serde_json::{Map, Value};
 
@@ -12,8 +12,8 @@ use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::view::table::Table;
 
-pub fn run(world: &dyn World, request: &Request, report: &Printer) -> Result<Exit, CommandError> {
-    let found = matrix(world, request).map_err(|error| CommandError::failed(error.to_string()))?;
+pub fn run(world: &dyn World, request: &CompileRequest, report: &Printer) -> Result<Exit, CommandError> {
+    let found = build_matrix(world, request).map_err(|error| CommandError::failed(error.to_string()))?;
     let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Fine };
     match report.format() {
         Format::Json => report.json(&found)?,
@@ -23,7 +23,7 @@ pub fn run(world: &dyn World, request: &Request, report: &Printer) -> Result<Exi
 }
 
 fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
-    let mut table = Table::new(&["WHEN", "TOKENS", "FIRST", "TYPICAL", "WORST", "BESIDE WHAT ALL HAVE"], &[1, 2, 3, 4]);
+    let mut table = Table::new(&["WHEN", "TOKENS", "FIRST", "TYPICAL", "WORST", "IN ADDITION"], &[1, 2, 3, 4]);
     let common: Vec<&String> = match found.contexts.split_first() {
         Some((first, rest)) => first.parts.iter().filter(|p| rest.iter().all(|c| c.parts.contains(p))).collect(),
         None => Vec::new(),
@@ -46,7 +46,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         report.line(&line)?;
     }
     let (combinations, contexts) = (found.combinations as u64, found.contexts.len() as u64);
-    let count = crate::view::count;
+    let count = crate::view::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
         let text = format!("no plan where {}: {}", values(&refused.when), refused.codes.join(", "));
@@ -60,11 +60,11 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
 
 /// Formats a token count: grouped for a terminal, bare otherwise.
 fn tokens(count: u64, format: Format) -> String {
-    if format == Format::Human { grouped(count) } else { count.to_string() }
+    if format == Format::Human { group_thousands(count) } else { count.to_string() }
 }
 
 /// Formats the combinations of a context, at most `MOST`.
-fn when(context: &Context) -> String {
+fn when(context: &MatrixContext) -> String {
     const MOST: usize = 3;
     let shown: Vec<String> = context.when.iter().take(MOST).map(values).collect();
     let more = context.when.len().saturating_sub(MOST);

@@ -7,12 +7,12 @@ use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::model;
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::provider::catalog::{Definition, Model, ToolUse};
+use rye_engine::provider::catalog::{ModelDefinition, ProviderDefinition, ToolUse};
 use rye_engine::provider::environment::ProviderEnvironment;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FOLDER, default_provider, ids, tell};
+use super::{PROVIDER_FOLDER, default_provider, print_diagnostics, provider_ids};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -70,10 +70,10 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let default = default_provider(&items);
     let mut diagnostics = Diagnostics::new();
     let mut providers = Vec::new();
-    for id in ids(&items) {
-        let Some(node) = items.config_by_name(&format!("{FOLDER}{id}")) else { continue };
+    for id in provider_ids(&items) {
+        let Some(node) = items.config_by_name(&format!("{PROVIDER_FOLDER}{id}")) else { continue };
         let Some(read) = model::provider(&id, &node, &items.sources(), &mut diagnostics) else { continue };
-        let Ok(definition) = Definition::from_value(&node.to_value()) else { continue };
+        let Ok(definition) = ProviderDefinition::from_value(&node.to_value()) else { continue };
         let settings = definition.settings(&environment, &spaces.project);
         let key = match (&definition.key_env, &settings.key) {
             (None, _) => "none",
@@ -95,7 +95,7 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     }
     diagnostics.append(items.diagnostics());
     let wrong = diagnostics.has_errors();
-    tell(&diagnostics, items, report);
+    print_diagnostics(&diagnostics, items, report);
     match report.format() {
         Format::Json => report.json(&ProvidersOutput { providers })?,
         Format::Plain => {
@@ -115,7 +115,7 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
 }
 
 impl ModelOutput {
-    fn new(model: &Model) -> Self {
+    fn new(model: &ModelDefinition) -> Self {
         let prices = model.prices.as_ref().map(|prices| {
             let cache = |name: &str, price: &Option<String>| price.clone().map(|price| (name.to_owned(), price));
             let named = [("input", &prices.input), ("output", &prices.output)];
@@ -140,7 +140,7 @@ impl ModelOutput {
 
     /// Formats the price: `$0.10 in, $0.50 out (2026-11-21)`.
     fn price(&self) -> String {
-        let Some(prices) = &self.prices else { return "no price: tokens are counted and no money".to_owned() };
+        let Some(prices) = &self.prices else { return "no price: only tokens are counted".to_owned() };
         let shown = |name: &str| {
             let price = prices.get(name).map_or("?", String::as_str);
             // Prices that are not decimals are printed as written.
@@ -151,7 +151,7 @@ impl ModelOutput {
     }
 
     fn line(&self) -> String {
-        let words = if self.tool_use == "native" { "" } else { ", tools in words" };
+        let words = if self.tool_use == "native" { "" } else { ", text tools" };
         format!("{} context, {} output, {}{words}", self.context_window, self.max_output, self.price())
     }
 }

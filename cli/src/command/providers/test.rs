@@ -5,24 +5,25 @@ use std::time::Instant;
 use clap::Args;
 use rye_compiler::diagnostics::Problem;
 use rye_compiler::item::Items;
-use rye_compiler::lower::shared::Shared;
+use rye_compiler::lower::shared::LowerContext;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{PlannedModel, Sampling};
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::message::{ContentBlock, Turn, text_of};
+use rye_engine::engine::ApprovalPolicy;
+use rye_engine::message::{ContentBlock, ProviderMessage, reply_text};
 use rye_engine::provider::cost::cost;
 use rye_engine::provider::{CallError, FailedStage, Reply, Request, ThreadPosition};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{default_provider, ids, tell, unknown};
+use super::{default_provider, print_diagnostics, provider_ids, unknown_provider};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::Spaces;
-use crate::view::{money, short};
+use crate::view::{format_money, truncate_line};
 
 /// Output token limit; leaves room for a model that thinks before it answers.
 const MAX_OUTPUT_TOKENS: u64 = 1_024;
@@ -59,30 +60,30 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
     spaces.announce(report);
     let world = spaces.open()?;
     let items = Items::new(&world);
-    let known = ids(&items);
+    let known = provider_ids(&items);
     let provider = args.provider.clone().or_else(|| default_provider(&items));
     if let Some(id) = provider.as_ref().filter(|id| !known.contains(id)) {
-        return Err(unknown(id, &known));
+        return Err(unknown_provider(id, &known));
     }
     let (found, wrong) = {
-        let shared = Shared::new(&items);
+        let shared = LowerContext::new(&items);
         let wanted = ModelOverride { model: args.model.clone(), provider };
         (shared.catalog().resolve(None, &wanted), shared.diagnostics())
     };
     let failed = wrong.has_errors();
-    tell(&wrong, items, report);
+    print_diagnostics(&wrong, items, report);
     let model = match found {
         Ok(model) => model,
         Err(_) if failed => return Ok(Exit::Failed),
         Err(error) => {
             let failure = CommandError { code: Some("model::unknown"), ..CommandError::failed(error.to_string()) };
             return Err(match error.help() {
-                Some(help) => failure.help(help),
+                Some(help) => failure.with_help(help),
                 None => failure,
             });
         }
     };
-    let options = spaces.engine_options()?;
+    let options = spaces.engine_options(ApprovalPolicy::Deny)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let started = Instant::now();
     let reply = runtime.block_on(async {
@@ -103,11 +104,11 @@ fn request(model: &PlannedModel) -> Request {
     Request {
         model: model.id.clone(),
         system: "You are being tested for reachability.".into(),
-        turns: vec![Turn::User {
+        turns: vec![ProviderMessage::User {
             content: vec![ContentBlock::Text { text: "Answer with the one word: ready".to_owned() }],
         }],
         tools: Vec::new(),
-        max_output: model.output(MAX_OUTPUT_TOKENS),
+        max_output: model.requested_output(MAX_OUTPUT_TOKENS),
         first_turn_constant: false,
         sampling: Sampling::default(),
         text_tools: false,
@@ -117,7 +118,7 @@ fn request(model: &PlannedModel) -> Request {
 
 fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
     let (usage, answered_by, text, error) = match reply {
-        Ok(reply) => (reply.usage, reply.model, Some(text_of(&reply.content)), None),
+        Ok(reply) => (reply.usage, reply.model, Some(reply_text(&reply.content)), None),
         Err(error) => (error.usage.unwrap_or_default(), None, None, Some(describe_error(model, &error))),
     };
     ProviderTestOutput {
@@ -141,7 +142,7 @@ fn describe_error(model: &PlannedModel, error: &CallError) -> String {
         (FailedStage::Setup, _) => String::new(),
         (_, Some(401 | 403)) => match model.connection.get("key_env").and_then(Value::as_str) {
             Some(variable) => format!(": the key in `{variable}` is not accepted"),
-            None => format!(": it wants a key; name its variable as `key_env` in `{file}`"),
+            None => format!(": a key is required; set `key_env` to its variable in `{file}`"),
         },
         (_, Some(404)) => format!(": the model or the path is wrong; see `id` and `base_url` in `{file}`"),
         (FailedStage::Connect | FailedStage::Timeout, _) => format!(": see `base_url` in `{file}`"),
@@ -157,8 +158,9 @@ fn line(output: &ProviderTestOutput) -> String {
     if let Some(error) = &output.error {
         return format!("{provider}/{model}: failed after {milliseconds} ms: {error}");
     }
-    let cost = Nanos::from_json(&output.cost).map_or_else(|_| "price unknown".to_owned(), |cost| money(cost.to_u64()));
-    let said = short(output.text.as_deref().unwrap_or_default(), 60);
+    let cost =
+        Nanos::from_json(&output.cost).map_or_else(|_| "price unknown".to_owned(), |cost| format_money(cost.to_u64()));
+    let said = truncate_line(output.text.as_deref().unwrap_or_default(), 60);
     format!(
         "{provider}/{model}: ok in {milliseconds} ms, {input_tokens} tokens in, {output_tokens} out, {cost}: {said}"
     )

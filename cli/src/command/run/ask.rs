@@ -11,7 +11,7 @@ use rye_compiler::approvals::{ApprovalRequired, HeadlessPolicy, is_preapproved};
 use rye_compiler::item::Items;
 use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::disk_world::DiskWorld;
-use rye_engine::engine::ApprovalHandler;
+use rye_engine::engine::{ApprovalHandler, ApprovalPolicy};
 use rye_engine::event::Approval;
 use rye_engine::provider::BoxFuture;
 use rye_engine::thread_id::ThreadId;
@@ -51,41 +51,37 @@ pub fn has_terminal(format: Format) -> bool {
 
 /// Formats the warning about grants that need approval and are not acknowledged, for a run without a terminal; `None`
 /// if there are none.
-pub fn forewarning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
+pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
     let grants: Vec<String> = asked
         .iter()
         .filter(|grant| !grant.vouched)
         .map(|grant| format!("`{}` ({})", grant.pattern, grant.tier))
         .collect();
-    let otherwise = "`--unattended` and `approvals.unattended` say otherwise, `<acknowledge>` settles it";
+    let otherwise = "change this with `--unattended` or `approvals.unattended`, or add `<acknowledge>`";
     (!grants.is_empty()).then(|| {
-        let told = unattended.told();
-        format!(
-            "nobody can be asked here: at a call of what is not acknowledged, {told}: {}; {otherwise}",
-            grants.join(", ")
-        )
+        let told = unattended.describe();
+        format!("no terminal for approvals; unacknowledged calls ({told}): {}; {otherwise}", grants.join(", "))
     })
 }
 
-/// Returns the handler of approval requests: the terminal, or the policy for runs without one. `None` if the policy
-/// allows everything. `given` holds the approvals for the rest of a thread.
-pub fn asker(
+/// Returns the handler of approval requests: the terminal, or the policy for runs without one. `given` holds the approvals for the rest of a thread.
+pub fn approval_handler(
     format: Format,
     spaces: &Spaces,
     unattended: HeadlessPolicy,
     given: impl IntoIterator<Item = ThreadGrant>,
-) -> Option<Arc<dyn ApprovalHandler>> {
+) -> ApprovalPolicy {
     let given: BTreeSet<ThreadGrant> = given.into_iter().collect();
     if has_terminal(format) {
         let desk = Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line)) });
-        return Some(Arc::new(TerminalApprover { desk, trust: spaces.trust() }));
+        return ApprovalPolicy::Ask(Arc::new(TerminalApprover { desk, trust: spaces.trust() }));
     }
     let otherwise = match unattended {
         HeadlessPolicy::Queue => Approval::Suspended,
         HeadlessPolicy::Deny => Approval::Refused,
-        HeadlessPolicy::Allow => return None,
+        HeadlessPolicy::Allow => return ApprovalPolicy::Allow,
     };
-    Some(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
+    ApprovalPolicy::Ask(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
 }
 
 /// Approvals without a terminal: grants earlier approvals, and gives every other request the same answer.
@@ -97,7 +93,7 @@ struct HeadlessApprover {
 
 impl ApprovalHandler for HeadlessApprover {
     fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval> {
-        let answer = match (asked, ThreadGrant::asked(thread, what)) {
+        let answer = match (asked, ThreadGrant::parse_request(thread, what)) {
             // A limit needs a higher value, which only a user can give.
             (ApprovalOrigin::Limit, _) => Approval::Suspended,
             (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
@@ -115,7 +111,7 @@ impl HeadlessApprover {
 }
 
 fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant) -> bool {
-    given.contains(grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability))
+    given.contains(grant) || trust.snapshot().is_ok_and(|now| now.allows(&grant.capability))
 }
 
 /// Approvals at the terminal, one question at a time. A question that was answered elsewhere is dropped with a note;
@@ -141,7 +137,7 @@ pub struct ThreadGrant {
 
 impl ThreadGrant {
     /// Parses the requested capability of `rye.execute.tool.rye.bash.bash with {…}`; `None` for any other text.
-    pub fn asked(thread: &ThreadId, what: &str) -> Option<Self> {
+    pub fn parse_request(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
         Some(Self { thread: thread.to_string(), capability: capability.to_owned() })
     }
@@ -150,10 +146,10 @@ impl ThreadGrant {
 impl ApprovalHandler for TerminalApprover {
     fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval> {
         let question = match asked {
-            ApprovalOrigin::Call => format!("{thread} asks to use {what}. Allow it?"),
-            ApprovalOrigin::Limit => format!("{thread} is at a limit: {what}. Go on?"),
+            ApprovalOrigin::Call => format!("{thread} requests {what}. Allow?"),
+            ApprovalOrigin::Limit => format!("{thread} reached a limit: {what}. Continue?"),
         };
-        let grant = ThreadGrant::asked(thread, what).filter(|_| asked == ApprovalOrigin::Call);
+        let grant = ThreadGrant::parse_request(thread, what).filter(|_| asked == ApprovalOrigin::Call);
         Box::pin(async move {
             let mut desk = self.desk.lock().await;
             if let Some(grant) = &grant
@@ -166,16 +162,16 @@ impl ApprovalHandler for TerminalApprover {
                 write!(anstream::stderr().lock(), "{} {answers} ", printable(&question)).ok();
             };
             let open = OpenQuestion(true);
-            let line = desk.lines.next(put).await;
+            let line = desk.lines.prompt_line(put).await;
             open.close();
-            let answer = line.map_or(TypedAnswer::EndOfInput, |line| TypedAnswer::of(&line));
+            let answer = line.map_or(TypedAnswer::EndOfInput, |line| TypedAnswer::parse(&line));
             match (answer, grant) {
                 (TypedAnswer::Thread, Some(grant)) => {
                     desk.given.insert(grant);
                 }
                 (TypedAnswer::Project, Some(grant)) => {
-                    if let Err(error) = self.trust.remember(&grant.capability) {
-                        writeln!(anstream::stderr().lock(), "not remembered: {error}").ok();
+                    if let Err(error) = self.trust.record_capability(&grant.capability) {
+                        writeln!(anstream::stderr().lock(), "approval not saved: {error}").ok();
                     }
                 }
                 (
@@ -204,8 +200,7 @@ impl OpenQuestion {
 impl Drop for OpenQuestion {
     fn drop(&mut self) {
         if self.0 {
-            writeln!(anstream::stderr().lock(), "\nno answer is needed here any more: the thread heard from elsewhere")
-                .ok();
+            writeln!(anstream::stderr().lock(), "\nno answer needed: the request was answered elsewhere").ok();
         }
     }
 }
@@ -229,7 +224,7 @@ impl TerminalLines {
     }
 
     /// Prints a question and waits for the next line. Discards lines typed before the question.
-    async fn next(&mut self, put: impl FnOnce()) -> Option<String> {
+    async fn prompt_line(&mut self, put: impl FnOnce()) -> Option<String> {
         while self.receiver.try_recv().is_ok() {
             self.reading = false;
         }
@@ -270,7 +265,7 @@ enum TypedAnswer {
 
 impl TypedAnswer {
     /// Parses an answer; any text other than an explicit yes means no.
-    fn of(line: &str) -> Self {
+    fn parse(line: &str) -> Self {
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Self::Once,
             "t" | "thread" => Self::Thread,
@@ -304,14 +299,14 @@ mod tests {
     fn headless_approver_allows_only_earlier_approvals() {
         let (thread, other) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("a-2").unwrap());
         let bash = "rye.execute.tool.rye.bash.bash with {\"command\":\"ls\"}";
-        let given = ThreadGrant::asked(&thread, bash).unwrap();
+        let given = ThreadGrant::parse_request(&thread, bash).unwrap();
         assert_eq!(given.capability, "rye.execute.tool.rye.bash.bash");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (unattended, otherwise) in
             [(HeadlessPolicy::Queue, Approval::Suspended), (HeadlessPolicy::Deny, Approval::Refused)]
         {
-            let nobody = asker(Format::Json, &nowhere(), unattended, [given.clone()]).unwrap();
-            let ask = |thread: &ThreadId, asked, what: &str| runtime.block_on(nobody.ask(thread, asked, what));
+            let headless = approval_handler(Format::Json, &nowhere(), unattended, [given.clone()]);
+            let ask = |thread: &ThreadId, asked, what: &str| runtime.block_on(headless.answer(thread, asked, what));
             assert_eq!(ask(&thread, ApprovalOrigin::Call, bash), Approval::Approved);
             assert_eq!(ask(&other, ApprovalOrigin::Call, bash), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
@@ -320,7 +315,7 @@ mod tests {
             // The calls of a child need approval when the child makes them.
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
         }
-        assert!(asker(Format::Json, &nowhere(), HeadlessPolicy::Allow, []).is_none());
+        assert!(!approval_handler(Format::Json, &nowhere(), HeadlessPolicy::Allow, []).is_attended());
     }
 
     #[test]
@@ -337,7 +332,7 @@ mod tests {
         runtime.block_on(async {
             // The first question is dropped before any line is typed.
             {
-                let first = lines.next(|| {});
+                let first = lines.prompt_line(|| {});
                 let mut first = std::pin::pin!(first);
                 std::future::poll_fn(|context| {
                     assert!(first.as_mut().poll(context).is_pending());
@@ -351,11 +346,11 @@ mod tests {
                 asked.set(true);
                 typist.send("y".into()).unwrap();
             };
-            assert_eq!(lines.next(put).await.as_deref(), Some("y"));
+            assert_eq!(lines.prompt_line(put).await.as_deref(), Some("y"));
             assert!(asked.get());
             assert_eq!(reads.load(Ordering::SeqCst), 1, "one line was read for the two of them");
             drop(typist);
-            assert_eq!(lines.next(|| {}).await, None, "the terminal is gone");
+            assert_eq!(lines.prompt_line(|| {}).await, None, "the terminal is gone");
         });
     }
 
@@ -370,7 +365,7 @@ mod tests {
             ("always\n", TypedAnswer::No),
             ("yy\n", TypedAnswer::No),
         ] {
-            assert_eq!(TypedAnswer::of(line), answer, "{line:?}");
+            assert_eq!(TypedAnswer::parse(line), answer, "{line:?}");
         }
     }
 }

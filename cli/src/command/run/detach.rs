@@ -35,14 +35,14 @@ pub fn announcement(thread: &ThreadId) -> String {
 
 /// Starts the same command in a background process and waits until its thread runs. With `reads_stdin`, the process
 /// inherits stdin.
-pub fn leave(reads_stdin: bool, report: &Printer) -> Result<Exit, CommandError> {
+pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, CommandError> {
     let arguments =
         std::env::args_os().skip(1).map(|arg| if arg == "--detach" { OsString::from(DETACHED_FLAG) } else { arg });
     let stdin = if reads_stdin { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new(std::env::current_exe()?);
     let mut child = command.args(arguments).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(CommandError::failed("the process that runs on cannot be listened to"));
+        return Err(CommandError::failed("the output of the background process cannot be read"));
     };
     // Forwards errors that occur before the thread runs.
     let relay = std::thread::spawn(move || relay(err));
@@ -61,7 +61,10 @@ pub fn leave(reads_stdin: bool, report: &Printer) -> Result<Exit, CommandError> 
         Format::Json => report.json(&said)?,
         Format::Human | Format::Plain => {
             report.line(&said.thread_id)?;
-            report.note(&format!("runs on as process {}; `rye threads tail -f {}` shows it", said.pid, said.thread_id));
+            report.note(&format!(
+                "running in the background as process {}; follow it with `rye threads tail -f {}`",
+                said.pid, said.thread_id
+            ));
         }
     }
     Ok(Exit::Fine)

@@ -33,6 +33,13 @@ pub struct RunOutput {
     /// Last text of the model, or the result of the tool.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
+    /// Required outputs that the model did not return.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Stop reason of the last reply: `end_turn`, `tool_use`, `length`, `context_window`, `refusal`, or the provider's own
+    /// name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
     pub error: Option<ThreadErrorOutput>,
     pub cost: CostOutput,
     /// SHA-256 of the stored plan.
@@ -41,10 +48,20 @@ pub struct RunOutput {
 
 impl From<RunResult> for RunOutput {
     fn from(result: RunResult) -> Self {
-        let RunResult { success, thread_id, status, directive, tool, result, outputs, error, cost, plan_id } = result;
-        let error = error.map(|e| ThreadErrorOutput { code: e.code, message: e.message });
-        let (status, cost) = (status.word().to_owned(), cost.into());
-        Self { success, thread_id, status, directive, tool, result, outputs, error, cost, plan_id }
+        Self {
+            success: result.success,
+            thread_id: result.thread_id,
+            status: result.status.as_str().to_owned(),
+            directive: result.directive,
+            tool: result.tool,
+            result: result.result,
+            outputs: result.outputs,
+            missing: result.missing,
+            stop_reason: result.stop_reason,
+            error: result.error.map(|e| ThreadErrorOutput { code: e.code, message: e.message }),
+            cost: result.cost.into(),
+            plan_id: result.plan_id,
+        }
     }
 }
 
@@ -56,7 +73,7 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
 
 /// Returns the exit code of a run. `asked` is the last approval request of the thread, which a suspended thread waits
 /// for.
-pub fn exit(result: &RunResult, asked: Option<ApprovalOrigin>) -> Exit {
+pub fn exit_of_run(result: &RunResult, asked: Option<ApprovalOrigin>) -> Exit {
     match result.status {
         Status::Completed | Status::Continued => Exit::Fine,
         Status::Cancelled | Status::Killed => Exit::Cancelled,

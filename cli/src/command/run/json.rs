@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rye_engine::driver::{Live, Piece};
+use rye_engine::driver::{LivePiece, StreamEvent};
 use rye_engine::event::{Event, EventBody};
 use rye_engine::thread::RunResult;
 use schemars::JsonSchema;
@@ -46,7 +46,7 @@ pub struct DeltaEvent {
     /// `kind` (`text`, `thinking`, `tool_call` or `tool_input`) and its fields.
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
-    pub piece: Piece,
+    pub piece: LivePiece,
 }
 
 pub struct JsonRenderer {
@@ -71,16 +71,16 @@ impl JsonRenderer {
 }
 
 impl Render for JsonRenderer {
-    fn live(&mut self, live: &Live) {
+    fn live(&mut self, live: &StreamEvent) {
         match live {
-            Live::Event { thread, event } if self.events => {
+            StreamEvent::Event { thread, event } if self.events => {
                 self.line(&EventOutput::new(thread.as_str(), event));
             }
-            Live::Delta { thread, delta } if self.events => {
-                let event = DeltaEvent { r#type: "token_delta", piece: Piece::from(delta) };
+            StreamEvent::Delta { thread, delta } if self.events => {
+                let event = DeltaEvent { r#type: "token_delta", piece: LivePiece::from(delta) };
                 self.line(&DeltaOutput { thread_id: thread.as_str(), event });
             }
-            Live::Event { .. } | Live::Delta { .. } => {}
+            StreamEvent::Event { .. } | StreamEvent::Delta { .. } => {}
         }
     }
 

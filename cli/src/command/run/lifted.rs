@@ -4,7 +4,7 @@
 use rye_compiler::compile::Compilation;
 
 /// Returns the limits by name, each with its origin: `.ai/directives/deploy.md:6 (declared by `deploy`)`.
-pub fn places(compilation: &Compilation) -> Vec<(String, String)> {
+pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
     let told = |key: &String| {
         let name = key.strip_prefix("limit.")?;
         let origin = compilation.origins.get(key)?;
@@ -18,13 +18,10 @@ pub fn places(compilation: &Compilation) -> Vec<(String, String)> {
 }
 
 /// Formats the hint for a thread that this limit stopped.
-pub fn told((thread, limit): &(String, String), places: &[(String, String)]) -> String {
+pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)]) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
     let stands = place.map(|(_, place)| {
-        format!("the limit `{limit}` comes from {place}; `--limit {limit}=N` sets another for one run; ")
+        format!("the limit `{limit}` comes from {place}; override it for a run with `--limit {limit}=N`; ")
     });
-    format!(
-        "{}`rye threads resume {thread} --message TEXT` goes on from here with new limits",
-        stands.unwrap_or_default()
-    )
+    format!("{}continue with new limits with `rye threads resume {thread} --message TEXT`", stands.unwrap_or_default())
 }

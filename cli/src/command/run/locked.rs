@@ -25,12 +25,12 @@ impl FirstRefusal {
 
 /// Makes an engine verify every thread against a lock that was read before the run: the root, children, children of
 /// hooks, continuations and resumed threads. A thread that starts a refused one receives the reason.
-pub fn hold(options: &mut EngineOptions, lock: &Lock) -> FirstRefusal {
+pub fn check_against_lock(options: &mut EngineOptions, lock: &Lock) -> FirstRefusal {
     let refusals = FirstRefusal::default();
     let (open, lock, found) = (Arc::clone(&options.world), lock.clone(), refusals.clone());
     options.plan_check = Some(Arc::new(move |plan| {
         let world = open()?;
-        let Err(failure) = lockfile::held(&lock, &*world, plan) else { return Ok(()) };
+        let Err(failure) = lockfile::verify_plan(&lock, &*world, plan) else { return Ok(()) };
         let reason = failure.message.clone();
         found.add(failure);
         Err(reason)

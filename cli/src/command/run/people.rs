@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
-use rye_engine::driver::Live;
+use rye_engine::driver::StreamEvent;
 use rye_engine::event::{
-    AttemptFailed, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, Origin, ResultKind, Settled,
-    ToolCallResult,
+    AttemptFailed, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, ResultKind, Settled,
+    ThreadOrigin, ToolCallResult,
 };
 use rye_engine::message::ContentBlock;
 use rye_engine::provider::{Delta, Usage};
@@ -24,8 +24,8 @@ use super::screen::Render;
 use super::stdout::Stdout;
 use crate::args::Format;
 use crate::report::{Printer, printable};
-use crate::view::event::{call, limit, shown, why};
-use crate::view::{BOLD, DIM, coloured, count, money, short, status_style};
+use crate::view::event::{event_view, format_call, format_limit_hit, result_reason, settlement_note};
+use crate::view::{BOLD, DIM, colored, format_count, format_money, status_style, truncate_line};
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
@@ -85,7 +85,7 @@ impl HumanRenderer {
     }
 
     /// Adds a line about a thread to the stderr buffer.
-    fn say(&mut self, thread: &ThreadId, style: Style, text: &str) {
+    fn thread_line(&mut self, thread: &ThreadId, style: Style, text: &str) {
         if self.quiet {
             return;
         }
@@ -107,10 +107,10 @@ impl HumanRenderer {
             self.opened(thread, opened);
         }
         if self.events {
-            let what = shown(event);
-            self.say(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
+            let what = event_view(event);
+            self.thread_line(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
         }
-        let red = coloured(AnsiColor::Red);
+        let red = colored(AnsiColor::Red);
         match &event.body {
             EventBody::CognitionOut(reply) => {
                 if self.main.as_ref() == Some(thread) {
@@ -121,7 +121,10 @@ impl HumanRenderer {
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             // A failed attempt without cost has been printed already.
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
-            EventBody::Settled(settled) => self.say(thread, DIM, &settling(settled)),
+            EventBody::Settled(settled) => {
+                let style = if settled.overspent > 0 { red } else { DIM };
+                self.thread_line(thread, style, &settling(settled));
+            }
             EventBody::ToolStarted(started) => {
                 if let Some(call) = self.calls.get_mut(&(thread.clone(), started.call_id.clone())) {
                     call.started = Some(Instant::now());
@@ -129,31 +132,33 @@ impl HumanRenderer {
             }
             EventBody::ToolCallResult(result) => self.tool(thread, result),
             EventBody::HookPoint(run) => self.hooks(thread, run),
-            EventBody::ChildSpawned(child) => self.say(thread, Style::new(), &format!("child {}", child.thread_id)),
+            EventBody::ChildSpawned(child) => {
+                self.thread_line(thread, Style::new(), &format!("child {}", child.thread_id));
+            }
             EventBody::ChildEnded(child) => {
-                self.say(
+                self.thread_line(
                     thread,
                     status_style(child.status),
-                    &format!("child {} {}", child.thread_id, child.status.word()),
+                    &format!("child {} {}", child.thread_id, child.status.as_str()),
                 );
             }
             EventBody::Limit(hit) => {
                 if self.main.as_ref() == Some(thread) && hit.at != Node::Tools {
                     self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
                 }
-                self.say(thread, red, &format!("limit {}", limit(hit)));
+                self.thread_line(thread, red, &format!("limit {}", format_limit_hit(hit)));
             }
             EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
-                    self.say(thread, DIM, &shown(event).line);
+                    self.thread_line(thread, DIM, &event_view(event).line);
                 }
             }
             // At a terminal, the question itself is printed.
             EventBody::ApprovalAsked(asked) if !has_terminal(self.format) => {
-                self.say(thread, BOLD, &format!("asks: {}", asked.what));
+                self.thread_line(thread, BOLD, &format!("requests approval: {}", asked.what));
             }
-            EventBody::ApprovalGiven(_) => self.say(thread, DIM, &shown(event).line),
+            EventBody::ApprovalGiven(_) => self.thread_line(thread, DIM, &event_view(event).line),
             EventBody::ApprovalAsked(_)
             | EventBody::Opened(_)
             | EventBody::PlanBound(_)
@@ -171,16 +176,16 @@ impl HumanRenderer {
     }
 
     fn opened(&mut self, thread: &ThreadId, opened: &Opened) {
-        if self.main.is_none() || opened.origin == Origin::Handoff && opened.parent.is_none() {
+        if self.main.is_none() || opened.origin == ThreadOrigin::Handoff && opened.parent.is_none() {
             self.main = Some(thread.clone());
-            self.say(&thread.clone(), DIM, &format!("thread {thread}"));
+            self.thread_line(&thread.clone(), DIM, &format!("thread {thread}"));
         }
     }
 
     fn replied(&mut self, thread: &ThreadId, reply: &CognitionOut) {
         for block in &reply.content {
             if let ContentBlock::ToolCall(called) = block {
-                let shown = call(called, MAX_DETAIL_CHARS);
+                let shown = format_call(called, MAX_DETAIL_CHARS);
                 self.calls
                     .insert((thread.clone(), called.id.clone()), PendingCall { shown, started: None, named: false });
             }
@@ -205,16 +210,17 @@ impl HumanRenderer {
         self.missing_key |= failed.error.code.as_deref() == Some("missing_key");
         // Without a retry, the error of the attempt is that of the thread, which is printed at the end.
         let then = match (&failed.fallback, failed.retry_delay_ms) {
-            (Some(model), _) => format!("{model} goes on"),
-            (None, Some(delay)) => format!("again in {delay} ms"),
+            (Some(model), _) => format!("continuing with {model}"),
+            (None, Some(delay)) => format!("retrying in {delay} ms"),
             (None, None) => return,
         };
         if self.main.as_ref() == Some(thread) {
             self.streamed.clear();
         }
-        let reason = format!("{}: {}", failed.classification.name, short(&failed.error.message, MAX_DETAIL_CHARS));
+        let reason =
+            format!("{}: {}", failed.classification.name, truncate_line(&failed.error.message, MAX_DETAIL_CHARS));
         let again = format!("attempt {} failed, {reason}; {then}", failed.attempt + 1);
-        self.say(thread, coloured(AnsiColor::Yellow), &again);
+        self.thread_line(thread, colored(AnsiColor::Yellow), &again);
     }
 
     fn tool(&mut self, thread: &ThreadId, result: &ToolCallResult) {
@@ -229,12 +235,12 @@ impl HumanRenderer {
         };
         let time = if result.why == ResultKind::Ran { format!(" {} ms", result.duration_ms) } else { String::new() };
         let first_line = || result.content.lines().next().unwrap_or_default().to_owned();
-        let problem = why(&result.why).or_else(|| result.is_error.then(first_line));
+        let problem = result_reason(&result.why).or_else(|| result.is_error.then(first_line));
         match problem {
-            None => self.say(thread, Style::new(), &format!("ok    {what}{time}")),
+            None => self.thread_line(thread, Style::new(), &format!("ok    {what}{time}")),
             Some(problem) => {
-                let problem = short(&problem, MAX_DETAIL_CHARS);
-                self.say(thread, coloured(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
+                let problem = truncate_line(&problem, MAX_DETAIL_CHARS);
+                self.thread_line(thread, colored(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
             }
         }
     }
@@ -242,10 +248,10 @@ impl HumanRenderer {
     fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
         for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
             let because = hook.because.as_deref().unwrap_or("it failed");
-            self.say(
+            self.thread_line(
                 thread,
-                coloured(AnsiColor::Yellow),
-                &format!("hook {}: {}", hook.hook, short(because, MAX_DETAIL_CHARS)),
+                colored(AnsiColor::Yellow),
+                &format!("hook {}: {}", hook.hook, truncate_line(because, MAX_DETAIL_CHARS)),
             );
         }
     }
@@ -270,9 +276,10 @@ impl HumanRenderer {
         let mut lines = vec![
             format!("thread\t{}", result.thread_id),
             format!("directive\t{}", result.directive),
-            format!("status\t{}", result.status.word()),
+            format!("status\t{}", result.status.as_str()),
         ];
-        lines.extend(result.error.as_ref().map(|e| format!("error\t{}\t{}", e.code, short(&e.message, 10_000))));
+        lines
+            .extend(result.error.as_ref().map(|e| format!("error\t{}\t{}", e.code, truncate_line(&e.message, 10_000))));
         for (name, value) in result.outputs.iter().flatten() {
             lines.push(format!("output\t{name}\t{value}"));
         }
@@ -289,16 +296,16 @@ impl HumanRenderer {
 }
 
 impl Render for HumanRenderer {
-    fn live(&mut self, live: &Live) {
+    fn live(&mut self, live: &StreamEvent) {
         match live {
-            Live::Event { thread, event } => self.event(thread, event),
-            Live::Delta { thread, delta: Delta::Text(text) } => {
+            StreamEvent::Event { thread, event } => self.event(thread, event),
+            StreamEvent::Delta { thread, delta: Delta::Text(text) } => {
                 if self.streams() && self.main.as_ref() == Some(thread) {
                     self.text(text);
                     self.streamed.push_str(text);
                 }
             }
-            Live::Delta {
+            StreamEvent::Delta {
                 delta: Delta::Thinking(_) | Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. },
                 ..
             } => {}
@@ -328,7 +335,7 @@ impl Render for HumanRenderer {
             }
         }
         for (thread, line) in waiting {
-            self.say(&thread, DIM, &line);
+            self.thread_line(&thread, DIM, &line);
         }
         self.flush();
     }
@@ -341,7 +348,7 @@ impl Render for HumanRenderer {
         } else {
             self.human(&result);
         }
-        self.out.trouble()
+        self.out.take_error()
     }
 }
 
@@ -350,13 +357,13 @@ impl HumanRenderer {
         self.outputs(result);
         let mut err = io_err();
         if let Some(error) = &result.error {
-            let red = coloured(AnsiColor::Red).bold();
+            let red = colored(AnsiColor::Red).bold();
             // The message of a limit starts with its code.
             let message = error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message);
             writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message)).ok();
         }
         if self.missing_key {
-            writeln!(err, "  help: `--model scripted/fast` plays a script and needs no key").ok();
+            writeln!(err, "  help: use `--model scripted/fast`, which plays a script without a key").ok();
         }
         if self.quiet {
             return;
@@ -365,16 +372,16 @@ impl HumanRenderer {
             writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();
         }
         let style = status_style(result.status);
-        let word = result.status.word();
+        let word = result.status.as_str();
         writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
         let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
         if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
             let then = if result.status == Status::Suspended {
                 let (id, at) = (&result.thread_id, self.limit.as_deref());
                 let raise = at.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
-                format!("`rye threads approve {id}{raise}` lets it go on, `rye threads approve {id} --deny` without")
+                format!("approve with `rye threads approve {id}{raise}`, deny with `rye threads approve {id} --deny`")
             } else {
-                format!("`rye run --resume {}` goes on", result.thread_id)
+                format!("continue with `rye run --resume {}`", result.thread_id)
             };
             writeln!(err, "  help: {then}").ok();
         }
@@ -394,19 +401,19 @@ fn reply_text(content: &[ContentBlock]) -> String {
 fn settling(settled: &Settled) -> String {
     let usage = settled.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let worst = if settled.unknown_outcome { " (outcome unknown: the call was cut off)" } else { "" };
+    let note = settlement_note(settled);
     format!(
-        "turn {}: {} in, {} out, {}{worst}",
+        "turn {}: {} in, {} out, {}{note}",
         settled.turn,
-        count(input, "token"),
+        format_count(input, "token"),
         usage.output,
-        money(settled.amount)
+        format_money(settled.amount)
     )
 }
 
 fn cost(cost: &PrintedCost) -> String {
-    let tokens = count(cost.input_tokens, "token");
-    format!("{}, {tokens} in, {} out, ${}", count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
+    let tokens = format_count(cost.input_tokens, "token");
+    format!("{}, {tokens} in, {} out, ${}", format_count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
 }
 
 /// Formats dollars from JSON, without an exponent.

@@ -6,9 +6,9 @@ use rye_compiler::plan::render::diff::lines;
 use rye_compiler::plan::render::json::{PlanReport, ReadReport, render};
 use rye_grammar::Sources;
 
-use super::refused;
+use super::print_errors;
 use crate::CommandError;
-use crate::call::directive;
+use crate::call::parse_directive_id;
 use crate::command::plan::file;
 use crate::command::trust;
 use crate::exit::Exit;
@@ -16,38 +16,36 @@ use crate::report::Printer;
 use crate::space::Spaces;
 
 /// Compiles the call of a plan file; fails if the plan has changed.
-pub fn compiled(
+pub fn compile_pinned(
     path: &str,
     asked: Option<&str>,
     is_scripted: bool,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
-    let planned = file::read(path)?;
+    let planned = file::read_plan(path)?;
     if let Some(asked) = asked.filter(|asked| *asked != planned.directive) {
         return Err(CommandError::usage(format!("`{path}` is a plan of `{}`, not of `{asked}`", planned.directive)));
     }
     let world = spaces.open()?;
-    let mut request = planned.call.request(directive(&planned.directive)?);
+    let mut request = planned.call.request(parse_directive_id(&planned.directive)?);
     // A run without inputs has empty inputs; for a directive without inputs, the plan is the same.
     let known = request.inputs.is_some();
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();
     let checked = compile_with_sources(&world, &request, &mut sources);
     let Some(compilation) = checked.value else {
-        return refused(&checked.diagnostics, &sources, report).map(Err);
+        return print_errors(&checked.diagnostics, &sources, report).map(Err);
     };
     if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
-        return Err(CommandError::usage(format!(
-            "`{path}` was planned without inputs: what a run would send is not known"
-        ))
-        .help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
+        return Err(CommandError::usage(format!("`{path}` was planned without inputs, so its run is not determined"))
+            .with_help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
     }
     if compilation.plan_id != planned.plan_id {
         return Err(drift(path, &planned, &render(&compilation, Vec::new())));
     }
     report.diagnostics(&checked.diagnostics, &compilation.sources);
-    trust::ensure(&compilation.executes, is_scripted, &world, spaces, report)?;
+    trust::require_trust(&compilation.executes, is_scripted, &world, spaces, report)?;
     Ok(Ok(Box::new(compilation)))
 }
 
@@ -65,6 +63,6 @@ fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandError {
     files.dedup();
     let files = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
     let told: Vec<String> = lines(&diff(Some(planned), Some(now))).into_iter().map(|line| line.text).collect();
-    let failure = CommandError::failed(format!("`{path}` is not what a run would be now: changed {files}"));
-    CommandError { exit: Exit::Refused, ..failure }.help(told.join("\n        "))
+    let failure = CommandError::failed(format!("`{path}` differs from the current plan: changed {files}"));
+    CommandError { exit: Exit::Refused, ..failure }.with_help(told.join("\n        "))
 }

@@ -28,7 +28,7 @@ pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
 }
 
 /// Enables bubblewrap for tool programs if the settings request it; fails if it is missing.
-pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
+pub fn enable_bubblewrap(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
     match bubblewrap(world, spaces) {
         BubblewrapState::Unasked => Ok(()),
         BubblewrapState::At(program) => {
@@ -36,8 +36,8 @@ pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
             Ok(())
         }
         BubblewrapState::Missing => {
-            let failure = CommandError::failed("`sandbox: bubblewrap` is set, and there is no `bwrap` on the path");
-            Err(failure.help("install bubblewrap, or take the setting out of `agent/agent.yaml`"))
+            let failure = CommandError::failed("`sandbox: bubblewrap` is set, but `bwrap` is not in `PATH`");
+            Err(failure.with_help("install bubblewrap, or remove the setting from `agent/agent.yaml`"))
         }
     }
 }

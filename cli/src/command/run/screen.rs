@@ -5,7 +5,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use rye_compiler::plan::ApprovalOrigin;
-use rye_engine::driver::{EventStream, Live};
+use rye_engine::driver::{EventStream, StreamEvent};
 use rye_engine::event::EventBody;
 use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
@@ -18,7 +18,7 @@ use crate::report::Printer;
 
 /// A renderer of a run.
 pub trait Render: Send {
-    fn live(&mut self, live: &Live);
+    fn live(&mut self, live: &StreamEvent);
     /// Renders a message that is not an event.
     fn note(&mut self, text: &str);
     /// Writes out all buffered output.
@@ -60,15 +60,15 @@ impl Renderer {
             Format::Json => Box::new(JsonRenderer::new(events)),
             Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events)),
         };
-        Self::with(show, live, runtime)
+        Self::spawn(show, live, runtime)
     }
 
     /// Starts a renderer without output.
-    pub fn dark(live: EventStream, runtime: &Handle) -> io::Result<Self> {
-        Self::with(Box::new(NullRenderer), live, runtime)
+    pub fn null(live: EventStream, runtime: &Handle) -> io::Result<Self> {
+        Self::spawn(Box::new(NullRenderer), live, runtime)
     }
 
-    fn with(mut show: Box<dyn Render>, live: EventStream, runtime: &Handle) -> io::Result<Self> {
+    fn spawn(mut show: Box<dyn Render>, live: EventStream, runtime: &Handle) -> io::Result<Self> {
         let (sender, messages) = mpsc::unbounded_channel();
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
@@ -132,14 +132,14 @@ async fn print(
     }
     let dropped = live.dropped();
     if dropped > 0 {
-        show.note(&format!("{dropped} pieces of replies were not shown as they came: the reader was too slow"));
+        show.note(&format!("{dropped} streamed pieces were not printed: the output was too slow"));
     }
     shown.trouble = end.and_then(|result| show.end(*result));
     shown
 }
 
-fn asked(live: &Live) -> Option<ApprovalOrigin> {
-    let Live::Event { event, .. } = live else { return None };
+fn asked(live: &StreamEvent) -> Option<ApprovalOrigin> {
+    let StreamEvent::Event { event, .. } = live else { return None };
     if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }
 
@@ -147,7 +147,7 @@ fn asked(live: &Live) -> Option<ApprovalOrigin> {
 struct NullRenderer;
 
 impl Render for NullRenderer {
-    fn live(&mut self, _: &Live) {}
+    fn live(&mut self, _: &StreamEvent) {}
     fn note(&mut self, _: &str) {}
     fn end(&mut self, _: RunResult) -> Option<io::Error> {
         None

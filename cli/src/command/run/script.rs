@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_compiler::plan::PlannedModel;
 use rye_engine::engine::Providers;
-use rye_engine::provider::scripted::{Scripted, read};
+use rye_engine::provider::scripted::{Scripted, read_script};
 use rye_engine::provider::{CallError, Provider};
 
 use crate::CommandError;
@@ -16,7 +16,8 @@ pub struct ScriptedProviders(Arc<Scripted>);
 impl ScriptedProviders {
     pub fn read(path: &Path) -> Result<Self, CommandError> {
         let shown = path.display();
-        let script = read(path).map_err(|error| CommandError::usage(format!("the script `{shown}`: {error}")))?;
+        let script =
+            read_script(path).map_err(|error| CommandError::usage(format!("the script `{shown}`: {error}")))?;
         Ok(Self(Arc::new(Scripted::new(script))))
     }
 }

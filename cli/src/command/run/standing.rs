@@ -3,20 +3,20 @@
 
 use std::io::{self, Write as _};
 
-use rye_compiler::approvals::{HeadlessPolicy, asked};
+use rye_compiler::approvals::{HeadlessPolicy, required_approvals};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
-use rye_compiler::wall::{SandboxKind, of_plan};
+use rye_compiler::wall::{SandboxKind, plan_sandboxes};
 use rye_compiler::world::World;
 use rye_engine::driver::DriveError;
 use rye_engine::engine::{Engine, EngineError};
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
-use super::ask::forewarning;
+use super::ask::headless_warning;
 use crate::CommandError;
 use crate::report::printable;
-use crate::view::short;
+use crate::view::truncate_line;
 
 /// Maximum number of grants, and of tool sandboxes, to print.
 const MAX_LISTED: usize = 12;
@@ -25,10 +25,14 @@ const MAX_LINE_CHARS: usize = 300;
 
 /// Verifies the transcript of a thread before it is resumed. If no key of the user signed the transcript, asks at the
 /// terminal (`can_ask`). Returns `None` if nothing was recorded.
-pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Result<Option<ParentThread>, CommandError> {
+pub async fn verify_transcript(
+    engine: &Engine,
+    thread: &ThreadId,
+    can_ask: bool,
+) -> Result<Option<ParentThread>, CommandError> {
     match engine.inspect(thread).await {
         Err(EngineError::Drive(error @ DriveError::Unverified { .. })) if can_ask => {
-            let question = printable(&format!("{error}\nResume it all the same? [y/N] "));
+            let question = printable(&format!("{error}\nResume anyway? [y/N] "));
             write!(anstream::stderr().lock(), "{question}")?;
             let mut answer = String::new();
             io::stdin().read_line(&mut answer)?;
@@ -44,30 +48,30 @@ pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Resu
 
 /// Formats the grants of the transcript, the current sandbox of its tools, and the policy for calls that need approval
 /// without a terminal (`None` if there is a terminal).
-pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
+pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(granted).collect::<Vec<_>>());
     let sets: Vec<String> =
         sets.map(|set| if set.is_empty() { "nothing".to_owned() } else { join_limited(&set, ", ") }).collect();
     let may = if sets.is_empty() { "nothing".to_owned() } else { sets.join("; only within: ") };
-    let mut lines = vec![format!("`{thread}` goes on with what it was granted: {may}")];
+    let mut lines = vec![format!("`{thread}` resumes with its recorded grants: {may}")];
     let items = Items::new(world);
-    let walls: Vec<String> = of_plan(&items, plan)
+    let walls: Vec<String> = plan_sandboxes(&items, plan)
         .iter()
         .filter(|wall| matches!(wall.kind, SandboxKind::Process | SandboxKind::Requests | SandboxKind::None))
-        .map(|wall| format!("  {}", short(&format!("{}: {wall}", wall.name), MAX_LINE_CHARS)))
+        .map(|wall| format!("  {}", truncate_line(&format!("{}: {wall}", wall.name), MAX_LINE_CHARS)))
         .collect();
     if !walls.is_empty() {
         lines.push(join_limited(&walls, "\n"));
     }
-    lines.extend(unattended.and_then(|unattended| forewarning(&asked(&items, plan), unattended)));
+    lines.extend(unattended.and_then(|unattended| headless_warning(&required_approvals(&items, plan), unattended)));
     lines.join("\n")
 }
 
 fn granted(grant: &Grant) -> String {
     let needs = grant.needs();
     let text = if needs.is_empty() { format!("`{}`", grant.pattern) } else { format!("`{}` ({needs})", grant.pattern) };
-    short(&text, MAX_LINE_CHARS)
+    truncate_line(&text, MAX_LINE_CHARS)
 }
 
 fn join_limited(all: &[String], between: &str) -> String {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::lock::Lock;
-use rye_engine::engine::{Engine, EngineError, Handle, Launch, UserMessage};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
 use rye_engine::event::ControlMessage;
-use rye_engine::image::{ImageNotAccepted, Picture};
+use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::process::start_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
@@ -66,14 +66,14 @@ impl ThreadStart {
     }
 
     /// Returns the number of runtime workers. An existing thread may already have children, so it gets several.
-    fn workers(&self) -> usize {
+    fn worker_count(&self) -> usize {
         match self {
-            Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::ALONE,
+            Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::WORKERS_FOR_ONE_THREAD,
             Self::Fresh { .. }
             | Self::TakeUp { .. }
             | Self::GoOn { .. }
             | Self::Fork { .. }
-            | Self::HandOver { .. } => runtime::SEVERAL,
+            | Self::HandOver { .. } => runtime::WORKERS_FOR_SEVERAL_THREADS,
         }
     }
 }
@@ -96,17 +96,24 @@ pub struct RunOptions<'a> {
     /// True to accept transcripts that no key of the user signed.
     pub trust_record: bool,
     /// Images of the first message.
-    pub images: &'a [Picture],
+    pub images: &'a [ValidatedImage],
     /// Lock that every thread must match.
     pub lock: Option<&'a Lock>,
+    /// True to complete a fresh thread although required outputs are missing.
+    pub allow_missing_outputs: bool,
 }
 
 /// Runs a thread to its end, with all threads that it starts.
-pub fn drive(start: ThreadStart, how: RunOptions<'_>, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+pub fn run_to_end(
+    start: ThreadStart,
+    how: RunOptions<'_>,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
     // Read the settings once, for all of their uses.
     let world = spaces.open()?;
-    sandbox::prepare(&world, spaces)?;
-    let mut options = spaces.engine_options()?;
+    sandbox::enable_bubblewrap(&world, spaces)?;
+    let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
     if let Some(file) = how.script {
         options.providers = Arc::new(script::ScriptedProviders::read(file)?);
     }
@@ -122,41 +129,39 @@ pub fn drive(start: ThreadStart, how: RunOptions<'_>, spaces: &Spaces, report: &
     if let ThreadStart::Fresh { compilation, .. } = &start
         && !ask::has_terminal(format)
         && !how.silent
-        && let Some(text) = ask::forewarning(&compilation.asked, unattended)
+        && let Some(text) = ask::headless_warning(&compilation.asked, unattended)
     {
         report.note(&printable(&text));
     }
     let limits = match &start {
-        ThreadStart::Fresh { compilation, .. } => lifted::places(compilation),
+        ThreadStart::Fresh { compilation, .. } => lifted::limit_origins(compilation),
         ThreadStart::TakeUp { .. }
         | ThreadStart::GoOn { .. }
         | ThreadStart::Fork { .. }
         | ThreadStart::HandOver { .. } => Vec::new(),
     };
-    let refused = how.lock.map(|lock| locked::hold(&mut options, lock));
-    options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
-    let runtime = runtime::start(start.workers())?;
+    let refused = how.lock.map(|lock| locked::check_against_lock(&mut options, lock));
+    options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned());
+    let runtime = runtime::start_runtime(start.worker_count())?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         if how.trust_record {
             engine.accept_unverified();
         }
         if let Some(thread) = start.existing_thread().filter(|_| !how.silent)
-            && let Some(recorded) = standing::verified(&engine, thread, ask::has_terminal(format)).await?
+            && let Some(recorded) = standing::verify_transcript(&engine, thread, ask::has_terminal(format)).await?
             && !how.detached
         {
             let alone = (!ask::has_terminal(format)).then_some(unattended);
-            report.note(&printable(&standing::told(&recorded, &world, alone)));
+            report.note(&printable(&standing::format_permissions(&recorded, &world, alone)));
         }
-        if let Some(why) = engine.sealer().instead().filter(|_| !how.detached && !how.silent) {
-            report.note(&format!(
-                "{why}: the thread is signed with one that ends with this process; `rye keys generate` makes one that lasts"
-            ));
+        if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
+            report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
         }
-        let mut handle = start_thread(&engine, start, how.images.to_vec()).await?;
+        let mut handle = start_thread(&engine, start, how.images.to_vec(), how.allow_missing_outputs).await?;
         let live = handle.live.take();
         let screen = if how.detached || how.silent {
-            Renderer::dark(live, runtime.handle())
+            Renderer::null(live, runtime.handle())
         } else {
             Renderer::start(report, how.events, live, runtime.handle())
         };
@@ -165,9 +170,9 @@ pub fn drive(start: ThreadStart, how: RunOptions<'_>, spaces: &Spaces, report: &
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let ended = watch::to_the_end(&engine, handle, screen?, report).await;
+        let ended = watch::wait_until_end(&engine, handle, screen?, report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
-            report.note(&printable(&lifted::told(&text, &limits)));
+            report.note(&printable(&lifted::limit_hint(&text, &limits)));
         }
         Ok::<Exit, CommandError>(ended.exit)
     });
@@ -179,10 +184,16 @@ pub fn drive(start: ThreadStart, how: RunOptions<'_>, spaces: &Spaces, report: &
     }
 }
 
-async fn start_thread(engine: &Engine, start: ThreadStart, images: Vec<Picture>) -> Result<Handle, EngineError> {
+async fn start_thread(
+    engine: &Engine,
+    start: ThreadStart,
+    images: Vec<ValidatedImage>,
+    allow_missing_outputs: bool,
+) -> Result<ThreadHandle, EngineError> {
     match start {
         ThreadStart::Fresh { compilation, parent } => {
-            let launch = Launch { parent: parent.map(|parent| *parent), images, ..Launch::default() };
+            let parent = parent.map(|parent| *parent);
+            let launch = StartOptions { parent, images, allow_missing_outputs, ..StartOptions::default() };
             engine.start(&compilation, launch).await
         }
         ThreadStart::TakeUp { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {

@@ -27,7 +27,7 @@ impl Stdout {
     }
 
     /// Takes the first write error, if there was one.
-    pub fn trouble(&mut self) -> Option<io::Error> {
+    pub fn take_error(&mut self) -> Option<io::Error> {
         self.gone.take()
     }
 

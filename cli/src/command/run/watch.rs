@@ -1,10 +1,10 @@
 //! Waits for a started thread and all threads it started; signals of the process are forwarded to every thread.
 
-use rye_engine::engine::{Engine, Handle};
+use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ending::{exit, stopping_limit};
+use super::ending::{exit_of_run, stopping_limit};
 use super::screen::Renderer;
 use crate::exit::Exit;
 use crate::report::Printer;
@@ -22,7 +22,7 @@ impl From<Exit> for WatchOutcome {
     }
 }
 
-pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Renderer, report: &Printer) -> WatchOutcome {
+pub async fn wait_until_end(engine: &Engine, handle: ThreadHandle, screen: Renderer, report: &Printer) -> WatchOutcome {
     let mut stops = match SignalForwarder::new(engine) {
         Ok(stops) => stops,
         Err(error) => {
@@ -39,15 +39,15 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Renderer, repor
     // Wait for the threads that this one started.
     loop {
         tokio::select! {
-            () = engine.idle() => break,
+            () = engine.wait_idle() => break,
             stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
         }
     }
-    let (ended, so_far) = (result.clone(), exit(&result, None));
+    let (ended, so_far) = (result.clone(), exit_of_run(&result, None));
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let exit = tokio::select! {
         shown = screen.end(result) => {
-            let exit = exit(&ended, shown.asked);
+            let exit = exit_of_run(&ended, shown.asked);
             match shown.trouble {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -94,12 +94,12 @@ impl<'a> SignalForwarder<'a> {
         self.asked += 1;
         match self.asked {
             1 => {
-                screen.note("stopping after the step under way; Ctrl-C again stops now");
-                self.engine.tell_all(&ControlMessage::Cancel);
+                screen.note("stopping after the current step; press Ctrl-C again to stop now");
+                self.engine.broadcast(&ControlMessage::Cancel);
             }
             2 => {
                 screen.note("stopping now");
-                self.engine.tell_all(&ControlMessage::Kill);
+                self.engine.broadcast(&ControlMessage::Kill);
             }
             _ => return true,
         }

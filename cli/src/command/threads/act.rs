@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rye_engine::event::ControlMessage;
-use rye_engine::process::{End, end};
+use rye_engine::process::{EndSignal, end_process};
 use rye_engine::store::registry::Liveness;
 use rye_engine::store::{ThreadRow, mailbox, owner};
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
 use super::book::{ThreadEntry, ThreadReader};
-use super::list::{ListOutput, ThreadOutput, standing};
+use super::list::{ListOutput, ThreadOutput, status_name};
 use crate::CommandError;
 use crate::args::Format;
-use crate::command::run::start::{RunOptions, ThreadStart, drive};
+use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
@@ -51,12 +51,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     for thread in &args.threads {
-        let entry = book.last(thread)?;
+        let entry = book.last_of_chain(thread)?;
         match book.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
                 book.send(&entry.row.id, &ControlMessage::Cancel)?;
-                report.note(&format!("`{}` stops after the step under way", entry.row.id));
+                report.note(&format!("`{}` will stop after the current step", entry.row.id));
             }
             Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Cancel, book, spaces, report)?,
         }
@@ -67,7 +67,7 @@ pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
 pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let mut exit = Exit::Fine;
     for thread in &args.threads {
-        let entry = book.last(thread)?;
+        let entry = book.last_of_chain(thread)?;
         match book.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
@@ -83,32 +83,35 @@ pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
 }
 
 pub fn steer(args: &SteerArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entry = book.last(&args.thread)?;
+    let entry = book.last_of_chain(&args.thread)?;
     let id = &entry.row.id;
     if !args.image.is_empty() {
-        return Err(CommandError::usage("an image cannot be sent to a thread that runs: letters are text").help(
-            format!("once it is over, `rye run --resume {id} --message TEXT --image FILE` goes on from it with one"),
-        ));
+        return Err(CommandError::usage("images cannot be sent to a running thread: messages are text only")
+            .with_help(format!("after it ends, use `rye run --resume {id} --message TEXT --image FILE`")));
     }
     if book.liveness(&entry.row)? == Liveness::Over {
-        let over = format!("the thread `{id}` is over: {}", entry.row.status.word());
-        return Err(CommandError::usage(over).help(format!("`rye threads resume {id} --message TEXT` goes on from it")));
+        let over = format!("the thread `{id}` has ended: {}", entry.row.status.as_str());
+        return Err(
+            CommandError::usage(over).with_help(format!("resume it with `rye threads resume {id} --message TEXT`"))
+        );
     }
-    speaks(&entry.row)?;
+    accepts_messages(&entry.row)?;
     let text = args.text.clone();
     book.send(id, &if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } })?;
     if entry.orphaned {
-        report.note(&format!("nobody runs `{id}` now: `rye run --resume {id}` goes on with it, and with the message"));
+        report.note(&format!("`{id}` is orphaned: run `rye run --resume {id}` to continue it and deliver the message"));
     }
     Ok(Exit::Fine)
 }
 
 /// Returns an error if the thread runs a single tool, which accepts no messages.
-pub fn speaks(row: &ThreadRow) -> Result<(), CommandError> {
+pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
     let Some(tool) = &row.tool else { return Ok(()) };
-    let told = format!("`{}` is a run of the tool `{tool}`, with which nobody can speak", row.id);
-    Err(CommandError::usage(told).help(match &row.parent {
-        Some(parent) => format!("speak to `{parent}`, which called it; `rye threads cancel {}` stops it", row.id),
+    let told = format!("`{}` runs the tool `{tool}`, which accepts no messages", row.id);
+    Err(CommandError::usage(told).with_help(match &row.parent {
+        Some(parent) => {
+            format!("send the message to its caller `{parent}`; stop it with `rye threads cancel {}`", row.id)
+        }
         None => format!("`rye threads cancel {}` stops it", row.id),
     }))
 }
@@ -127,29 +130,31 @@ fn kill_running(
         return Ok(true);
     }
     let Some(owner) = &entry.row.owner else { return Ok(false) };
-    let Some(info) = owner::info(book.disk(), owner)? else { return Ok(false) };
+    let Some(info) = owner::read_owner_info(book.disk(), owner)? else { return Ok(false) };
     let others = book.threads()?.0.into_iter().filter(|other| {
-        other.row.owner.as_ref() == Some(owner) && !other.row.status.is_over() && other.row.root != entry.row.root
+        other.row.owner.as_ref() == Some(owner) && !other.row.status.has_ended() && other.row.root != entry.row.root
     });
     let others: Vec<String> = others.map(|other| other.row.id.to_string()).collect();
     if !others.is_empty() {
         let others = others.join(", ");
-        report
-            .note(&format!("`{id}` does not stop, and its process {} also runs {others}: it is left alone", info.pid));
+        report.note(&format!(
+            "`{id}` does not stop; its process {} was not ended because it also runs {others}",
+            info.pid
+        ));
         return Ok(false);
     }
-    for how in [End::Ask, End::Force] {
+    for how in [EndSignal::Ask, EndSignal::Force] {
         // Once the lock is released, the pid may belong to another process.
         if owner::is_alive(book.disk(), owner)? {
             report.note(&format!("`{id}` does not stop: ending its process {}", info.pid));
-            end(info.pid, how)?;
+            end_process(info.pid, how)?;
         }
         if wait_for_end(id, book)? {
             return Ok(true);
         }
     }
-    if book.liveness(&book.last(id.as_str())?.row)? == Liveness::Orphaned {
-        end_orphan(&book.last(id.as_str())?, ControlMessage::Kill, book, spaces, report)?;
+    if book.liveness(&book.last_of_chain(id.as_str())?.row)? == Liveness::Orphaned {
+        end_orphan(&book.last_of_chain(id.as_str())?, ControlMessage::Kill, book, spaces, report)?;
         return Ok(true);
     }
     Ok(false)
@@ -159,7 +164,7 @@ fn kill_running(
 fn wait_for_end(id: &ThreadId, book: &ThreadReader) -> Result<bool, CommandError> {
     let until = Instant::now() + KILL_GRACE;
     loop {
-        match book.liveness(&book.last(id.as_str())?.row)? {
+        match book.liveness(&book.last_of_chain(id.as_str())?.row)? {
             Liveness::Over => return Ok(true),
             Liveness::Orphaned => return Ok(false),
             Liveness::Alive if Instant::now() >= until => return Ok(false),
@@ -177,11 +182,11 @@ fn end_orphan(
     report: &Printer,
 ) -> Result<(), CommandError> {
     let start = ThreadStart::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
-    let Err(failure) = drive(start, RunOptions { silent: true, ..RunOptions::default() }, spaces, report) else {
+    let Err(failure) = run_to_end(start, RunOptions { silent: true, ..RunOptions::default() }, spaces, report) else {
         return Ok(());
     };
     let row = book.find(entry.row.id.as_str())?.row;
-    if row.status == Status::Suspended || !row.status.is_over() {
+    if row.status == Status::Suspended || !row.status.has_ended() {
         return Err(failure);
     }
     // The thread has ended without recovery: it died before its first event.
@@ -191,18 +196,19 @@ fn end_orphan(
 
 /// Prints the current status of the threads.
 fn print_status(threads: &[String], book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entries: Result<Vec<ThreadEntry>, CommandError> = threads.iter().map(|thread| book.last(thread)).collect();
-    show(&entries?, report)
+    let entries: Result<Vec<ThreadEntry>, CommandError> =
+        threads.iter().map(|thread| book.last_of_chain(thread)).collect();
+    print_entries(&entries?, report)
 }
 
 /// Prints a line per thread, or the JSON objects of `rye threads list`.
-pub fn show(entries: &[ThreadEntry], report: &Printer) -> Result<Exit, CommandError> {
+pub fn print_entries(entries: &[ThreadEntry], report: &Printer) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
         return Ok(Exit::Fine);
     }
     for entry in entries {
-        report.line(&format!("{}\t{}", entry.row.id, standing(entry)))?;
+        report.line(&format!("{}\t{}", entry.row.id, status_name(entry)))?;
     }
     Ok(Exit::Fine)
 }

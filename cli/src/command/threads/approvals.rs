@@ -14,7 +14,7 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::view::table::Table;
-use crate::view::{ago, date, now, short};
+use crate::view::{format_date, format_elapsed, now, truncate_line};
 
 /// Maximum length of a request on one line, in characters.
 const MAX_REQUEST_CHARS: usize = 160;
@@ -51,11 +51,11 @@ pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<E
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
     }
-    let may_ask = |row: &ThreadRow| !row.status.is_over() || row.status == Status::Suspended;
+    let may_ask = |row: &ThreadRow| !row.status.has_ended() || row.status == Status::Suspended;
     entries.retain(|entry| may_ask(&entry.row) && entry.row.continued_by.is_none());
     let mut waiting = Vec::new();
     for entry in entries {
-        let record = match book.record(entry.row.id.as_str()) {
+        let record = match book.load(entry.row.id.as_str()) {
             // A thread that is just starting may not be readable yet, and has no request.
             Err(_) if entry.row.status != Status::Suspended => continue,
             record => record?,
@@ -80,25 +80,29 @@ pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<E
             parent: row.parent.as_ref().map(ToString::to_string),
             asked: word,
             what: asked.what,
-            since: date(at),
-            asked_there: !row.status.is_over() && !entry.orphaned,
+            since: format_date(at),
+            asked_there: !row.status.has_ended() && !entry.orphaned,
             approve: format!("rye threads approve {}{how}", row.id),
         });
     }
     match report.format() {
         Format::Json => report.json(&ApprovalsOutput { approvals })?,
-        Format::Human if approvals.is_empty() => report.note("no thread waits for anybody"),
+        Format::Human if approvals.is_empty() => report.note("no approval requests"),
         format @ (Format::Human | Format::Plain) => {
-            let mut table = Table::new(&["THREAD", "SINCE", "ASKS FOR"], &[]);
+            let mut table = Table::new(&["THREAD", "SINCE", "REQUEST"], &[]);
             let now = now();
             for (one, at) in approvals.iter().zip(since) {
-                let since = if format == Format::Human { ago(at, now) } else { one.since.clone() };
-                let what = if format == Format::Human { short(&one.what, MAX_REQUEST_CHARS) } else { one.what.clone() };
+                let since = if format == Format::Human { format_elapsed(at, now) } else { one.since.clone() };
+                let what = if format == Format::Human {
+                    truncate_line(&one.what, MAX_REQUEST_CHARS)
+                } else {
+                    one.what.clone()
+                };
                 table.row(vec![one.thread_id.as_str().into(), since.into(), printable(&what).into()]);
             }
             table.lines(format).iter().try_for_each(|line| report.line(line))?;
             if format == Format::Human {
-                report.note("`rye threads approve THREAD` lets one go on, with `--deny` without what it asks for");
+                report.note("approve with `rye threads approve THREAD`, deny with `--deny`");
             }
         }
     }

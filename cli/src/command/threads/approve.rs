@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::plan::ApprovalOrigin;
-use rye_compiler::semantics::limits::{LimitName, Written, amount};
+use rye_compiler::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{Approval, ControlMessage, Event, EventBody};
 use rye_engine::machine::state::OpenApprovalRequest;
@@ -14,12 +14,12 @@ use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{limit_headroom, pending_approval};
 
-use super::act::speaks;
+use super::act::accepts_messages;
 use super::book::ThreadReader;
 use crate::CommandError;
 use crate::command::run::ask::ThreadGrant;
 use crate::command::run::detach;
-use crate::command::run::start::{RunOptions, ThreadStart, drive};
+use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
@@ -66,37 +66,39 @@ enum ApprovalScope {
 }
 
 pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let raises: Result<Vec<ControlMessage>, CommandError> = args.raise.iter().map(|text| raise(text)).collect();
+    let raises: Result<Vec<ControlMessage>, CommandError> = args.raise.iter().map(|text| parse_raise(text)).collect();
     let mut letters = raises?;
-    let record = book.record(&args.thread)?;
+    let record = book.load(&args.thread)?;
     let row = &record.entry.row;
     let id = &row.id;
-    speaks(row)?;
+    accepts_messages(row)?;
     let suspended = row.status == Status::Suspended;
-    if row.status.is_over() && !suspended {
-        return Err(CommandError::usage(format!("the thread `{id}` is over: {}", row.status.word())));
+    if row.status.has_ended() && !suspended {
+        return Err(CommandError::usage(format!("the thread `{id}` has ended: {}", row.status.as_str())));
     }
     let open = pending_approval(&record.events);
     let asked = open.as_ref().map(|open| open.asked);
     let grant = open
         .as_ref()
         .filter(|open| open.asked == ApprovalOrigin::Call)
-        .and_then(|open| ThreadGrant::asked(id, &open.what));
+        .and_then(|open| ThreadGrant::parse_request(id, &open.what));
     let alive = book.liveness(row)? == Liveness::Alive;
     if open.is_none() && letters.is_empty() {
-        return Err(CommandError::usage(format!("the thread `{id}` asks nothing now"))
-            .help("`rye threads approvals` lists those that do"));
+        return Err(CommandError::usage(format!("the thread `{id}` has no approval request"))
+            .with_help("list approval requests with `rye threads approvals`"));
     }
     if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
-        spaces.trust().remember(&grant.capability)?;
-        report
-            .note(&format!("threads of this project may use {}; `rye trust --revoke` takes it back", grant.capability));
+        spaces.trust().record_capability(&grant.capability)?;
+        report.note(&format!(
+            "allowed {} for all threads of this project; revoke with `rye trust --revoke`",
+            grant.capability
+        ));
     }
     if asked == Some(ApprovalOrigin::Limit) && args.raise.is_empty() && !args.deny {
         return Err(CommandError::usage(format!(
-            "the thread `{id}` is at a limit, which approval alone does not move"
+            "the thread `{id}` reached a limit, which approval alone does not raise"
         ))
-        .help("say how far it may go with `--raise turns=20`, or `--deny`"));
+        .with_help("raise the limit with `--raise turns=20`, or use `--deny`"));
     }
     if !args.deny {
         check_raises(id, &letters, open.as_ref(), &record.events)?;
@@ -104,13 +106,13 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     let answer = open.as_ref().map(|open| ControlMessage::Approve { yes: !args.deny, question: Some(open.seq) });
     if alive {
         if args.scope == ApprovalScope::Thread {
-            report.note(&format!("another process runs `{id}`: the word counts for this call, not for the rest of it"));
+            report.note(&format!("another process runs `{id}`: the approval applies to this call only"));
         }
         for letter in &letters {
             book.send(id, letter)?;
         }
         let Some((open, answer)) = open.as_ref().zip(answer) else {
-            report.note(&format!("`{id}` asks nothing now; it has the higher limit"));
+            report.note(&format!("raised the limit of `{id}`, which has no approval request"));
             return Ok(Exit::Fine);
         };
         let letter = book.send(id, &answer)?;
@@ -118,7 +120,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     }
     letters.extend(answer);
     if args.detach {
-        return detach::leave(false, report);
+        return detach::start_detached(false, report);
     }
     let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
     // The policy for later calls of the thread is to wait in the queue as well.
@@ -130,7 +132,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
         unattended,
         ..RunOptions::default()
     };
-    drive(ThreadStart::TakeUp { thread: id.clone(), letters }, how, spaces, report)
+    run_to_end(ThreadStart::TakeUp { thread: id.clone(), letters }, how, spaces, report)
 }
 
 /// Waits until the thread has consumed the answer, and reports if another answer came first.
@@ -143,22 +145,22 @@ fn wait_until_consumed(
 ) -> Result<Exit, CommandError> {
     let until = Instant::now() + ANSWER_TIMEOUT;
     loop {
-        let record = book.record(id.as_str())?;
+        let record = book.load(id.as_str())?;
         let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == letter);
         // The thread writes the answer in the same group as the message.
         if let Some(at) = record.events.iter().position(taken) {
             let next = record.events.get(at + 1).map(|event| &event.body);
             if matches!(next, Some(EventBody::ApprovalGiven(_))) {
-                report.note(&format!("`{id}` has the answer"));
+                report.note(&format!("`{id}` received the answer"));
                 return Ok(Exit::Fine);
             }
-            return Err(late(id, open, &record.events));
+            return Err(late_answer_failure(id, open, &record.events));
         }
-        if record.entry.row.status.is_over() {
-            return Err(late(id, open, &record.events));
+        if record.entry.row.status.has_ended() {
+            return Err(late_answer_failure(id, open, &record.events));
         }
         if Instant::now() >= until {
-            report.note(&format!("`{id}` has not looked at the answer yet; it lies in its inbox"));
+            report.note(&format!("`{id}` has not read the answer yet; it is in the mailbox of the thread"));
             return Ok(Exit::Fine);
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -166,14 +168,14 @@ fn wait_until_consumed(
 }
 
 /// Returns the failure of an answer that came too late.
-fn late(id: &ThreadId, open: &OpenApprovalRequest, events: &[Event]) -> CommandError {
+fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Event]) -> CommandError {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };
     let given = events.iter().filter(|event| event.seq > open.seq).find_map(answer);
     let how = match given {
-        Some(Approval::Approved) => "it was approved already",
-        Some(Approval::Refused) => "it was refused already",
-        Some(Approval::Suspended) | None => "it is not asked any more",
+        Some(Approval::Approved) => "the request was already approved",
+        Some(Approval::Refused) => "the request was already denied",
+        Some(Approval::Suspended) | None => "the request is no longer open",
     };
     CommandError::failed(format!("the answer to `{id}` came too late: {how}"))
 }
@@ -195,29 +197,29 @@ fn check_raises(
             |value: u64| if limit == "spend" { format!("${}", Nanos::from_u64(value)) } else { value.to_string() };
         if let Some(above) = above.filter(|above| value > above) {
             let most =
-                format!("the thread above `{id}` has {limit} {}, and no thread below it gets more", words(above));
+                format!("the parent of `{id}` has {limit} {}, which is the maximum for its children", words(above));
             return Err(CommandError::usage(most));
         }
         if *value <= now {
-            return Err(CommandError::usage(format!("{limit} of `{id}` is {} already", words(now)))
-                .help("name what it may have in all, not how much more"));
+            return Err(CommandError::usage(format!("{limit} of `{id}` is already {}", words(now)))
+                .with_help("give the new total, not the increase"));
         }
     }
-    // The request at a limit names the limit: `go on beyond turns_exceeded: 2 of 2`.
+    // The request at a limit names the limit: `continue beyond turns_exceeded: 2 of 2`.
     let stands = open.filter(|open| open.asked == ApprovalOrigin::Limit).and_then(|open| {
         let (before, _) = open.what.split_once("_exceeded")?;
         before.rsplit(' ').next()
     });
     match stands {
         Some(limit) if !raised.contains(&limit) => Err(CommandError::usage(format!(
-            "the thread `{id}` stands at its limit of {limit}, which this does not raise"
+            "the thread `{id}` reached its limit of {limit}, which this does not raise"
         ))
-        .help(format!("say how far it may go with `--raise {limit}=N`"))),
+        .with_help(format!("raise it with `--raise {limit}=N`"))),
         Some(_) | None => Ok(()),
     }
 }
 
-fn raise(text: &str) -> Result<ControlMessage, CommandError> {
+fn parse_raise(text: &str) -> Result<ControlMessage, CommandError> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| CommandError::usage(format!("`--raise {text}` has no value: write `turns=20`")))?;
@@ -225,7 +227,7 @@ fn raise(text: &str) -> Result<ControlMessage, CommandError> {
     let limit = LimitName::parse(name.trim()).filter(|_| movable.contains(&name.trim()));
     let limit =
         limit.ok_or_else(|| CommandError::usage(format!("no limit `{name}` can be raised: {}", movable.join(", "))))?;
-    let value = amount(limit, &Written::Text(value.to_owned()))
+    let value = parse_limit_value(limit, &LimitValue::Text(value.to_owned()))
         .map_err(|wrong| CommandError::usage(format!("`--raise {text}`: {wrong}")))?;
     Ok(ControlMessage::Raise { limit: name.trim().to_owned(), value })
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use rye_compiler::diagnostics::closest;
 use rye_engine::driver::LiveLine;
-use rye_engine::driver::journal::whole;
+use rye_engine::driver::journal::restore_event;
 use rye_engine::event::Event;
-use rye_engine::store::registry::{Liveness, row_of};
+use rye_engine::store::registry::{Liveness, fold_row};
 use rye_engine::store::transcript::live;
 use rye_engine::store::{
-    Disk, ObjectId, Objects, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript,
+    Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow, TranscriptContents, layout, owner, transcript,
 };
 use rye_engine::thread_id::ThreadId;
 
@@ -36,7 +36,7 @@ pub struct ThreadEntry {
 /// A thread with all of its events.
 pub struct LoadedThread {
     pub entry: ThreadEntry,
-    pub reading: Reading,
+    pub reading: TranscriptContents,
     pub events: Vec<Event>,
 }
 
@@ -51,7 +51,7 @@ impl ThreadReader {
     }
 
     /// Returns the error of a registry that exists but cannot be used.
-    pub fn trouble(&self) -> Option<&StoreError> {
+    pub fn registry_error(&self) -> Option<&StoreError> {
         self.trouble.as_ref()
     }
 
@@ -73,8 +73,8 @@ impl ThreadReader {
         if let Some(registry) = &self.registry {
             return Ok(registry.liveness(row)?);
         }
-        let anybody = !owner::living(&*self.disk)?.is_empty();
-        Ok(match (row.status.is_over(), anybody) {
+        let anybody = !owner::live_owners(&*self.disk)?.is_empty();
+        Ok(match (row.status.has_ended(), anybody) {
             (true, _) => Liveness::Over,
             (false, true) => Liveness::Alive,
             (false, false) => Liveness::Orphaned,
@@ -82,7 +82,7 @@ impl ThreadReader {
     }
 
     /// Returns the last thread of the continuation chain of a thread, with its current state.
-    pub fn last(&self, id: &str) -> Result<ThreadEntry, CommandError> {
+    pub fn last_of_chain(&self, id: &str) -> Result<ThreadEntry, CommandError> {
         let mut entry = self.find(id)?;
         let mut seen = BTreeSet::from([entry.row.id.clone()]);
         while let Some(next) = entry.row.continued_by.clone().filter(|next| seen.insert(next.clone())) {
@@ -104,10 +104,10 @@ impl ThreadReader {
             return Ok((entries?, Vec::new()));
         }
         let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
-        let anybody = !owner::living(&*self.disk)?.is_empty();
+        let anybody = !owner::live_owners(&*self.disk)?.is_empty();
         for thread in self.ids()? {
-            match self.events(&thread, 0).map(|(_, events)| row_of(&thread, &events)) {
-                Ok(Some(row)) => entries.push(ThreadEntry { orphaned: !row.status.is_over() && !anybody, row }),
+            match self.events(&thread, 0).map(|(_, events)| fold_row(&thread, &events)) {
+                Ok(Some(row)) => entries.push(ThreadEntry { orphaned: !row.status.has_ended() && !anybody, row }),
                 Ok(None) => {}
                 Err(error) => unreadable.push(error),
             }
@@ -118,25 +118,25 @@ impl ThreadReader {
     /// Returns a thread by the id that the user typed.
     pub fn find(&self, id: &str) -> Result<ThreadEntry, CommandError> {
         let thread = ThreadId::parse(id).map_err(|invalid| {
-            CommandError::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
+            CommandError::usage(format!("`{}` is not a valid thread id: {}", id.escape_debug(), invalid.reason))
         })?;
         if let Some(registry) = &self.registry {
             if let Some(row) = registry.thread(&thread)? {
                 return Ok(entry(registry, row)?);
             }
         } else if let Ok((_, events)) = self.events(&thread, 0)
-            && let Some(row) = row_of(&thread, &events)
+            && let Some(row) = fold_row(&thread, &events)
         {
-            let anybody = !owner::living(&*self.disk)?.is_empty();
-            return Ok(ThreadEntry { orphaned: !row.status.is_over() && !anybody, row });
+            let anybody = !owner::live_owners(&*self.disk)?.is_empty();
+            return Ok(ThreadEntry { orphaned: !row.status.has_ended() && !anybody, row });
         }
-        Err(self.unknown(id)?)
+        Err(self.unknown_thread(id)?)
     }
 
     /// Returns the id of a thread that has a registry row or a transcript, whatever its state.
-    pub fn known(&self, id: &str) -> Result<ThreadId, CommandError> {
+    pub fn stored_id(&self, id: &str) -> Result<ThreadId, CommandError> {
         let thread = ThreadId::parse(id).map_err(|invalid| {
-            CommandError::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
+            CommandError::usage(format!("`{}` is not a valid thread id: {}", id.escape_debug(), invalid.reason))
         })?;
         if self.disk.exists(&layout::transcript(&thread)).unwrap_or(false) {
             return Ok(thread);
@@ -146,13 +146,13 @@ impl ThreadReader {
 
     /// Returns a thread with its transcript. Status and cost come from the transcript, which is newer than the registry
     /// row.
-    pub fn record(&self, id: &str) -> Result<LoadedThread, CommandError> {
+    pub fn load(&self, id: &str) -> Result<LoadedThread, CommandError> {
         let mut entry = self.find(id)?;
         let (reading, events) = self.events(&entry.row.id, entry.row.synced)?;
-        if let Some(told) = row_of(&entry.row.id, &events) {
+        if let Some(told) = fold_row(&entry.row.id, &events) {
             entry.row.cost = told.cost;
             entry.row.updated_at = entry.row.updated_at.max(told.updated_at);
-            if told.status.is_over() {
+            if told.status.has_ended() {
                 entry.row.status = told.status;
                 entry.orphaned = false;
             }
@@ -166,16 +166,16 @@ impl ThreadReader {
     }
 
     /// Returns the first `length` bytes of a transcript.
-    pub fn lines(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, CommandError> {
+    pub fn raw_lines(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, CommandError> {
         let path = layout::transcript(thread);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         Ok(self.disk.read_range(&path, 0, length)?)
     }
 
-    fn events(&self, thread: &ThreadId, synced: u64) -> Result<(Reading, Vec<Event>), StoreError> {
+    fn events(&self, thread: &ThreadId, synced: u64) -> Result<(TranscriptContents, Vec<Event>), StoreError> {
         let reading = transcript::read(&*self.disk, thread, synced)?;
         let events: Result<Vec<Event>, StoreError> =
-            reading.records.iter().map(|record| whole(record, thread, &self.objects)).collect();
+            reading.records.iter().map(|record| restore_event(record, thread, &self.objects)).collect();
         Ok((reading, events?))
     }
 
@@ -187,22 +187,22 @@ impl ThreadReader {
     }
 
     /// Returns the number of threads with a transcript but without a registry row.
-    pub fn unregistered(&self) -> Result<usize, CommandError> {
+    pub fn count_unregistered(&self) -> Result<usize, CommandError> {
         let Some(registry) = &self.registry else { return Ok(0) };
         let known: BTreeSet<ThreadId> = registry.threads()?.into_iter().map(|row| row.id).collect();
         Ok(layout::find_threads(&*self.disk)?.iter().filter(|id| !known.contains(*id)).count())
     }
 
-    fn unknown(&self, id: &str) -> Result<CommandError, CommandError> {
+    fn unknown_thread(&self, id: &str) -> Result<CommandError, CommandError> {
         let ids = self.ids()?;
         let recorded =
             ThreadId::parse(id).is_ok_and(|thread| self.disk.exists(&layout::transcript(&thread)).unwrap_or(false));
         if recorded {
             let failure =
-                CommandError::failed(format!("the thread `{id}` has a record, and the registry does not know it"));
-            return Ok(failure.help("`rye threads repair` rebuilds the registry from the transcripts"));
+                CommandError::failed(format!("the thread `{id}` has a transcript, but is not in the registry"));
+            return Ok(failure.with_help("rebuild the registry with `rye threads repair`"));
         }
-        let failure = CommandError::usage(format!("there is no thread `{id}`"));
+        let failure = CommandError::usage(format!("no such thread: `{id}`"));
         // A directive's name selects its latest thread: thread ids of a directive sort by time.
         let of_directive = |thread: &&ThreadId| {
             thread
@@ -214,9 +214,9 @@ impl ThreadReader {
         let meant = ids.iter().rfind(of_directive).map(ToString::to_string);
         let meant = meant.or_else(|| closest(id, ids.iter().map(ThreadId::as_str)));
         Ok(match meant {
-            Some(meant) => failure.help(format!("did you mean `{meant}`?")),
-            None if ids.is_empty() => failure.help("this project has no threads yet"),
-            None => failure.help("`rye threads list` shows them"),
+            Some(meant) => failure.with_help(format!("did you mean `{meant}`?")),
+            None if ids.is_empty() => failure.with_help("this project has no threads yet"),
+            None => failure.with_help("list them with `rye threads list`"),
         })
     }
 }

@@ -6,7 +6,7 @@ use rye_engine::threads::Threads;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::act::show;
+use super::act::print_entries;
 use super::book::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
@@ -59,12 +59,12 @@ pub fn chain(args: &ChainArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     let thread = book.find(&args.thread)?.row.id;
     let chain = Threads::open(&spaces.project)?.chain(&thread)?;
     let entries: Result<Vec<ThreadEntry>, CommandError> = chain.iter().map(|id| book.find(id.as_str())).collect();
-    show(&entries?, report)
+    print_entries(&entries?, report)
 }
 
 pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let pattern = Regex::new(&args.pattern)
-        .map_err(|error| CommandError::usage(format!("the pattern is no regular expression: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("the pattern is not a valid regular expression: {error}")))?;
     let thread = book.find(&args.thread)?.row.id;
     let found = Threads::open(&spaces.project)?.search(&thread, &pattern, args.limit)?;
     let more = found.len() >= args.limit;
@@ -87,7 +87,7 @@ pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &
         report.line(&format!("{}:{}\t{}\t{}", one.thread_id, one.seq, one.event, printable(&one.text)))?;
     }
     if more {
-        report.note(&format!("there may be others beyond the first {}", args.limit));
+        report.note(&format!("there may be more than the first {} matches", args.limit));
     }
     // No match is a failure, as in grep.
     Ok(if nothing { Exit::Failed } else { Exit::Fine })

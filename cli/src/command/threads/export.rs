@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use rye_engine::event::{EventBody, Head};
+use rye_engine::event::{EventBody, ThreadHead};
 use rye_engine::provider::environment::ProviderEnvironment;
-use rye_engine::provider::scripted::{Script, Step};
-use rye_engine::replay::steps;
+use rye_engine::provider::scripted::{Script, ScriptStep};
+use rye_engine::replay::script_steps;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
-use rye_engine::tool::secrets::mask_value;
+use rye_engine::tool::secrets::{add_secrets, mask_value};
 
 use super::book::ThreadReader;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
-use crate::view::count;
+use crate::view::format_count;
 
 /// Maximum number of threads in a script.
 const MAX_THREADS: usize = 1_000;
@@ -40,7 +40,7 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.record(&args.thread)?;
+    let record = book.load(&args.thread)?;
     let threads = Threads::open(&spaces.project)?;
     let mut script = Script::default();
     let mut exported = 0;
@@ -49,7 +49,7 @@ pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Pri
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
         if exported > MAX_THREADS {
-            return Err(CommandError::failed(format!("the thread has more than {MAX_THREADS} threads below it")));
+            return Err(CommandError::failed(format!("the thread has more than {MAX_THREADS} descendants")));
         }
         let ExportedThread { directive, said, children } = thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
@@ -60,7 +60,7 @@ pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Pri
     }
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
     let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
-    environment.redact(&mut value);
+    add_secrets(environment.file_variables());
     // Typed and generated text may contain keys as well.
     mask_value(&mut value);
     let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::other)?;
@@ -69,7 +69,7 @@ pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Pri
         Some(file) => {
             std::fs::write(file, format!("{text}\n"))
                 .map_err(|error| CommandError::failed(format!("`{}` cannot be written: {error}", file.display())))?;
-            report.note(&format!("{} in `{}`", count(exported as u64, "thread"), file.display()));
+            report.note(&format!("{} in `{}`", format_count(exported as u64, "thread"), file.display()));
         }
     }
     Ok(Exit::Fine)
@@ -78,7 +78,7 @@ pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Pri
 /// Steps of a thread, read from its transcript.
 struct ExportedThread {
     directive: String,
-    said: Vec<Step>,
+    said: Vec<ScriptStep>,
     /// Children by spawn number.
     children: BTreeMap<u64, ThreadId>,
 }
@@ -87,10 +87,11 @@ fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<ExportedThrea
     let events = threads.transcript(id)?;
     let found = threads.parent(id)?;
     let found =
-        found.ok_or_else(|| CommandError::failed(format!("the thread `{id}` never began: it has no record")))?;
-    let directive = Head::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
+        found.ok_or_else(|| CommandError::failed(format!("the thread `{id}` never started: it has no transcript")))?;
+    let directive = ThreadHead::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
     // A thread that runs a tool calls no model.
-    let is_tool = |spawn: u64| events.iter().any(|event| event.body.intended(spawn).is_some_and(|child| child.tool));
+    let is_tool =
+        |spawn: u64| events.iter().any(|event| event.body.child_intent(spawn).is_some_and(|child| child.tool));
     let spawned = events.iter().filter_map(|event| {
         let EventBody::ChildSpawned(child) = &event.body else { return None };
         if is_tool(child.spawn) {
@@ -98,10 +99,10 @@ fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<ExportedThrea
         }
         Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
     });
-    Ok(ExportedThread { directive, said: steps(found.plan(), &events, exact), children: spawned.collect() })
+    Ok(ExportedThread { directive, said: script_steps(found.plan(), &events, exact), children: spawned.collect() })
 }
 
-fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, said: Vec<Step>, report: &Printer) {
+fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, said: Vec<ScriptStep>, report: &Printer) {
     match script.threads.get(directive) {
         None => {
             script.threads.insert(directive.to_owned(), said);
@@ -110,7 +111,8 @@ fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, said: Vec<S
         Some(_) => {
             let own = format!("{directive}#{spawn}");
             if script.threads.get(&own).is_some_and(|known| *known != said) {
-                report.note(&format!("two children are `{own}`, each of another parent: the first one is exported"));
+                report
+                    .note(&format!("two children of different parents are named `{own}`: only the first is exported"));
                 return;
             }
             script.threads.entry(own).or_insert(said);

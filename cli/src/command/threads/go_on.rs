@@ -5,11 +5,11 @@ use rye_engine::event::ControlMessage;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
-use super::act::speaks;
+use super::act::accepts_messages;
 use super::book::ThreadReader;
 use crate::CommandError;
-use crate::command::run::start::{RunOptions, ThreadStart, drive};
-use crate::command::run::{detach, resumed};
+use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
+use crate::command::run::{detach, select_resume};
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
@@ -55,11 +55,11 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Ex
         spaces.announce(report);
     }
     if args.detach {
-        return detach::leave(false, report);
+        return detach::start_detached(false, report);
     }
-    let start = resumed(&args.thread, args.message.clone(), args.fork_at, spaces)?;
+    let start = select_resume(&args.thread, args.message.clone(), args.fork_at, spaces)?;
     let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
-    drive(start, how, spaces, report)
+    run_to_end(start, how, spaces, report)
 }
 
 pub fn handoff(
@@ -72,23 +72,23 @@ pub fn handoff(
         spaces.announce(report);
     }
     if args.detach {
-        return detach::leave(false, report);
+        return detach::start_detached(false, report);
     }
-    let row = book.last(&args.thread)?.row;
-    speaks(&row)?;
+    let row = book.last_of_chain(&args.thread)?.row;
+    accepts_messages(&row)?;
     let id = row.id.clone();
     let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
     match book.liveness(&row)? {
         Liveness::Alive => {
             book.send(&id, &ControlMessage::Handoff)?;
-            report.note(&format!("`{id}` goes on in another thread after the turn under way"));
+            report.note(&format!("`{id}` continues in a new thread after the current turn"));
             Ok(Exit::Fine)
         }
         Liveness::Over if row.status != Status::Suspended => {
-            drive(ThreadStart::HandOver { thread: id }, how, spaces, report)
+            run_to_end(ThreadStart::HandOver { thread: id }, how, spaces, report)
         }
         Liveness::Over | Liveness::Orphaned => {
-            drive(ThreadStart::TakeUp { thread: id, letters: vec![ControlMessage::Handoff] }, how, spaces, report)
+            run_to_end(ThreadStart::TakeUp { thread: id, letters: vec![ControlMessage::Handoff] }, how, spaces, report)
         }
     }
 }

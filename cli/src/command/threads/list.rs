@@ -15,7 +15,7 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::view::table::{Cell, Table};
-use crate::view::{ago, coloured, count, date, money, now, status_style};
+use crate::view::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -86,13 +86,13 @@ impl ThreadOutput {
             thread_id: row.id.to_string(),
             directive: row.directive.clone(),
             tool: row.tool.clone(),
-            status: row.status.word().to_owned(),
+            status: row.status.as_str().to_owned(),
             orphaned: entry.orphaned,
             parent: row.parent.as_ref().map(ToString::to_string),
             root: row.root.to_string(),
             plan_id: row.plan_id.clone(),
-            created_at: date(row.created_at),
-            updated_at: date(row.updated_at),
+            created_at: format_date(row.created_at),
+            updated_at: format_date(row.updated_at),
             cost: PrintedCost::from(row.cost).into(),
             continues: row.continues.as_ref().map(ToString::to_string),
             continued_by: row.continued_by.as_ref().map(ToString::to_string),
@@ -105,14 +105,14 @@ pub fn run(args: &ListArgs, book: &ThreadReader, report: &Printer) -> Result<Exi
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
     }
-    match book.unregistered()? {
+    match book.count_unregistered()? {
         0 => {}
         n => report.note(&format!(
-            "left out: {} with a record that the registry does not know; `rye threads repair` rebuilds it",
-            count(n as u64, "thread")
+            "left out: {} with a transcript but not in the registry; rebuild it with `rye threads repair`",
+            format_count(n as u64, "thread")
         )),
     }
-    entries.retain(|entry| !args.active || !entry.row.status.is_over());
+    entries.retain(|entry| !args.active || !entry.row.status.has_ended());
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
     entries.sort_by(|a, b| (Reverse(a.row.created_at), &a.row.id).cmp(&(Reverse(b.row.created_at), &b.row.id)));
     entries.truncate(args.limit.unwrap_or(usize::MAX));
@@ -131,15 +131,16 @@ fn table(entries: &[ThreadEntry], format: Format) -> Table {
     let now = now();
     for entry in entries {
         let row = &entry.row;
-        let started = if format == Format::Human { ago(row.created_at, now) } else { date(row.created_at) };
+        let started =
+            if format == Format::Human { format_elapsed(row.created_at, now) } else { format_date(row.created_at) };
         let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
         table.row(vec![
             row.id.as_str().into(),
             runs(&entry.row).into(),
-            Cell::styled(standing(entry), standing_style(entry)),
+            Cell::styled(status_name(entry), standing_style(entry)),
             row.cost.turns.to_string().into(),
             tokens.to_string().into(),
-            money(row.cost.spend).into(),
+            format_money(row.cost.spend).into(),
             started.into(),
         ]);
     }
@@ -152,10 +153,10 @@ fn runs(row: &ThreadRow) -> String {
 }
 
 /// Returns the status, or `orphaned`.
-pub fn standing(entry: &ThreadEntry) -> &'static str {
-    if entry.orphaned { "orphaned" } else { entry.row.status.word() }
+pub fn status_name(entry: &ThreadEntry) -> &'static str {
+    if entry.orphaned { "orphaned" } else { entry.row.status.as_str() }
 }
 
 fn standing_style(entry: &ThreadEntry) -> Style {
-    if entry.orphaned { coloured(AnsiColor::Yellow) } else { status_style(entry.row.status) }
+    if entry.orphaned { colored(AnsiColor::Yellow) } else { status_style(entry.row.status) }
 }

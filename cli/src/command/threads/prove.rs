@@ -2,14 +2,14 @@
 //! of the thread is the planned one, byte for byte.
 
 use clap::Args;
-use rye_compiler::compile::{Parent, Request, compile};
+use rye_compiler::compile::{CompileRequest, SpawnParent, compile};
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::Plan;
-use rye_compiler::semantics::limits::{LimitName, Limits, Written};
+use rye_compiler::semantics::limits::{LimitName, LimitValue, Limits};
 use rye_compiler::world::{ItemKind, MapWorld, World};
-use rye_engine::event::{Head, Opened};
-use rye_engine::prove::{OpeningCheck, beginning};
-use rye_engine::store::sources::kept;
+use rye_engine::event::{Opened, ThreadHead};
+use rye_engine::prove::{OpeningCheck, check_opening};
+use rye_engine::store::sources::read_copies;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 use rye_grammar::ItemId;
@@ -55,31 +55,31 @@ pub struct ProveOutput {
 }
 
 pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.record(&args.thread)?;
-    let Head { opened: Some(opened), plan_id: Some(plan_id), .. } = Head::of(&record.events) else {
-        return Err(CommandError::failed(format!("the thread `{}` never began: it has no record", args.thread)));
+    let record = book.load(&args.thread)?;
+    let ThreadHead { opened: Some(opened), plan_id: Some(plan_id), .. } = ThreadHead::of(&record.events) else {
+        return Err(CommandError::failed(format!("the thread `{}` never started: it has no transcript", args.thread)));
     };
     if let Some(tool) = opened.tool() {
-        let told = format!("`{}` is a run of the tool `{tool}`, which sends no request", args.thread);
-        let above = opened.parent.as_ref().map(|link| format!("prove the thread that called it: `{}`", link.thread_id));
-        return Err(CommandError::usage(told).help(above.unwrap_or_default()));
+        let told = format!("`{}` runs the tool `{tool}`, which sends no request", args.thread);
+        let above = opened.parent.as_ref().map(|link| format!("prove its caller instead: `{}`", link.thread_id));
+        return Err(CommandError::usage(told).with_help(above.unwrap_or_default()));
     }
     // Reading the object fails unless its bytes match the recorded hash.
     let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
         .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))?;
-    let (first_request, differs) = match beginning(&plan, &record.events) {
+    let (first_request, differs) = match check_opening(&plan, &record.events) {
         OpeningCheck::AsPlanned { bytes } => (Some(bytes), None),
         OpeningCheck::Differs { what, at } => (None, Some(format!("the {what} differs from byte {at} on"))),
-        OpeningCheck::NotYet => (None, Some("it has sent nothing yet".to_owned())),
+        OpeningCheck::NotYet => (None, Some("no request has been sent".to_owned())),
     };
-    let parent = opened.parent.as_ref().map(|link| bounds(&link.thread_id, spaces)).transpose()?;
+    let parent = opened.parent.as_ref().map(|link| parent_bounds(&link.thread_id, spaces)).transpose()?;
     let call = RecordedCall { plan: &plan, plan_id, opened, parent };
     let (changed, recompiled, sources) = if let Some(revision) = &args.at {
         let revision = Revision::read(&spaces.project, revision)?;
-        let (changed, recompiled) = call.again(&revision.over(&spaces.open_without_project()?))?;
+        let (changed, recompiled) = call.recompile(&revision.over_spaces(&spaces.open_without_project()?))?;
         (changed, recompiled, "revision")
     } else {
-        let (changed, recompiled) = call.again(&spaces.open()?)?;
+        let (changed, recompiled) = call.recompile(&spaces.open()?)?;
         // Copies of the original files are stored with the transcript.
         let then = if changed.is_empty() { None } else { call.recompile_copies(book, spaces)? };
         match then {
@@ -99,10 +99,11 @@ pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
 }
 
 /// Returns the bounds that a parent sets for its children, from the parent's transcript.
-fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, CommandError> {
+fn parent_bounds(parent: &str, spaces: &Spaces) -> Result<SpawnParent, CommandError> {
     let id = ThreadId::parse(parent).map_err(|invalid| CommandError::failed(invalid.reason))?;
     let found = Threads::open(&spaces.project)?.parent(&id)?;
-    let parent = found.ok_or_else(|| CommandError::failed(format!("the parent thread `{parent}` has no record")))?;
+    let parent =
+        found.ok_or_else(|| CommandError::failed(format!("the parent thread `{parent}` has no transcript")))?;
     Ok(parent.bounds())
 }
 
@@ -111,7 +112,7 @@ struct RecordedCall<'c> {
     plan: &'c Plan,
     plan_id: &'c str,
     opened: &'c Opened,
-    parent: Option<Parent>,
+    parent: Option<SpawnParent>,
 }
 
 impl RecordedCall<'_> {
@@ -119,33 +120,33 @@ impl RecordedCall<'_> {
     /// missing.
     fn recompile_copies(&self, book: &ThreadReader, spaces: &Spaces) -> Result<Option<bool>, CommandError> {
         let others = spaces.open_without_project()?;
-        let mut world = MapWorld::over(&others);
-        for file in kept(book.disk(), self.plan) {
+        let mut world = MapWorld::with_fallback(&others);
+        for file in read_copies(book.disk(), self.plan) {
             world.insert(file.space, &file.path, file.bytes);
         }
-        let (lost, recompiled) = self.again(&world)?;
+        let (lost, recompiled) = self.recompile(&world)?;
         Ok(recompiled.filter(|_| lost.is_empty()))
     }
 
     /// Returns the changed sources. If there are none, recompiles them and returns true if the plan is the same.
-    fn again(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), CommandError> {
+    fn recompile(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), CommandError> {
         let Self { plan, plan_id, opened, parent } = self;
-        let changed = changed(world, plan)?;
+        let changed = changed_sources(world, plan)?;
         if !changed.is_empty() {
             return Ok((changed, None));
         }
         let inputs = if opened.inputs.is_empty() { plan.interface.values.clone() } else { opened.inputs.clone() };
-        let mut bare = Request::new(plan.directive.clone()).with_inputs(inputs);
+        let mut bare = CompileRequest::new(plan.directive.clone()).with_inputs(inputs);
         bare.parent.clone_from(parent);
         // The transcript does not record overrides of the call, only the resulting plan. Try each combination of
         // overrides that could have led to it.
         let limits = Limits::from(plan.limits);
-        let limits = LimitName::ALL.map(|name| (name.to_string(), Written::Json(limits.get(name)))).to_vec();
+        let limits = LimitName::ALL.map(|name| (name.to_string(), LimitValue::Json(limits.get(name)))).to_vec();
         let asked = |provider| ModelOverride { model: Some(plan.model.requested.clone()), provider };
         let models = [ModelOverride::default(), asked(None), asked(Some(plan.model.provider.clone()))];
         let calls = models.into_iter().flat_map(|model| {
-            let with = Request { model, ..bare.clone() };
-            [with.clone(), Request { limits: limits.clone(), ..with }]
+            let with = CompileRequest { model, ..bare.clone() };
+            [with.clone(), CompileRequest { limits: limits.clone(), ..with }]
         });
         let same =
             calls.into_iter().any(|call| compile(world, &call).value.is_some_and(|made| made.plan_id == *plan_id));
@@ -154,7 +155,7 @@ impl RecordedCall<'_> {
 }
 
 /// Returns the manifest entries, missing files included, that differ in this world.
-fn changed(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
+fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
     let mut changed = Vec::new();
     for read in &plan.manifest {
         let Ok(id) = ItemId::parse(&read.id) else { continue };
@@ -178,22 +179,22 @@ impl std::fmt::Display for ProveOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}: {}", self.thread, if self.proved { "proved" } else { "not proved" })?;
         match (self.first_request, &self.differs) {
-            (Some(bytes), _) => writeln!(f, "  its first request is the plan's: {bytes} bytes of text")?,
-            (None, Some(differs)) => writeln!(f, "  its first request is not the plan's: {differs}")?,
+            (Some(bytes), _) => writeln!(f, "  the first request matches the plan: {bytes} bytes of text")?,
+            (None, Some(differs)) => writeln!(f, "  the first request differs from the plan: {differs}")?,
             (None, None) => {}
         }
         let plan = self.plan_id.get(..12).unwrap_or(&self.plan_id);
         match self.recompiled {
             Some(true) if self.sources == "kept" => writeln!(
                 f,
-                "  its sources have changed since ({}); as they were kept they come to the same plan, {plan}",
+                "  the sources have changed ({}); the stored copies compile to the same plan, {plan}",
                 self.changed.join(", ")
             ),
-            Some(true) => writeln!(f, "  its sources come to the same plan, {plan}"),
-            Some(false) => writeln!(f, "  its sources come to another plan than {plan}"),
+            Some(true) => writeln!(f, "  the sources compile to the same plan, {plan}"),
+            Some(false) => writeln!(f, "  the sources compile to a plan other than {plan}"),
             None => writeln!(
                 f,
-                "  its sources have changed and were not kept: {} (say where they are with `--at REV`)",
+                "  the sources have changed and no copies are stored: {} (select a revision with `--at REV`)",
                 self.changed.join(", ")
             ),
         }

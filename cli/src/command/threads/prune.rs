@@ -8,12 +8,12 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
-use super::act::show;
+use super::act::print_entries;
 use super::book::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::view::{count, now};
+use crate::view::{format_count, now};
 
 #[derive(Debug, Args)]
 pub struct PruneArgs {
@@ -30,13 +30,13 @@ pub struct PruneArgs {
 
 pub fn run(args: &PruneArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     if !args.older_than.is_finite() || args.older_than < 0.0 {
-        return Err(CommandError::usage(format!("`--older-than {}` is no number of days", args.older_than)));
+        return Err(CommandError::usage(format!("`--older-than {}` is not a number of days", args.older_than)));
     }
     #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
     let before = now().saturating_sub((args.older_than * 86_400_000.0) as i64);
     let (entries, _) = book.threads()?;
     let mut going: Vec<ThreadEntry> = Vec::new();
-    for family in families(entries) {
+    for family in group_related(entries) {
         let wanted = args.directive.as_ref().is_none_or(|id| family.iter().any(|entry| entry.row.directive == *id));
         let mut over = wanted;
         for entry in &family {
@@ -52,19 +52,15 @@ pub fn run(args: &PruneArgs, book: &ThreadReader, report: &Printer) -> Result<Ex
         let ids: Vec<ThreadId> = going.iter().map(|entry| entry.row.id.clone()).collect();
         objects = prune(&book.shared_disk(), &ids)?;
     }
-    show(&going, report)?;
-    let what = count(going.len() as u64, "thread");
-    let alone = count(objects as u64, "object");
-    report.note(&if args.dry_run {
-        format!("{what} would be removed")
-    } else {
-        format!("{what} removed, and {alone} that no other thread names")
-    });
+    print_entries(&going, report)?;
+    let what = format_count(going.len() as u64, "thread");
+    let alone = format_count(objects as u64, "object");
+    report.note(&if args.dry_run { format!("{what} would be removed") } else { format!("{what} and {alone} removed") });
     Ok(Exit::Fine)
 }
 
 /// Groups threads by tree and continuation chain.
-fn families(entries: Vec<ThreadEntry>) -> Vec<Vec<ThreadEntry>> {
+fn group_related(entries: Vec<ThreadEntry>) -> Vec<Vec<ThreadEntry>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {
         let row = &entry.row;

@@ -10,7 +10,7 @@ use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::view::count;
+use crate::view::format_count;
 
 /// Output of `rye threads repair --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -41,13 +41,13 @@ pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
         report.note(&format!("left out: `{thread_id}`: {reason}"));
     }
     for ThreadProblemOutput { thread_id, reason } in &output.inexact {
-        report.note(&format!("the account of `{thread_id}` is not exact: {reason}"));
+        report.note(&format!("the ledger account of `{thread_id}` is not exact: {reason}"));
     }
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Plain => report.line(&format!("threads\t{}", output.threads))?,
         Format::Human => {
-            let threads = count(output.threads as u64, "thread");
+            let threads = format_count(output.threads as u64, "thread");
             report.line(&format!("the registry was rebuilt from the transcripts of {threads}"))?;
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use rye_compiler::plan::PlanLimits;
-use rye_compiler::semantics::ledger::{Account, Standing};
+use rye_compiler::semantics::ledger::{Account, AccountStatus};
 use rye_engine::event::{Ended, Event, EventBody, Opened, Settled};
 use rye_engine::store::{layout, owner};
 use rye_engine::thread::dollars;
@@ -14,12 +14,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::book::{LoadedThread, ThreadReader};
-use super::list::{ThreadOutput, standing};
+use super::list::{ThreadOutput, status_name};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::view::{DIM, count, date, event, money, short, signed_money};
+use crate::view::{DIM, event, format_count, format_date, format_money, format_signed_money, truncate_line};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -99,20 +99,20 @@ struct AccountInTree {
 }
 
 pub fn run(args: &ShowArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.record(&args.thread)?;
-    let ledger = ledger(book, &record.entry.row.root)?;
-    let chain = chain(book, &record)?;
+    let record = book.load(&args.thread)?;
+    let ledger = tree_accounts(book, &record.entry.row.root)?;
+    let chain = continuation_chain(book, &record)?;
     match report.format() {
         Format::Json => report.json(&output(book, &record, &ledger, &chain)?)?,
         Format::Plain => {
-            for (key, values) in facts(book, &record, &ledger, &chain)? {
+            for (key, values) in labeled_values(book, &record, &ledger, &chain)? {
                 for value in values {
-                    report.line(&format!("{key}\t{}", short(&value, 10_000)))?;
+                    report.line(&format!("{key}\t{}", truncate_line(&value, 10_000)))?;
                 }
             }
         }
         Format::Human => {
-            for (key, values) in facts(book, &record, &ledger, &chain)? {
+            for (key, values) in labeled_values(book, &record, &ledger, &chain)? {
                 let mut label = key;
                 for value in values {
                     report.line(&format!("{DIM}{label:<13}{DIM:#} {}", printable(&value)))?;
@@ -167,7 +167,7 @@ impl CacheOutput {
     }
 
     /// Formats `62 % of 12340 prompt tokens read from the cache, 400 written to it`; `None` if no cache was used.
-    fn line(&self) -> Option<String> {
+    fn format_line(&self) -> Option<String> {
         let Self { prompt_tokens, read_tokens, written_tokens, hit_percent } = self;
         (*read_tokens > 0 || *written_tokens > 0).then(|| {
             format!(
@@ -191,16 +191,16 @@ impl AccountOutput {
     }
 }
 
-fn account_status_name(standing: Standing) -> &'static str {
+fn account_status_name(standing: AccountStatus) -> &'static str {
     match standing {
-        Standing::Open => "open",
-        Standing::Draining => "draining",
-        Standing::Released => "released",
+        AccountStatus::Open => "open",
+        AccountStatus::Draining => "draining",
+        AccountStatus::Released => "released",
     }
 }
 
 /// Returns the lines of the human and plain output, by label.
-fn facts(
+fn labeled_values(
     book: &ThreadReader,
     record: &LoadedThread,
     ledger: &[AccountInTree],
@@ -209,17 +209,17 @@ fn facts(
     let (entry, row) = (&record.entry, &record.entry.row);
     let one = |text: String| vec![text];
     let json = |map: &Map<String, Value>| map.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(standing(entry).to_owned()))];
-    if let Some(pid) = pid(book, record)?.filter(|_| !row.status.is_over()) {
-        facts.push(("process", one(format!("{pid}{}", if entry.orphaned { ", gone" } else { "" }))));
+    let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(status_name(entry).to_owned()))];
+    if let Some(pid) = pid(book, record)?.filter(|_| !row.status.has_ended()) {
+        facts.push(("process", one(format!("{pid}{}", if entry.orphaned { ", ended" } else { "" }))));
     }
     facts.push(("directive", one(row.directive.clone())));
     facts.extend(row.tool.clone().map(|tool| ("tool", one(tool))));
     facts.extend(row.plan_id.clone().map(|plan| ("plan", one(plan))));
-    facts.push(("started", one(date(row.created_at))));
-    facts.push(("last event", one(date(row.updated_at))));
-    facts.push(("cost", one(event::cost(&row.cost))));
-    facts.extend(CacheOutput::of(&record.events).line().map(|line| ("cache", one(line))));
+    facts.push(("started", one(format_date(row.created_at))));
+    facts.push(("last event", one(format_date(row.updated_at))));
+    facts.push(("cost", one(event::format_cost(&row.cost))));
+    facts.extend(CacheOutput::of(&record.events).format_line().map(|line| ("cache", one(line))));
     if let Some(opened) = opened(&record.events) {
         facts.push(("inputs", json(&opened.inputs)));
         facts.push(("limits", one(limit_line(&opened.limits))));
@@ -239,7 +239,7 @@ fn facts(
         facts.push(("chain", chain.iter().map(ToString::to_string).collect()));
     }
     let transcript = layout::transcript(&row.id);
-    let events = count(record.events.len() as u64, "event");
+    let events = format_count(record.events.len() as u64, "event");
     facts.push(("transcript", one(format!("{} ({events})", transcript.display()))));
     Ok(facts)
 }
@@ -271,7 +271,7 @@ fn limit_line(limits: &PlanLimits) -> String {
     let PlanLimits { turns, tokens, spend, spawns, depth, duration_seconds, output } = *limits;
     format!(
         "turns {turns}, tokens {tokens}, spend {}, spawns {spawns}, depth {depth}, duration {duration_seconds}s, output {output}",
-        money(spend)
+        format_money(spend)
     )
 }
 
@@ -280,7 +280,8 @@ fn limit_line(limits: &PlanLimits) -> String {
 fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
     let line = |held: &AccountInTree| {
         let AccountInTree { thread, level, account } = held;
-        let [reserved, spent, remaining] = [account.reserved(), account.spent(), account.remaining()].map(signed_money);
+        let [reserved, spent, remaining] =
+            [account.reserved(), account.spent(), account.remaining()].map(format_signed_money);
         let standing = account_status_name(account.standing());
         let indent = "  ".repeat(*level);
         format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {standing}")
@@ -288,14 +289,22 @@ fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
     ledger.iter().map(line).collect()
 }
 
-/// Returns the accounts of a tree, each before its children.
-fn ledger(book: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
+/// Returns the accounts of a tree, each before its children. The continuation of a child follows it, at its level: its
+/// parent pays for both.
+fn tree_accounts(book: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
     let Some(registry) = book.registry() else { return Ok(Vec::new()) };
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next = vec![(root.clone(), 0)];
     while let Some((thread, level)) = next.pop() {
         if !seen.insert(thread.clone()) {
             continue;
+        }
+        let continuation = registry.thread(&thread)?.and_then(|row| row.continued_by);
+        if let Some(row) = continuation.map(|id| registry.thread(&id)).transpose()?.flatten()
+            && row.parent.is_some()
+            && row.root == *root
+        {
+            next.push((row.id, level));
         }
         next.extend(registry.children(&thread)?.into_iter().rev().map(|(_, child)| (child, level + 1)));
         if let Some(account) = registry.account(&thread)? {
@@ -306,7 +315,7 @@ fn ledger(book: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, Co
 }
 
 /// Returns the continuation chain of the thread, including itself.
-fn chain(book: &ThreadReader, record: &LoadedThread) -> Result<Vec<ThreadId>, CommandError> {
+fn continuation_chain(book: &ThreadReader, record: &LoadedThread) -> Result<Vec<ThreadId>, CommandError> {
     let this = &record.entry.row;
     let (mut chain, mut seen) = (vec![this.id.clone()], BTreeSet::from([this.id.clone()]));
     let Some(registry) = book.registry() else { return Ok(chain) };
@@ -325,5 +334,5 @@ fn chain(book: &ThreadReader, record: &LoadedThread) -> Result<Vec<ThreadId>, Co
 
 fn pid(book: &ThreadReader, record: &LoadedThread) -> Result<Option<u32>, CommandError> {
     let Some(id) = &record.entry.row.owner else { return Ok(None) };
-    Ok(owner::info(book.disk(), id)?.map(|info| info.pid))
+    Ok(owner::read_owner_info(book.disk(), id)?.map(|info| info.pid))
 }

@@ -12,7 +12,7 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
 use super::book::ThreadReader;
-use super::transcript::{human, json, plain};
+use super::transcript::{format_human, format_json_line, format_plain};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -59,7 +59,7 @@ fn tail_thread(
     report: &Printer,
 ) -> Result<(), CommandError> {
     let mut tail = TailPrinter { shown: 0, live: 0, open: false, full: args.full };
-    let record = book.record(thread.as_str())?;
+    let record = book.load(thread.as_str())?;
     let skipped = last.map_or(0, |last| record.events.len().saturating_sub(last));
     tail.events(record.events.get(skipped..).unwrap_or_default(), report)?;
     tail.shown = record.events.len();
@@ -69,12 +69,12 @@ fn tail_thread(
         std::thread::sleep(POLL_INTERVAL);
         // Check liveness before reading, so that no event written in between is missed.
         let liveness = book.liveness(&book.find(thread.as_str())?.row)?;
-        let record = book.record(thread.as_str())?;
+        let record = book.load(thread.as_str())?;
         tail.events(record.events.get(tail.shown..).unwrap_or_default(), report)?;
         tail.shown = record.events.len();
         over = has_ended(&record.events) || liveness != Liveness::Alive;
         if liveness == Liveness::Orphaned && !has_ended(&record.events) {
-            report.note(&format!("nobody works on `{thread}` any more: `rye run --resume {thread}` goes on with it"));
+            report.note(&format!("`{thread}` is orphaned: continue it with `rye run --resume {thread}`"));
         }
     }
     Ok(())
@@ -99,9 +99,9 @@ impl TailPrinter {
         for event in events {
             self.end_line()?;
             match report.format() {
-                Format::Json => report.line(&json(event))?,
-                Format::Plain => report.line(&plain(event))?,
-                Format::Human => report.line(&human(event, self.full))?,
+                Format::Json => report.line(&format_json_line(event))?,
+                Format::Plain => report.line(&format_plain(event))?,
+                Format::Human => report.line(&format_human(event, self.full))?,
             }
             self.live = 0;
         }

@@ -15,8 +15,8 @@ use crate::args::Format;
 use crate::command::run::EventOutput;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::view::event::shown;
-use crate::view::{BOLD, DIM, coloured, short, time_of_day};
+use crate::view::event::event_view;
+use crate::view::{BOLD, DIM, colored, time_of_day, truncate_line};
 
 /// Maximum lines of an event's text without `--full`.
 const MAX_TEXT_LINES: usize = 12;
@@ -48,7 +48,7 @@ pub struct TranscriptOutput<'e> {
 }
 
 pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.record(&args.thread)?;
+    let record = book.load(&args.thread)?;
     let skipped = args.tail.map_or(0, |tail| record.events.len().saturating_sub(tail));
     if report.format() == Format::Json && !args.json {
         let thread_id = record.entry.row.id.as_str();
@@ -59,7 +59,7 @@ pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Resu
         return Ok(Exit::Fine);
     }
     if args.json {
-        let bytes = book.lines(&record.entry.row.id, record.reading.length)?;
+        let bytes = book.raw_lines(&record.entry.row.id, record.reading.length)?;
         let from = skipped.checked_sub(1).and_then(|last| record.reading.ends.get(last)).copied().unwrap_or(0);
         let bytes = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
         std::io::stdout().lock().write_all(bytes)?;
@@ -67,19 +67,22 @@ pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Resu
     }
     for event in record.events.iter().skip(skipped) {
         match report.format() {
-            Format::Plain => report.line(&plain(event))?,
-            Format::Human | Format::Json => report.line(&human(event, args.full))?,
+            Format::Plain => report.line(&format_plain(event))?,
+            Format::Human | Format::Json => report.line(&format_human(event, args.full))?,
         }
     }
     if let Some(torn) = &record.reading.torn {
         let bytes = torn.bytes;
-        report.note(&format!("line {} is not whole ({bytes} bytes): it is being written, or was cut off", torn.line));
+        report.note(&format!(
+            "line {} is incomplete ({bytes} bytes): it is being written, or was cut off by a crash",
+            torn.line
+        ));
     }
     Ok(Exit::Fine)
 }
 
 /// Formats an event as a JSON line.
-pub fn json(event: &Event) -> String {
+pub fn format_json_line(event: &Event) -> String {
     let mut line = serde_json::json!({"seq": event.seq, "ts": event.ts});
     if let (Some(line), Ok(serde_json::Value::Object(fields))) =
         (line.as_object_mut(), serde_json::to_value(&event.body))
@@ -90,22 +93,22 @@ pub fn json(event: &Event) -> String {
 }
 
 /// Formats an event on one line: sequence number, time, name, summary and the start of its text.
-pub fn plain(event: &Event) -> String {
-    let what = shown(event);
+pub fn format_plain(event: &Event) -> String {
+    let what = event_view(event);
     let name = event.body.reader_name();
-    let mut line = format!("{}\t{}\t{name}\t{}", event.seq, time_of_day(event.ts), short(&what.line, 2_000));
+    let mut line = format!("{}\t{}\t{name}\t{}", event.seq, time_of_day(event.ts), truncate_line(&what.line, 2_000));
     if let Some(text) = &what.text {
         line.push('\t');
-        line.push_str(&short(text, 200));
+        line.push_str(&truncate_line(text, 200));
     }
     line
 }
 
-pub fn human(event: &Event, full: bool) -> String {
-    let what = shown(event);
-    let style = if what.bad { coloured(anstyle::AnsiColor::Red) } else { BOLD };
+pub fn format_human(event: &Event, full: bool) -> String {
+    let what = event_view(event);
+    let style = if what.bad { colored(anstyle::AnsiColor::Red) } else { BOLD };
     let (time, name) = (time_of_day(event.ts), event.body.reader_name());
-    let line = short(&what.line, 2_000);
+    let line = truncate_line(&what.line, 2_000);
     let mut out = format!("{DIM}{:>4}  {time}{DIM:#}  {style}{name}{style:#}  {line}", event.seq);
     let text = what.text.as_deref().map(printable).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use rye_engine::keys::{Keys, TrustStore};
+use rye_engine::keys::{KeyFolder, TrustStore};
 use rye_engine::store::layout;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
-use rye_engine::threads::verify::{ThreadVerification, Verdict};
+use rye_engine::threads::verify::{ThreadVerdict, ThreadVerification};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::space::{Spaces, user_root};
-use crate::view::count;
+use crate::view::format_count;
 
 #[derive(Debug, Args)]
 pub struct VerifyThreadsArgs {
@@ -69,16 +69,16 @@ pub fn run(
     let ids = selected_threads(args, book)?;
     let trust = match user_root() {
         Some(user) => {
-            Keys::of_user_space(&user).trust_store().map_err(|error| CommandError::failed(error.to_string()))?
+            KeyFolder::of_user_space(&user).trust_store().map_err(|error| CommandError::failed(error.to_string()))?
         }
         None => TrustStore::default(),
     };
-    let threads = Threads::reading(&spaces.project)?;
-    let found: Vec<ThreadVerification> = ids.iter().map(|id| threads.verify(id, &trust)).collect::<Result<_, _>>()?;
+    let threads = Threads::open_lenient(&spaces.project)?;
+    let found = threads.verify_all(&ids, &trust)?;
     let bad = |one: &ThreadVerification| match one.verdict {
-        Verdict::Sound => false,
-        Verdict::Unproven => args.strict,
-        Verdict::Damaged => true,
+        ThreadVerdict::Sound => false,
+        ThreadVerdict::Unproven => args.strict,
+        ThreadVerdict::Damaged => true,
     };
     let failed = found.iter().any(bad);
     match report.format() {
@@ -93,7 +93,7 @@ pub fn run(
 /// Returns the named threads; without any, all threads with a registry row or a transcript.
 fn selected_threads(args: &VerifyThreadsArgs, book: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
     if !args.threads.is_empty() {
-        return args.threads.iter().map(|id| book.known(id)).collect();
+        return args.threads.iter().map(|id| book.stored_id(id)).collect();
     }
     let mut ids: BTreeSet<ThreadId> = layout::find_threads(book.disk())?.into_iter().collect();
     if let Some(registry) = book.registry() {
@@ -104,8 +104,8 @@ fn selected_threads(args: &VerifyThreadsArgs, book: &ThreadReader) -> Result<Vec
 
 fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> {
     let verdict = word(one.verdict);
-    let (events, checkpoints) = (count(one.events, "event"), count(one.checkpoints, "checkpoint"));
-    let by = if one.signed_by.is_empty() { "nobody".to_owned() } else { one.signed_by.join(", ") };
+    let (events, checkpoints) = (format_count(one.events, "event"), format_count(one.checkpoints, "checkpoint"));
+    let by = if one.signed_by.is_empty() { "no key".to_owned() } else { one.signed_by.join(", ") };
     if report.format() == Format::Plain {
         report.line(&format!("{}\t{verdict}\t{}\t{}\t{}", one.thread_id, one.events, one.checkpoints, one.vouched))?;
     } else {
@@ -121,11 +121,11 @@ fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> 
     Ok(())
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: ThreadVerdict) -> &'static str {
     match verdict {
-        Verdict::Sound => "sound",
-        Verdict::Unproven => "unproven",
-        Verdict::Damaged => "damaged",
+        ThreadVerdict::Sound => "sound",
+        ThreadVerdict::Unproven => "unproven",
+        ThreadVerdict::Damaged => "damaged",
     }
 }
 

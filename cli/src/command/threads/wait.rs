@@ -11,15 +11,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::act::show;
+use super::act::print_entries;
 use super::book::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
-use crate::command::run::{RunOutput, exit};
+use crate::command::run::{RunOutput, exit_of_run};
 use crate::exit::Exit;
 use crate::report::Printer;
 use crate::space::Spaces;
-use crate::view::short;
+use crate::view::truncate_line;
 
 #[derive(Debug, Args)]
 pub struct WaitArgs {
@@ -61,7 +61,7 @@ pub struct WaitOutcomeOutput {
 
 pub fn wait(args: &WaitArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let timeout = Duration::try_from_secs_f64(args.timeout)
-        .map_err(|_| CommandError::usage(format!("`--timeout {}` is no number of seconds", args.timeout)))?;
+        .map_err(|_| CommandError::usage(format!("`--timeout {}` is not a valid number of seconds", args.timeout)))?;
     wait_for(&args.threads, timeout, book, spaces, report)
 }
 
@@ -75,8 +75,9 @@ pub fn results(
 }
 
 pub fn status(args: &ThreadIdsArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entries: Result<Vec<ThreadEntry>, CommandError> = args.threads.iter().map(|thread| book.last(thread)).collect();
-    show(&entries?, report)
+    let entries: Result<Vec<ThreadEntry>, CommandError> =
+        args.threads.iter().map(|thread| book.last_of_chain(thread)).collect();
+    print_entries(&entries?, report)
 }
 
 fn wait_for(
@@ -119,7 +120,7 @@ fn wait_for(
 /// Returns the exit code of a waited thread: that of the run itself, if it has ended.
 fn code(waited: &WaitOutcome) -> Exit {
     match waited {
-        WaitOutcome::Over(result) => exit(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),
+        WaitOutcome::Over(result) => exit_of_run(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),
         WaitOutcome::Orphaned(_) | WaitOutcome::TimedOut(_) | WaitOutcome::Unknown => Exit::Failed,
     }
 }
@@ -135,7 +136,7 @@ fn weight(exit: Exit) -> u8 {
     }
 }
 
-fn standing(waited: &WaitOutcome) -> &'static str {
+fn state_name(waited: &WaitOutcome) -> &'static str {
     match waited {
         WaitOutcome::Over(_) => "over",
         WaitOutcome::TimedOut(_) => "running",
@@ -145,14 +146,14 @@ fn standing(waited: &WaitOutcome) -> &'static str {
 }
 
 fn output(asked: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
-    let standing = standing(&waited).to_owned();
+    let standing = state_name(&waited).to_owned();
     let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
     WaitOutcomeOutput { asked: asked.to_owned(), standing, result }
 }
 
 fn line(asked: &str, waited: &WaitOutcome) -> String {
-    let WaitOutcome::Over(result) = waited else { return format!("{asked}\t{}", standing(waited)) };
-    format!("{}\t{}\t{}", result.thread_id, result.status.word(), format_result(result))
+    let WaitOutcome::Over(result) = waited else { return format!("{asked}\t{}", state_name(waited)) };
+    format!("{}\t{}\t{}", result.thread_id, result.status.as_str(), format_result(result))
 }
 
 /// Formats error, outputs or result on one line.
@@ -163,5 +164,5 @@ fn format_result(result: &RunResult) -> String {
         (None, None, Some(text)) => text.clone(),
         (None, None, None) => String::new(),
     };
-    short(&text, 2_000)
+    truncate_line(&text, 2_000)
 }

@@ -3,25 +3,25 @@
 use schemars::schema_for;
 use serde_json::json;
 
-use super::world::{deploy, mini, tool, with_directives};
-use super::{compiled, id, object, plain};
-use crate::compile::{Request, compile};
+use super::world::{deploy_world, minimal_world, tool, with_directives};
+use super::{compile_without_inputs, expect_compilation, item_id, object};
+use crate::compile::{CompileRequest, compile};
 use crate::plan::Tokenizer;
 use crate::plan::render::drawing::Drawing;
 use crate::plan::render::json::{PlanReport, render};
 use crate::plan::render::{dot, mermaid, svg, text};
-use crate::plan::why::why;
+use crate::plan::why::explain;
 
 #[test]
 fn plan_text_contains_the_main_facts() {
-    let printed = text::render(&compiled(&deploy(), &Request::new(id("deploy_staging"))));
+    let printed = text::render(&expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging"))));
     for wanted in [
         "Chain  ·  `project/deploy/base`, set by the hook `route_deploy` .ai/config/agent/hooks.yaml:2",
         "project/deploy/environment-rules in <environment-rules>",
         "hook canary_rules, if it fires",
         "${inputs.service}  no value was given for the input `service`",
         "suppressed by `deploy_staging`; declared by `rye/agent/core/base`",
-        "the knowledge of the project space hides the one of system",
+        "the knowledge of the project space shadows the one of system",
         "also declared by `deploy_staging`; it stays where it was declared by `project/deploy/base`",
         "depends on `inputs.target`",
         "`directive` is `deploy_staging`",
@@ -29,7 +29,7 @@ fn plan_text_contains_the_main_facts() {
         "acknowledged elevated: The rollout tool",
         "$0.20  declared by `deploy_staging`",
         ".ai/directives/deploy_staging.md:10",
-        "cents at most",
+        "cents in total",
     ] {
         assert!(printed.contains(wanted), "{wanted}\n{printed}");
     }
@@ -39,10 +39,10 @@ fn plan_text_contains_the_main_facts() {
 #[test]
 fn small_plan_renders_in_full() {
     let world = with_directives(
-        mini().project(".ai/tools/p/big.yaml", tool(&"Long. ".repeat(100))),
+        minimal_world().project(".ai/tools/p/big.yaml", tool(&"Long. ".repeat(100))),
         &[("leaf", "", "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>", "Do it.")],
     );
-    let compilation = plain(&world, "leaf");
+    let compilation = compile_without_inputs(&world, "leaf");
     // The id changes with the plan format; its stability is tested elsewhere.
     let printed = text::render(&compilation).replace(&compilation.plan_id[..12], "ID");
     insta::assert_snapshot!(printed);
@@ -50,7 +50,8 @@ fn small_plan_renders_in_full() {
 
 #[test]
 fn plan_json_has_the_documented_shape() {
-    let report = render(&compiled(&deploy(), &Request::new(id("deploy_staging"))), Vec::new());
+    let report =
+        render(&expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging"))), Vec::new());
     let value = serde_json::to_value(&report).unwrap();
     assert_eq!(value["chain"], json!(["rye/agent/core/base", "project/deploy/base", "deploy_staging"]));
     let layer = &value["first_message"]["before"][0];
@@ -87,18 +88,18 @@ fn plan_json_has_the_documented_shape() {
 fn plan_names_its_tokenizer() {
     let tools = "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>";
     let world = |file: &str| {
-        let world = with_directives(mini(), &[("leaf", "", tools, "Look at everything, please.")]);
+        let world = with_directives(minimal_world(), &[("leaf", "", tools, "Look at everything, please.")]);
         world.project(".ai/config/agent/providers/main.yaml", file)
     };
     let planned = |file: &str| {
-        let compilation = compiled(&world(file), &Request::new(id("leaf")));
+        let compilation = expect_compilation(&world(file), &CompileRequest::new(item_id("leaf")));
         let report = render(&compilation, Vec::new());
         (compilation, report)
     };
     let (plain, before) = planned("wire: anthropic\n");
     let (named, after) = planned("models: [{ id: large, tokenizer: o200k_base }]\n");
     assert_eq!((before.tokens.estimator.as_str(), before.tokens.exact), ("characters / 4", None));
-    assert_eq!(after.tokens.estimator, Tokenizer::O200k.here().word());
+    assert_eq!(after.tokens.estimator, Tokenizer::O200k.available().as_str());
     assert_ne!(plain.plan_id, named.plan_id, "who counts is part of the plan");
     let by = named.plan.model.counted_by;
     let body = after.first_message.text.as_str();
@@ -116,7 +117,7 @@ fn plan_names_its_tokenizer() {
         assert!(text.contains("characters / 4; o200k_base is exact for large, this build lacks it"), "{text}");
         assert_eq!(after.tokens.palette, before.tokens.palette);
     }
-    let wrong = compile(&world("models: [{ id: large, tokenizer: o200k }]\n"), &Request::new(id("leaf")));
+    let wrong = compile(&world("models: [{ id: large, tokenizer: o200k }]\n"), &CompileRequest::new(item_id("leaf")));
     let told: Vec<_> = wrong.diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect();
     assert!(told.contains(&"config::invalid"), "{told:?}");
 }
@@ -129,7 +130,7 @@ fn plan_json_schema_is_stable() {
 
 #[test]
 fn graph_renderings_contain_every_edge() {
-    let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
+    let plan = expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging"))).plan;
     let drawing = Drawing::of_plan(&plan.graph);
     let drawn = dot::render(&drawing);
     assert!(drawn.starts_with("digraph plan {\n") && drawn.ends_with("}\n"));
@@ -146,9 +147,10 @@ fn graph_renderings_contain_every_edge() {
 #[test]
 fn why_explains_every_kind_of_subject() {
     let inputs = object(&json!({"service": "billing"}));
-    let compilation = compiled(&deploy(), &Request::new(id("deploy_staging")).with_inputs(inputs));
+    let compilation =
+        expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging")).with_inputs(inputs));
     let said = |thing: &str| {
-        let all = why(&compilation, thing).unwrap();
+        let all = explain(&compilation, thing).unwrap();
         all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(
@@ -173,6 +175,6 @@ fn why_explains_every_kind_of_subject() {
     ] {
         assert!(inherited.contains(step), "{step}\n{inherited}");
     }
-    let missing = why(&compilation, "spnd").unwrap_err();
+    let missing = explain(&compilation, "spnd").unwrap_err();
     assert_eq!(missing.suggestion.as_deref(), Some("spend"));
 }

@@ -49,17 +49,17 @@ pub const DEPLOY: &[(&str, &str)] = files![
 ];
 
 /// Returns a world with only the standard library, as the system space.
-pub fn stdlib() -> MapWorld<'static> {
+pub fn stdlib_world() -> MapWorld<'static> {
     STDLIB.iter().fold(MapWorld::new(), |world, (path, text)| world.with(Space::System, path, text))
 }
 
 /// Returns the deploy chain of the specification, over the standard library.
-pub fn deploy() -> MapWorld<'static> {
-    DEPLOY.iter().fold(stdlib(), |world, (path, text)| world.project(path, text))
+pub fn deploy_world() -> MapWorld<'static> {
+    DEPLOY.iter().fold(stdlib_world(), |world, (path, text)| world.project(path, text))
 }
 
 /// Returns a small world that does not depend on the standard library.
-pub fn mini() -> MapWorld<'static> {
+pub fn minimal_world() -> MapWorld<'static> {
     let world = MapWorld::new().with(
         Space::System,
         ".ai/config/agent/models.yaml",
@@ -91,7 +91,7 @@ pub fn tool(description: &str) -> String {
 }
 
 /// Returns the text of a directive file with these root attributes, metadata and body.
-pub fn directive(id: &str, attributes: &str, inside: &str, body: &str) -> String {
+pub fn directive_file(id: &str, attributes: &str, inside: &str, body: &str) -> String {
     let name = id.rsplit('/').next().unwrap_or(id);
     format!(
         "# Title\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\"{attributes}>\n{inside}\n</directive>\n```\n\n{body}\n"
@@ -101,6 +101,6 @@ pub fn directive(id: &str, attributes: &str, inside: &str, body: &str) -> String
 /// Adds directives to a project.
 pub fn with_directives<'w>(world: MapWorld<'w>, all: &[(&str, &str, &str, &str)]) -> MapWorld<'w> {
     all.iter().fold(world, |world, (id, attributes, inside, body)| {
-        world.project(&format!(".ai/directives/{id}.md"), directive(id, attributes, inside, body))
+        world.project(&format!(".ai/directives/{id}.md"), directive_file(id, attributes, inside, body))
     })
 }

@@ -15,7 +15,7 @@ const CROP_CONTEXT: usize = 60;
 
 /// A source at an offset in the virtual text: its first byte is at `base`.
 #[derive(Debug)]
-pub struct View {
+pub struct SourceView {
     pub source: SourceId,
     name: String,
     /// The cleaned text, with the byte length of the source.
@@ -25,13 +25,15 @@ pub struct View {
     base: usize,
 }
 
-impl View {
+impl SourceView {
     pub fn new(id: SourceId, source: &Source, base: usize) -> Self {
         let text = match sanitize_in_place(&source.text) {
             Cow::Borrowed(_) => source.text.clone(),
             Cow::Owned(text) => text.into(),
         };
-        Self { source: id, name: clean(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
+        // Computes the line table before the clone, which then shares it.
+        source.position(0);
+        Self { source: id, name: sanitize(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
     }
 
     /// Returns the first offset for the next view; bytes between two views belong to none.
@@ -39,15 +41,16 @@ impl View {
         self.base + self.text.len() + 2
     }
 
-    pub fn holds(&self, offset: usize, length: usize) -> bool {
+    pub fn contains(&self, offset: usize, length: usize) -> bool {
         offset >= self.base && offset + length <= self.base + self.text.len()
     }
 
     /// Returns offset and length of the label for a span: at most `lines` lines, and never behind the last line.
-    pub fn place(&self, span: Span, lines: usize) -> (usize, usize) {
+    pub fn label_range(&self, span: Span, lines: usize) -> (usize, usize) {
         let last = self.text.trim_end_matches(['\n', '\r']).len();
-        let start = self.floor((span.start as usize).min(last));
-        let end = self.floor((span.end as usize).clamp(start, last.max(start)).min(start + MAX_SPAN_BYTES));
+        let start = self.floor_char_boundary((span.start as usize).min(last));
+        let end =
+            self.floor_char_boundary((span.end as usize).clamp(start, last.max(start)).min(start + MAX_SPAN_BYTES));
         let covered = self.text.get(start..end).unwrap_or("");
         let cut = covered.match_indices('\n').nth(lines - 1).map_or(covered.len(), |(at, _)| at);
         (self.base + start, covered.get(..cut).unwrap_or("").trim_end_matches(['\n', '\r']).len())
@@ -71,7 +74,7 @@ impl View {
             far if far > MAX_LINE_DISTANCE => end + CROP_CONTEXT,
             _ => self.line_end(end, after).min(last + MAX_SPAN_BYTES),
         };
-        let (from, to) = (self.floor(from), self.floor(to).max(from));
+        let (from, to) = (self.floor_char_boundary(from), self.floor_char_boundary(to).max(from));
         let data = self.text.get(from..to)?;
         let first = position(from);
         Some(MietteSpanContents::new_named(
@@ -96,7 +99,7 @@ impl View {
         text.match_indices('\n').nth(below).map_or(self.text.len(), |(at, _)| offset + at + 1)
     }
 
-    fn floor(&self, mut offset: usize) -> usize {
+    fn floor_char_boundary(&self, mut offset: usize) -> usize {
         offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
@@ -105,27 +108,27 @@ impl View {
     }
 }
 
-/// Returns true for a character of [`steers`], and for newlines and tabs.
+/// Returns true for a character of [`is_terminal_control`], and for newlines and tabs.
 pub fn breaks_line(c: char) -> bool {
-    steers(c) || matches!(c, '\n' | '\t')
+    is_terminal_control(c) || matches!(c, '\n' | '\t')
 }
 
 /// Returns true if a character could move the cursor, change colors, or reverse the reading direction.
-pub fn steers(c: char) -> bool {
+pub fn is_terminal_control(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Replaces every character that controls a terminal with `mark`, and every newline with a space.
-pub fn clean<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
-    if !text.contains(|c| steers(c) || c == '\n') {
+pub fn sanitize<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
+    if !text.contains(|c| is_terminal_control(c) || c == '\n') {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\n' {
             out.push(' ');
-        } else if steers(c) {
+        } else if is_terminal_control(c) {
             out.push_str(mark);
         } else {
             out.push(c);
@@ -136,13 +139,17 @@ pub fn clean<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
 
 /// Replaces the same characters in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
 fn sanitize_in_place(text: &str) -> Cow<'_, str> {
+    // A report is made per diagnostic of a file: most files need this one pass only.
+    if text.bytes().all(|b| matches!(b, b'\n' | b'\t' | b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
     let lone = |at: usize| !text.get(at + 1..).is_some_and(|rest| rest.starts_with('\n'));
-    if !text.char_indices().any(|(at, c)| steers(c) && (c != '\r' || lone(at))) {
+    if !text.char_indices().any(|(at, c)| is_terminal_control(c) && (c != '\r' || lone(at))) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
-        if !steers(c) || (c == '\r' && !lone(at)) {
+        if !is_terminal_control(c) || (c == '\r' && !lone(at)) {
             out.push(c);
         } else {
             out.push_str(match c.len_utf8() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-use super::{Cache, FaultSource, HOOK_FILES, Items};
+use super::{Cache, FaultSource, HOOK_CONFIG_IDS, Items};
 use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 
 /// A dependency of an answer. Settings are not among them, because every answer depends on the settings.
@@ -82,7 +82,7 @@ impl<'r> FromIterator<&'r Dependencies> for Dependencies {
 
 impl Invalidation {
     /// Returns true if any of these dependencies changed.
-    pub fn touch(&self, reads: &Dependencies) -> bool {
+    pub fn affects(&self, reads: &Dependencies) -> bool {
         self.everything || self.reads.iter().any(|read| reads.contains(read))
     }
 
@@ -93,9 +93,9 @@ impl Invalidation {
 
 impl<'w> Items<'w> {
     /// Restores the items of an earlier compilation, and returns the changes in the world since then.
-    pub fn recall(world: &'w dyn World, remembered: CacheSnapshot) -> (Self, Invalidation) {
+    pub fn restore(world: &'w dyn World, remembered: CacheSnapshot) -> (Self, Invalidation) {
         let CacheSnapshot { mut cache, mut log } = remembered;
-        let changes = changes(world, &cache, &log).filter(|_| {
+        let changes = find_changes(world, &cache, &log).filter(|_| {
             let live = cache.sources.borrow().len().saturating_sub(log.dead());
             log.dead() <= live.max(MAX_DEAD_SOURCES)
         });
@@ -107,7 +107,7 @@ impl<'w> Items<'w> {
         for read in &changes.reads {
             if let Dependency::Item(kind, id) = read {
                 evict(&cache, &log, *kind, id);
-                if *kind == ItemKind::Config && HOOK_FILES.contains(&id.as_str()) {
+                if *kind == ItemKind::Config && HOOK_CONFIG_IDS.contains(&id.as_str()) {
                     cache.hooks.take();
                 }
             }
@@ -119,12 +119,12 @@ impl<'w> Items<'w> {
     }
 
     /// Returns the snapshot for a later compilation; empty if no reads were recorded.
-    pub fn remember(self) -> CacheSnapshot {
+    pub fn into_snapshot(self) -> CacheSnapshot {
         self.log.map(|log| CacheSnapshot { cache: self.cache, log }).unwrap_or_default()
     }
 
     /// Runs `ask` and returns the reads it made; empty if reads are not recorded. The enclosing frame records them too.
-    pub fn during<T>(&self, ask: impl FnOnce() -> T) -> (T, Dependencies) {
+    pub fn tracked<T>(&self, ask: impl FnOnce() -> T) -> (T, Dependencies) {
         let Some(log) = &self.log else { return (ask(), Dependencies::default()) };
         log.frames.borrow_mut().push(Vec::new());
         let answer = ask();
@@ -139,7 +139,7 @@ impl<'w> Items<'w> {
     }
 
     /// Runs `ask` without recording its reads in the enclosing frame: for answers that are dependencies themselves.
-    pub fn apart<T>(&self, ask: impl FnOnce() -> T) -> T {
+    pub fn untracked<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };
         let around = std::mem::take(&mut *log.frames.borrow_mut());
         let answer = ask();
@@ -153,12 +153,12 @@ impl<'w> Items<'w> {
     }
 
     /// Records a dependency on something whose value is already known.
-    pub fn depends(&self, read: impl FnOnce() -> Dependency) {
-        self.note(read);
+    pub fn record_read(&self, read: impl FnOnce() -> Dependency) {
+        self.record(read);
     }
 
     /// Records the dependencies of an answer that is already known.
-    pub fn depends_on(&self, reads: &Dependencies) {
+    pub fn record_reads(&self, reads: &Dependencies) {
         if let Some(log) = &self.log {
             for read in &reads.0 {
                 log.note(|| read.clone());
@@ -167,7 +167,7 @@ impl<'w> Items<'w> {
     }
 
     /// Evicts the items with diagnostics that no answer reads any more, and returns them.
-    pub fn keep_asked(&self, is_asked: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
+    pub fn retain_live(&self, is_asked: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {
             let found = self.cache.found.borrow();
@@ -205,7 +205,7 @@ impl DependencyLog {
         self.dead.get()
     }
 
-    pub(super) fn opened(&self, kind: ItemKind, id: &ItemId, source: SourceId) {
+    pub(super) fn record_opened(&self, kind: ItemKind, id: &ItemId, source: SourceId) {
         self.opened.borrow_mut().entry((kind, id.clone())).or_default().push(source);
         self.items.borrow_mut().insert(source, (kind, id.clone()));
     }
@@ -215,13 +215,13 @@ type ItemLists = [Arc<[Entry]>; 4];
 
 /// Compares the world with the earlier reads, and returns the changes with the current lists; `None` if the cache
 /// cannot be reused.
-fn changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Invalidation, ItemLists)> {
+fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Invalidation, ItemLists)> {
     if !cache.unlisted.borrow().is_empty() {
         return None;
     }
     let mut changes = Invalidation::default();
     let mut lists: ItemLists = std::array::from_fn(|_| Arc::default());
-    let touched = log.state.as_ref().and_then(|before| world.touched_since(before));
+    let touched = log.state.as_ref().and_then(|before| world.changed_since(before));
     for ((kind, slot), (known, given)) in
         ItemKind::ALL.into_iter().zip(&mut lists).zip(cache.lists.iter().zip(log.given.borrow().iter()))
     {
@@ -229,7 +229,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Inv
         let mut moved = BTreeSet::new();
         *slot = before.clone();
         let may_differ = touched.is_none_or(|touched| touched.lists.contains(&kind));
-        if may_differ && !world.still_lists(kind, before) {
+        if may_differ && !world.list_unchanged(kind, before) {
             let now = world.list(kind).ok()?;
             moved = differing_ids(before, &now);
             changes.reads.extend(moved.iter().map(|id| Dependency::Exists(kind, id.clone())));
@@ -241,7 +241,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Inv
         let mut look = |id: &ItemId, given: &CandidatesResult| {
             // An item that was missing can only have appeared through the list, so `moved` has it.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
-            if was_there && !moved.contains(id) && !world.still_gives(kind, id, given) {
+            if was_there && !moved.contains(id) && !world.candidates_unchanged(kind, id, given) {
                 moved.insert(id.clone());
             }
         };
@@ -258,8 +258,8 @@ fn changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Inv
                 return None;
             }
             // Hook files are read together.
-            if HOOK_FILES.iter().any(|file| moved.iter().any(|id| id.as_str() == *file)) {
-                moved.extend(HOOK_FILES.iter().filter_map(|file| ItemId::parse(file).ok()));
+            if HOOK_CONFIG_IDS.iter().any(|file| moved.iter().any(|id| id.as_str() == *file)) {
+                moved.extend(HOOK_CONFIG_IDS.iter().filter_map(|file| ItemId::parse(file).ok()));
             }
         }
         changes.reads.extend(moved.into_iter().map(|id| Dependency::Item(kind, id)));

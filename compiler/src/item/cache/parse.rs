@@ -57,12 +57,10 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
         return None;
     }
     let (because, help) = match kind {
-        ItemKind::Knowledge => {
-            ("sent as text, with all that stands in it", "write it as YAML, between two lines of `---`")
-        }
+        ItemKind::Knowledge => ("sent to the model as text", "write it as YAML, between two lines of `---`"),
         ItemKind::Directive | ItemKind::Tool | ItemKind::Config => (
-            "for readers, like all that stands before the fence",
-            "what a directive says of itself stands in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",
+            "documentation only, like all text before the fence",
+            "the metadata of a directive belongs in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",
         ),
     };
     Some(ItemError::FrontMatter { mark, kind, because, help, span: Span::new(file.source, at, at + mark.len()) })
@@ -73,11 +71,11 @@ pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, f
         Kind::Null => return,
         Kind::Map(entries) => entries,
         Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
-            data::invalid(found, "hooks", node, "a mapping with a list `hooks`");
+            data::report_invalid(found, "hooks", node, "a mapping with a list `hooks`");
             return;
         }
     };
-    data::keys(found, entries, &["hooks", "builtin_hooks", "context_hooks", "infra_hooks"], "a hook file");
+    data::check_keys(found, entries, &["hooks", "builtin_hooks", "context_hooks", "infra_hooks"], "a hook file");
     for entry in entries {
         let (source, into) = match (entry.key.node.as_str(), space) {
             ("infra_hooks", _) => (HookSource::Infrastructure, &mut files.infra),
@@ -86,7 +84,7 @@ pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, f
             ("hooks" | "builtin_hooks" | "context_hooks", Space::System) => (HookSource::Builtin, &mut files.builtin),
             _ => continue,
         };
-        into.extend(hook_reader::list(&entry.value, &source, space, found));
+        into.extend(hook_reader::read_hooks(&entry.value, &source, space, found));
     }
 }
 
@@ -94,7 +92,7 @@ pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
     match error {
         WorldError::Unreadable { path, reason } => ItemError::Unreadable { path, reason },
         WorldError::Ambiguous { id, first, second } => ItemError::Ambiguous { kind, id, first, second },
-        WorldError::Escapes { path } => ItemError::Unreadable { path, reason: "it leads out of its space".into() },
+        WorldError::Escapes { path } => ItemError::Unreadable { path, reason: "it leaves its space".into() },
         WorldError::Signature { path, reason } => ItemError::Signature { path, reason, span: None },
     }
 }
@@ -106,7 +104,7 @@ pub(super) fn broken_signature(source: SourceId, path: String, text: &str) -> Op
     let fits = hex(&Sha256::digest(content)) == line.node.sha256;
     (!fits).then(|| ItemError::Signature {
         path,
-        reason: "the content is not what was signed".into(),
+        reason: "the content does not match the signature".into(),
         span: Some(Span { ..line.span }),
     })
 }

@@ -7,17 +7,29 @@ use serde_json::Value;
 
 use super::FieldDecl;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
-use crate::item::xml::{attributes, children, read_text, reject_text, shorten};
+use crate::item::xml::{check_attributes, check_children, read_text, reject_text, shorten};
 use crate::plan::FieldType;
 use crate::semantics::value::{equal, parse_json};
 
+/// Maximum number of inputs, and of outputs, of one directive.
+const MAX_FIELDS: usize = 500;
+
 /// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).
 pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, FieldDecl> {
-    attributes(found, element, &[]);
-    children(found, element, &[name]);
+    check_attributes(found, element, &[]);
+    check_children(found, element, &[name]);
     reject_text(found, element);
     let mut fields: IndexMap<String, FieldDecl> = IndexMap::new();
     for child in element.elements().filter(|e| e.name.node == name) {
+        if fields.len() == MAX_FIELDS {
+            found.push(ItemError::InvalidValue {
+                what: format!("`<{name}s>`"),
+                found: format!("more than {MAX_FIELDS} {name}s"),
+                expected: format!("at most {MAX_FIELDS}; one `object` holds several values"),
+                span: child.span,
+            });
+            break;
+        }
         let Some(field) = field(child, name, found) else { continue };
         if let Some(first) = fields.get(&field.name.node) {
             found.push(ItemError::Repeated {
@@ -79,7 +91,7 @@ fn field_name(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
         found.push(ItemError::InvalidValue {
             what: format!("the name of an {word}"),
             found: format!("`{}`", shorten(&name.node)),
-            expected: "letters, digits and `_`, not beginning with a digit".into(),
+            expected: "letters, digits and `_`, not starting with a digit".into(),
             span: name.span,
         });
         return None;
@@ -95,9 +107,9 @@ pub fn is_name(text: &str) -> bool {
 }
 
 fn field_type(text: &Spanned<String>, found: &mut Diagnostics) -> Option<FieldType> {
-    let kind = FieldType::ALL.into_iter().find(|kind| kind.word() == text.node.trim());
+    let kind = FieldType::ALL.into_iter().find(|kind| kind.name() == text.node.trim());
     if kind.is_none() {
-        let near = closest(text.node.trim(), FieldType::ALL.map(FieldType::word));
+        let near = closest(text.node.trim(), FieldType::ALL.map(FieldType::name));
         found.push(ItemError::InvalidValue {
             what: "`type`".into(),
             found: format!("`{}`", shorten(&text.node)),

@@ -6,16 +6,19 @@ use rye_grammar::{Span, Spanned};
 
 use super::{Acknowledgment, GrantDecl, Permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
-use crate::item::xml::{attributes, children, reject_text, shorten, tag};
+use crate::item::xml::{check_attributes, check_children, quote_tag, reject_text, shorten};
 use crate::semantics::needs;
 use crate::semantics::risk::Tier;
 
 const PERMISSION_ELEMENTS: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
 const ITEM_ELEMENTS: [&str; 3] = ["tool", "directive", "knowledge"];
 
+/// Maximum number of grants in one `<permissions>`.
+const MAX_GRANTS: usize = 1_000;
+
 pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
-    attributes(found, element, &[]);
-    children(found, element, &PERMISSION_ELEMENTS);
+    check_attributes(found, element, &[]);
+    check_children(found, element, &PERMISSION_ELEMENTS);
     let mut permissions = Permissions { span: element.span, grants: Vec::new(), acknowledged: Vec::new() };
     if let Some(span) = wildcard_span(element, found) {
         permissions.grants.push(grant(Pattern("rye.*".into()), span));
@@ -29,12 +32,21 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
             _ => {}
         }
     }
+    if permissions.grants.len() > MAX_GRANTS {
+        found.push(ItemError::InvalidValue {
+            what: "`<permissions>`".into(),
+            found: format!("{} grants", permissions.grants.len()),
+            expected: format!("at most {MAX_GRANTS}; a pattern such as `a.b.*` covers several items"),
+            span: element.span,
+        });
+        permissions.grants.truncate(MAX_GRANTS);
+    }
     permissions
 }
 
 fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {
-    attributes(found, element, &[]);
-    children(found, element, &ITEM_ELEMENTS);
+    check_attributes(found, element, &[]);
+    check_children(found, element, &ITEM_ELEMENTS);
     if let Some(span) = wildcard_span(element, found) {
         grants.push(grant(Pattern(format!("rye.{word}.*")), span));
     }
@@ -43,8 +55,8 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
         if !ITEM_ELEMENTS.contains(&kind) {
             continue;
         }
-        attributes(found, child, if kind == "tool" { &["net", "write"] } else { &[] });
-        children(found, child, &[]);
+        check_attributes(found, child, if kind == "tool" { &["net", "write"] } else { &[] });
+        check_children(found, child, &[]);
         let text = child.text();
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
             Ok(Pattern(item)) => {
@@ -91,7 +103,7 @@ fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
                 reject_text(found, element);
             } else {
                 found.push(ItemError::InvalidValue {
-                    what: tag(element),
+                    what: quote_tag(element),
                     found: format!("`{}`", shorten(other)),
                     expected: "`*` for everything, or elements such as `<tool>rye.file-system.*</tool>`".into(),
                     span: text.span,
@@ -108,8 +120,8 @@ fn list(element: &Element, name: &str) -> Vec<String> {
 }
 
 fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledgment> {
-    attributes(found, element, &["risk"]);
-    children(found, element, &[]);
+    check_attributes(found, element, &["risk"]);
+    check_children(found, element, &[]);
     let why = element.text();
     let Some(risk) = element.attribute("risk") else {
         found.push(ItemError::Missing {

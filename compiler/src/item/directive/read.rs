@@ -8,10 +8,10 @@ use rye_grammar::{Span, Spanned, template};
 
 use super::{ContextDecl, DeclaredLimit, Directive, ModelRequest, fields, permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
-use crate::item::xml::{attributes, children, once, read_text, reject_text, tag};
+use crate::item::xml::{check_attributes, check_children, quote_tag, read_text, reject_text, single_child};
 use crate::item::{FileRef, hook, id};
 use crate::plan::{NudgePolicy, Sampling};
-use crate::semantics::limits::Written;
+use crate::semantics::limits::LimitValue;
 
 const ROOT_ELEMENTS: [&str; 8] =
     ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
@@ -31,8 +31,8 @@ const METADATA_ELEMENTS: [&str; 10] = [
 /// Returns the directive, or `None` if the file has no readable `<directive>`; the grammar has already reported why.
 pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Option<Directive> {
     let root = tree.root?;
-    attributes(found, &root, &["name", "version", "extends"]);
-    children(found, &root, &ROOT_ELEMENTS);
+    check_attributes(found, &root, &["name", "version", "extends"]);
+    check_children(found, &root, &ROOT_ELEMENTS);
     reject_text(found, &root);
     let name_span = name(&file, &root, found);
     let metadata = MetadataSections::find(&root, found);
@@ -70,8 +70,8 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         .map(|e| read_text(found, e, &[]))
         .and_then(|text| id::read(found, &text));
     let nudge = metadata.element("nudge", found).and_then(|e| nudge(e, found));
-    let inputs = once(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
-    let outputs = once(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
+    let inputs = single_child(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
+    let outputs = single_child(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
     let (body, body_template) = body(&root, &tree.body, found);
     Some(Directive {
         span: name_span,
@@ -104,21 +104,25 @@ struct MetadataSections<'e> {
 
 impl<'e> MetadataSections<'e> {
     fn find(root: &'e Element, found: &mut Diagnostics) -> Self {
-        let metadata = once(found, root, "metadata");
+        let metadata = single_child(found, root, "metadata");
         if let Some(element) = metadata {
-            attributes(found, element, &[]);
-            children(found, element, &METADATA_ELEMENTS);
+            check_attributes(found, element, &[]);
+            check_children(found, element, &METADATA_ELEMENTS);
             reject_text(found, element);
         }
         Self { root, metadata }
     }
 
     fn element(&self, name: &str, found: &mut Diagnostics) -> Option<&'e Element> {
-        let inside = self.metadata.and_then(|m| once(found, m, name));
+        let inside = self.metadata.and_then(|m| single_child(found, m, name));
         let aliased = ROOT_ELEMENTS.contains(&name);
-        let outside = if aliased { once(found, self.root, name) } else { None };
+        let outside = if aliased { single_child(found, self.root, name) } else { None };
         if let (Some(first), Some(second)) = (inside, outside) {
-            found.push(ItemError::Repeated { what: tag(first), first: first.name.span, second: second.name.span });
+            found.push(ItemError::Repeated {
+                what: quote_tag(first),
+                first: first.name.span,
+                second: second.name.span,
+            });
         }
         inside.or(outside)
     }
@@ -147,8 +151,8 @@ fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
 }
 
 fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
-    attributes(found, element, &["tier", "id", "provider", "fallback", "temperature", "top_p"]);
-    children(found, element, &[]);
+    check_attributes(found, element, &["tier", "id", "provider", "fallback", "temperature", "top_p"]);
+    check_children(found, element, &[]);
     reject_text(found, element);
     let mut read = |name: &str| {
         let value = element.attribute(name)?;
@@ -195,7 +199,7 @@ fn read_sampling_value(
 
 /// Reads limits and resolves their aliases. The limit table checks names and values later.
 fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
-    children(found, element, &[]);
+    check_children(found, element, &[]);
     reject_text(found, element);
     let mut limits: Vec<DeclaredLimit> = Vec::new();
     for attribute in &element.attributes {
@@ -211,15 +215,15 @@ fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
         }
         limits.push(DeclaredLimit {
             name: Spanned::new(name.to_owned(), attribute.name.span),
-            value: attribute.value.clone().map(|v| Written::Text(v.trim().to_owned())),
+            value: attribute.value.clone().map(|v| LimitValue::Text(v.trim().to_owned())),
         });
     }
     limits
 }
 
 fn context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
-    attributes(found, element, &[]);
-    children(found, element, &["system", "before", "after", "suppress"]);
+    check_attributes(found, element, &[]);
+    check_children(found, element, &["system", "before", "after", "suppress"]);
     reject_text(found, element);
     let mut context = ContextDecl::default();
     for child in element.elements() {
@@ -264,7 +268,7 @@ fn body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Sp
     let mut parts = Vec::new();
     let mut text = String::new();
     for element in root.elements().filter(|e| e.name.node == "process") {
-        attributes(found, element, &[]);
+        check_attributes(found, element, &[]);
         let process = process(element);
         if process.node.is_empty() {
             continue;

@@ -10,16 +10,21 @@ use super::{HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
 use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
 use crate::item::{data, id};
-use crate::semantics::hook_point::{ActionName, Point};
-use crate::semantics::limits::{LimitName, Written, amount};
+use crate::semantics::hook_point::{ActionName, HookPointRow};
+use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use crate::world::ItemKind;
 
 /// Reads an action that is allowed at a hook point.
-pub fn read(node: &Node, point: &Point, holes: &mut HookPlaceholders, found: &mut Diagnostics) -> Option<HookAction> {
-    let shape = shape(node, point, found)?;
+pub fn read(
+    node: &Node,
+    point: &HookPointRow,
+    holes: &mut HookPlaceholders,
+    found: &mut Diagnostics,
+) -> Option<HookAction> {
+    let shape = split_action(node, point, found)?;
     let action = ActionName::from_word(&shape.word.node);
     let Some(name) = action.filter(|a| allowed(point, *a)) else {
-        found.push(wrong(&shape.word, point, action.is_some()));
+        found.push(wrong_action_error(&shape.word, point, action.is_some()));
         return None;
     };
     let mut fields = ActionReader { name, of: format!("`{}`", name.word()), entries: shape.fields, holes, found };
@@ -28,11 +33,11 @@ pub fn read(node: &Node, point: &Point, holes: &mut HookPlaceholders, found: &mu
 
 /// Returns true if a point allows an action. `sign` is allowed wherever `execute` is: both act on exactly one named
 /// item.
-fn allowed(point: &Point, action: ActionName) -> bool {
+fn allowed(point: &HookPointRow, action: ActionName) -> bool {
     point.actions.contains(&action) || (action == ActionName::Sign && point.actions.contains(&ActionName::Execute))
 }
 
-fn wrong(word: &Spanned<String>, point: &Point, exists: bool) -> HookError {
+fn wrong_action_error(word: &Spanned<String>, point: &HookPointRow, exists: bool) -> HookError {
     let words: Vec<&str> = point.actions.iter().map(|a| a.word()).collect();
     HookError::WrongAction {
         action: word.node.clone(),
@@ -51,19 +56,19 @@ struct SplitAction {
 
 /// Splits an action in any of its spellings: `terminate`, `{primary: execute, …}`, `{action: block, …}`, `{block:
 /// {…}}`, `{block: text}`.
-fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<SplitAction> {
+fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> Option<SplitAction> {
     let entries = match &node.kind {
         Kind::String(word) => {
             return Some(SplitAction { word: Spanned::new(word.clone(), node.span), fields: Vec::new() });
         }
         Kind::Map(entries) => entries,
         Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) => {
-            data::invalid(found, "action", node, "an action and its fields, such as `{ block: { reason: … } }`");
+            data::report_invalid(found, "action", node, "an action and its fields, such as `{ block: { reason: … } }`");
             return None;
         }
     };
     if let Some(named) = entries.iter().find(|e| matches!(e.key.node.as_str(), "primary" | "action")) {
-        let word = data::string(found, &named.key.node, &named.value)?;
+        let word = data::read_string(found, &named.key.node, &named.value)?;
         let fields = entries.iter().filter(|e| e.key.node != named.key.node).cloned().collect();
         return Some(SplitAction { word, fields });
     }
@@ -79,7 +84,7 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<SplitAct
                 suggestion: closest(&entry.key.node, ["primary", "item_type", "item_id", "params"]),
                 known: allowed,
             }),
-            None => data::invalid(found, "action", node, "exactly one action"),
+            None => data::report_invalid(found, "action", node, "exactly one action"),
         }
         return None;
     };
@@ -94,7 +99,7 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<SplitAct
                 vec![Entry { key, value: only.value.clone() }]
             }
             None if ActionName::from_word(&word.node).is_some() => {
-                data::invalid(found, &word.node, &only.value, "its fields as a mapping");
+                data::report_invalid(found, &word.node, &only.value, "its fields as a mapping");
                 return None;
             }
             None => Vec::new(),
@@ -156,7 +161,7 @@ impl ActionReader<'_> {
             | ActionName::Handoff
             | ActionName::Compact => &[],
         };
-        data::keys(self.found, &self.entries, known, &self.of);
+        data::check_keys(self.found, &self.entries, known, &self.of);
         Some(match self.name {
             ActionName::SetExtends => HookAction::SetExtends { item_id: self.static_id(span)? },
             ActionName::Fetch => {
@@ -171,12 +176,12 @@ impl ActionReader<'_> {
                 let (item_type, item_id, _) = self.item(span)?;
                 HookAction::Sign { item_type, item_id }
             }
-            ActionName::Transform => HookAction::Transform { text: self.needed("text", span)? },
+            ActionName::Transform => HookAction::Transform { text: self.required_text("text", span)? },
             ActionName::Handled => HookAction::Handled,
             ActionName::Message => HookAction::Message {
-                content: self.needed("content", span)?,
+                content: self.required_text("content", span)?,
                 custom_type: self.text("type").unwrap_or_else(|| "hook".into()),
-                display: self.truth("display").unwrap_or(true),
+                display: self.boolean("display").unwrap_or(true),
             },
             ActionName::SystemPrompt => {
                 let (text, append) = (self.text("text"), self.text("append"));
@@ -186,7 +191,7 @@ impl ActionReader<'_> {
                 }
                 HookAction::SystemPrompt { text, append }
             }
-            ActionName::Drop => HookAction::Drop { kinds: self.kinds(), n: self.count("n") },
+            ActionName::Drop => HookAction::Drop { kinds: self.message_kinds(), n: self.count("n") },
             ActionName::KeepLast => {
                 if self.get("n").is_none() {
                     self.missing("n", span);
@@ -194,33 +199,33 @@ impl ActionReader<'_> {
                 HookAction::KeepLast { n: self.count("n")? }
             }
             ActionName::Inject => HookAction::Inject {
-                content: self.needed("content", span)?,
+                content: self.required_text("content", span)?,
                 position: self.position().unwrap_or(Position::After),
             },
             ActionName::Replace => {
                 let messages = self.required_value("messages", span)?;
-                self.messages();
+                self.check_messages();
                 HookAction::Replace { messages }
             }
-            ActionName::Block => HookAction::Block { reason: self.needed("reason", span)? },
+            ActionName::Block => HookAction::Block { reason: self.required_text("reason", span)? },
             ActionName::Modify => HookAction::Modify {
                 content: self.value("content"),
-                is_error: self.truth("is_error"),
+                is_error: self.boolean("is_error"),
                 details: self.value("details"),
             },
             ActionName::Retry => HookAction::Retry { delay_ms: self.count("delay_ms") },
             ActionName::Continue => HookAction::Continue,
-            ActionName::Terminate => HookAction::Terminate { status: self.end(), error: self.text("error") },
+            ActionName::Terminate => HookAction::Terminate { status: self.end_status(), error: self.text("error") },
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
                 self.holes.item = self.get("limit").map(|node| node.span);
-                let (limit, value) = (self.needed("limit", span)?, self.required_value("value", span)?);
-                self.raised(&limit, &value);
+                let (limit, value) = (self.required_text("limit", span)?, self.required_value("value", span)?);
+                self.check_limit_value(&limit, &value);
                 HookAction::Raise { limit, value }
             }
             ActionName::Handoff => HookAction::Handoff,
             ActionName::Compact => HookAction::Compact,
-            ActionName::FollowUp => HookAction::FollowUp { content: self.needed("content", span)? },
+            ActionName::FollowUp => HookAction::FollowUp { content: self.required_text("content", span)? },
         })
     }
 
@@ -239,12 +244,12 @@ impl ActionReader<'_> {
 
     fn text(&mut self, key: &str) -> Option<String> {
         let node = self.get(key)?;
-        let text = data::string(self.found, key, &node)?.node;
-        self.scan(&node, key);
+        let text = data::read_string(self.found, key, &node)?.node;
+        self.record_placeholders(&node, key);
         Some(text)
     }
 
-    fn needed(&mut self, key: &str, span: Span) -> Option<String> {
+    fn required_text(&mut self, key: &str, span: Span) -> Option<String> {
         if self.get(key).is_none() {
             self.missing(key, span);
         }
@@ -253,7 +258,7 @@ impl ActionReader<'_> {
 
     fn value(&mut self, key: &str) -> Option<Value> {
         let node = self.get(key)?;
-        self.scan(&node, key);
+        self.record_placeholders(&node, key);
         Some(node.to_value())
     }
 
@@ -264,33 +269,33 @@ impl ActionReader<'_> {
         self.value(key)
     }
 
-    fn truth(&mut self, key: &str) -> Option<bool> {
+    fn boolean(&mut self, key: &str) -> Option<bool> {
         let node = self.get(key)?;
-        data::truth(self.found, key, &node)
+        data::read_bool(self.found, key, &node)
     }
 
     fn count(&mut self, key: &str) -> Option<u64> {
         let node = self.get(key)?;
-        data::count(self.found, key, &node)
+        data::read_count(self.found, key, &node)
     }
 
-    fn words(&mut self, key: &str) -> Vec<String> {
+    fn word_list(&mut self, key: &str) -> Vec<String> {
         let Some(node) = self.get(key) else { return Vec::new() };
         match &node.kind {
             Kind::String(text) => text.split([',', ' ']).filter(|s| !s.is_empty()).map(str::to_owned).collect(),
             Kind::List(items) => {
-                items.iter().filter_map(|i| data::string(self.found, key, i)).map(|s| s.node).collect()
+                items.iter().filter_map(|i| data::read_string(self.found, key, i)).map(|s| s.node).collect()
             }
             Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => {
-                data::invalid(self.found, key, &node, "a list of words");
+                data::report_invalid(self.found, key, &node, "a list of words");
                 Vec::new()
             }
         }
     }
 
     /// Reads the kinds of messages to drop.
-    fn kinds(&mut self) -> Vec<String> {
-        let kinds = self.words("kinds");
+    fn message_kinds(&mut self) -> Vec<String> {
+        let kinds = self.word_list("kinds");
         if let (Some(node), Some(wrong)) =
             (self.get("kinds"), kinds.iter().find(|kind| !MESSAGE_KINDS.contains(&kind.as_str())))
         {
@@ -301,24 +306,24 @@ impl ActionReader<'_> {
     }
 
     /// Reads the end status of `terminate`.
-    fn end(&mut self) -> Option<String> {
+    fn end_status(&mut self) -> Option<String> {
         let node = self.get("status")?;
         let status = self.text("status")?;
-        if !is_open(&status) && !END_STATUSES.contains(&status.as_str()) {
+        if !has_placeholder(&status) && !END_STATUSES.contains(&status.as_str()) {
             self.report_not_one_of("status", &node, &END_STATUSES);
         }
         Some(status)
     }
 
     /// Checks the literal value of a limit against the range of that limit.
-    fn raised(&mut self, limit: &str, value: &Value) {
+    fn check_limit_value(&mut self, limit: &str, value: &Value) {
         let written = match value.as_str() {
-            Some(text) if is_open(text) => return,
-            Some(text) => Written::Text(text.to_owned()),
-            None => Written::Json(value.clone()),
+            Some(text) if has_placeholder(text) => return,
+            Some(text) => LimitValue::Text(text.to_owned()),
+            None => LimitValue::Json(value.clone()),
         };
         let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
-        if let Err(why) = amount(name, &written) {
+        if let Err(why) = parse_limit_value(name, &written) {
             let why = why.strip_prefix(&format!("`{name}` ")).unwrap_or(&why).to_owned();
             let span = Some(node.span);
             self.found.push(LimitError::Invalid { name: name.to_string(), found: data::describe(&node), why, span });
@@ -326,28 +331,28 @@ impl ActionReader<'_> {
     }
 
     /// Checks literal messages: each is a mapping with a known `kind`.
-    fn messages(&mut self) {
+    fn check_messages(&mut self) {
         let Some(node) = self.get("messages") else { return };
         match &node.kind {
-            Kind::String(text) if is_open(text) => {}
+            Kind::String(text) if has_placeholder(text) => {}
             Kind::List(messages) => {
                 for message in messages {
                     match message.get("kind") {
                         Some(kind) if kind.as_str().is_some_and(|word| MESSAGE_KINDS.contains(&word)) => {}
                         Some(kind) => self.report_not_one_of("kind", kind, &MESSAGE_KINDS),
-                        None if message.as_str().is_some_and(is_open) => {}
-                        None => data::invalid(self.found, "messages", message, "a message with its `kind`"),
+                        None if message.as_str().is_some_and(has_placeholder) => {}
+                        None => data::report_invalid(self.found, "messages", message, "a message with its `kind`"),
                     }
                 }
             }
             Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::Map(_) => {
-                data::invalid(self.found, "messages", &node, "a list of messages");
+                data::report_invalid(self.found, "messages", &node, "a list of messages");
             }
         }
     }
 
     fn report_not_one_of(&mut self, what: &str, node: &Node, words: &[&str]) {
-        data::invalid(self.found, what, node, &format!("one of `{}`", words.join("`, `")));
+        data::report_invalid(self.found, what, node, &format!("one of `{}`", words.join("`, `")));
     }
 
     fn position(&mut self) -> Option<Position> {
@@ -361,7 +366,7 @@ impl ActionReader<'_> {
             self.missing("item_id", span);
             return None;
         };
-        let text = data::string(self.found, "set_extends", &node)?;
+        let text = data::read_string(self.found, "set_extends", &node)?;
         self.holes.item = Some(text.span);
         id::read(self.found, &text).map(|id| id.node.to_string())
     }
@@ -373,10 +378,10 @@ impl ActionReader<'_> {
                 None
             }
             Some(node) => {
-                let word = data::string(self.found, "item_type", &node)?;
+                let word = data::read_string(self.found, "item_type", &node)?;
                 let kind = ItemKind::from_word(&word.node).filter(|k| *k != ItemKind::Config);
                 if kind.is_none() {
-                    data::invalid(self.found, "item_type", &node, "`tool`, `directive` or `knowledge`");
+                    data::report_invalid(self.found, "item_type", &node, "`tool`, `directive` or `knowledge`");
                 }
                 kind
             }
@@ -387,10 +392,10 @@ impl ActionReader<'_> {
                 None
             }
             Some(node) => {
-                let text = data::string(self.found, "item_id", &node)?;
+                let text = data::read_string(self.found, "item_id", &node)?;
                 self.holes.item = Some(text.span);
                 let before = (self.holes.facts.len(), self.holes.inputs.len(), self.found.len());
-                self.scan(&node, "item_id");
+                self.record_placeholders(&node, "item_id");
                 if before == (self.holes.facts.len(), self.holes.inputs.len(), self.found.len()) {
                     id::read(self.found, &text).map(|id| id.node.to_string())
                 } else {
@@ -402,10 +407,10 @@ impl ActionReader<'_> {
             None => Value::Object(serde_json::Map::new()),
             Some(node) => {
                 if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
-                    data::invalid(self.found, "params", &node, "a mapping of parameters");
+                    data::report_invalid(self.found, "params", &node, "a mapping of parameters");
                     return None;
                 }
-                self.scan(&node, "params");
+                self.record_placeholders(&node, "params");
                 self.holes.params = node.entries().iter().map(|e| (e.key.clone(), e.value.span)).collect();
                 if matches!(node.kind, Kind::Null) { Value::Object(serde_json::Map::new()) } else { node.to_value() }
             }
@@ -414,17 +419,17 @@ impl ActionReader<'_> {
     }
 
     /// Records every placeholder in every string of a value; keys are not templates.
-    fn scan(&mut self, node: &Node, field: &str) {
+    fn record_placeholders(&mut self, node: &Node, field: &str) {
         match &node.kind {
             Kind::String(text) => self.record_text_placeholders(node, text, field),
             Kind::List(items) => {
                 for (i, item) in items.iter().enumerate() {
-                    self.scan(item, &format!("{field}.{i}"));
+                    self.record_placeholders(item, &format!("{field}.{i}"));
                 }
             }
             Kind::Map(entries) => {
                 for entry in entries {
-                    self.scan(&entry.value, &format!("{field}.{}", entry.key.node));
+                    self.record_placeholders(&entry.value, &format!("{field}.{}", entry.key.node));
                 }
             }
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
@@ -432,7 +437,7 @@ impl ActionReader<'_> {
     }
 
     fn record_text_placeholders(&mut self, node: &Node, text: &str, field: &str) {
-        if !is_open(text) {
+        if !has_placeholder(text) {
             return;
         }
         let (source, base) = (node.span.source, node.content_start());
@@ -460,6 +465,6 @@ impl ActionReader<'_> {
 }
 
 /// Returns true if a text contains a placeholder that only a run can fill.
-fn is_open(text: &str) -> bool {
+fn has_placeholder(text: &str) -> bool {
     text.contains("${") || text.contains("{input:")
 }

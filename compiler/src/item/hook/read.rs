@@ -10,7 +10,7 @@ use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::item::data;
 use crate::semantics::condition::Condition;
-use crate::semantics::hook_point::{self, Found, Point};
+use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::world::Space;
 
 const KEYS: [&str; 11] = [
@@ -27,21 +27,32 @@ const KEYS: [&str; 11] = [
     "on_failure",
 ];
 
-/// Reads the hooks of one source. [`unique`] reports duplicate ids.
-pub fn list(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
+/// Maximum number of hooks in one file.
+const MAX_HOOKS: usize = 1_000;
+
+/// Reads the hooks of one source. [`check_unique_ids`] reports duplicate ids.
+pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
     let items = match &node.kind {
         Kind::Null => return Vec::new(),
         Kind::List(items) => items,
         Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::Map(_) => {
-            data::invalid(found, "hooks", node, "a list of hooks");
+            data::report_invalid(found, "hooks", node, "a list of hooks");
             return Vec::new();
         }
     };
-    items.iter().filter_map(|item| hook(item, source, space, found)).map(Arc::new).collect()
+    if items.len() > MAX_HOOKS {
+        found.push(ItemError::InvalidValue {
+            what: "`hooks`".into(),
+            found: format!("{} hooks", items.len()),
+            expected: format!("at most {MAX_HOOKS} in one file"),
+            span: node.span,
+        });
+    }
+    items.iter().take(MAX_HOOKS).filter_map(|item| read_hook(item, source, space, found)).map(Arc::new).collect()
 }
 
 /// Reports ids that occur twice in one source.
-pub fn unique(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
+pub fn check_unique_ids(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     let mut seen: std::collections::BTreeMap<&str, rye_grammar::Span> = std::collections::BTreeMap::new();
     for hook in hooks {
         if let Some(first) = seen.insert(&hook.id.node, hook.id.span) {
@@ -50,7 +61,7 @@ pub fn unique(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     }
 }
 
-fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Option<HookDecl> {
+fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Option<HookDecl> {
     let Kind::Map(entries) = &node.kind else {
         found.push(ItemError::InvalidValue {
             what: "a hook".into(),
@@ -60,9 +71,9 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         });
         return None;
     };
-    data::keys(found, entries, &KEYS, "a hook");
-    let enabled = node.get("enabled").and_then(|n| data::truth(found, "enabled", n)).unwrap_or(true);
-    let id = required(node, "id", "a hook", found).and_then(|n| data::string(found, "id", n));
+    data::check_keys(found, entries, &KEYS, "a hook");
+    let enabled = node.get("enabled").and_then(|n| data::read_bool(found, "enabled", n)).unwrap_or(true);
+    let id = required(node, "id", "a hook", found).and_then(|n| data::read_string(found, "id", n));
     let id = id.filter(|id| {
         let empty = id.node.trim().is_empty();
         if empty {
@@ -78,13 +89,13 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
     // `{id: …, enabled: false}` is enough to disable a hook of another source.
     let event = match node.get("event") {
         None if !enabled => None,
-        _ => required(node, "event", "a hook", found).and_then(|n| data::string(found, "event", n)),
+        _ => required(node, "event", "a hook", found).and_then(|n| data::read_string(found, "event", n)),
     };
     let point = event.as_ref().and_then(|e| point(e, found));
-    let layer = node.get("layer").and_then(|n| data::number(found, "layer", n));
+    let layer = node.get("layer").and_then(|n| data::read_number(found, "layer", n));
     let position = node.get("position").and_then(|n| position(n, found));
-    let wrap = node.get("wrap").and_then(|n| data::truth(found, "wrap", n));
-    let description = node.get("description").and_then(|n| data::string(found, "description", n)).map(|d| d.node);
+    let wrap = node.get("wrap").and_then(|n| data::read_bool(found, "wrap", n));
+    let description = node.get("description").and_then(|n| data::read_string(found, "description", n)).map(|d| d.node);
     let on_failure = node.get("on_failure").and_then(|n| on_failure(n, found));
     let grants = node.get("grants").map(|n| grants(n, found)).unwrap_or_default();
     let read = node.get("condition").map(|n| (n, condition::from_data(n)));
@@ -106,7 +117,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
     };
     let point = match point {
         Some(point) => point,
-        None if event.is_none() && !enabled => hook_point::of(HookPoint::ResolveExtends),
+        None if event.is_none() && !enabled => hook_point::row_of(HookPoint::ResolveExtends),
         None => return None,
     };
     let compiled = match &expr {
@@ -136,7 +147,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         condition_source: node.get("condition").filter(|_| expr.is_some()).map(Node::to_value),
         condition: expr.zip(node.get("condition")).map(|(expr, n)| Spanned::new(expr, n.span)),
         compiled,
-        fetched: action.as_ref().filter(|_| holes.spare("item_id")).and_then(|a| fetched(&a.node)),
+        fetched: action.as_ref().filter(|_| holes.is_literal_field("item_id")).and_then(|a| fetched_knowledge(&a.node)),
         action,
         holes,
         grants,
@@ -147,7 +158,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
     })
 }
 
-fn fetched(action: &HookAction) -> Option<ItemId> {
+fn fetched_knowledge(action: &HookAction) -> Option<ItemId> {
     ItemId::parse(action.knowledge()?).ok()
 }
 
@@ -164,7 +175,7 @@ fn required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) ->
     value
 }
 
-fn point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static Point> {
+fn point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static HookPointRow> {
     let point = hook_point::by_name(&event.node);
     if point.is_none() {
         found.push(HookError::UnknownEvent {
@@ -182,7 +193,7 @@ pub fn position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
         Some("before") => Some(Position::Before),
         Some("after") => Some(Position::After),
         Some(_) | None => {
-            data::invalid(found, "position", node, "`before` or `after`");
+            data::report_invalid(found, "position", node, "`before` or `after`");
             None
         }
     }
@@ -193,7 +204,7 @@ fn on_failure(node: &Node, found: &mut Diagnostics) -> Option<OnFailure> {
         Some("warn") => Some(OnFailure::Warn),
         Some("fail") => Some(OnFailure::Fail),
         Some(_) | None => {
-            data::invalid(found, "on_failure", node, "`warn` or `fail`");
+            data::report_invalid(found, "on_failure", node, "`warn` or `fail`");
             None
         }
     }
@@ -201,12 +212,12 @@ fn on_failure(node: &Node, found: &mut Diagnostics) -> Option<OnFailure> {
 
 fn grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::Pattern>> {
     let Kind::List(items) = &node.kind else {
-        data::invalid(found, "grants", node, "a list of capability patterns");
+        data::report_invalid(found, "grants", node, "a list of capability patterns");
         return Vec::new();
     };
     let mut grants = Vec::new();
     for item in items {
-        let Some(text) = data::string(found, "grants", item) else { continue };
+        let Some(text) = data::read_string(found, "grants", item) else { continue };
         match capability::parse(item.span.source, &text.node, item.content_start()) {
             Ok(pattern) => grants.push(Spanned::new(pattern, item.span)),
             Err(error) => found.push(if item.is_verbatim() { error } else { error.within(item.span) }),
@@ -217,10 +228,10 @@ fn grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::Patte
 
 /// Compiles a condition against the fact types of the point. Inputs are untyped here, because each directive declares
 /// its own.
-fn compile(expr: &condition::Expr, point: &Point) -> Result<Condition, Vec<SyntaxError>> {
-    let types = |path: &condition::Path| match point.find(path) {
-        Found::Fact(kind) => kind,
-        Found::Input | Found::Open | Found::Nothing => None,
+fn compile(expr: &condition::Expr, point: &HookPointRow) -> Result<Condition, Vec<SyntaxError>> {
+    let types = |path: &condition::Path| match point.resolve_path(path) {
+        PathMeaning::Fact(kind) => kind,
+        PathMeaning::Input | PathMeaning::Open | PathMeaning::Nothing => None,
     };
-    Condition::compile_typed(expr, &types).map_err(super::faults)
+    Condition::compile_typed(expr, &types).map_err(super::condition_errors)
 }

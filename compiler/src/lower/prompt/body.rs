@@ -8,24 +8,24 @@ use serde_json::{Map, Value};
 use super::fill::SegmentBuilder;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
-use crate::lower::words::shown;
-use crate::plan::{Field, Layer, LayerKind, Pending, Segment};
+use crate::lower::words::format_value;
+use crate::plan::{InterfaceField, Layer, LayerKind, RuntimePlaceholder, Segment};
 use crate::primary::DIRECTIVE_RETURN_TOOL;
-use crate::semantics::value::embed;
+use crate::semantics::value::inline_text;
 
 /// The tag around the body; knowledge cannot use it.
-pub const TAG: &str = "directive";
+pub const BODY_TAG: &str = "directive";
 
 /// Returns the layer, and the segments of the filled body alone.
 pub fn body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,
-    outputs: &IndexMap<String, Field>,
+    outputs: &IndexMap<String, InterfaceField>,
     diagnostics: &mut Diagnostics,
 ) -> (Layer, Vec<Segment>) {
-    let mut filled = SegmentBuilder::new(Some(TAG));
+    let mut filled = SegmentBuilder::new(Some(BODY_TAG));
     let mut alone = SegmentBuilder::new(None);
-    filled.text(format!("<{TAG} name=\"{}\">\n", composed.id.name()));
+    filled.text(format!("<{BODY_TAG} name=\"{}\">\n", composed.id.name()));
     let mut parts: Vec<BodyPart> = Vec::new();
     if let Some(leaf) = composed.leaf() {
         if !leaf.description.trim().is_empty() {
@@ -51,8 +51,8 @@ pub fn body(
                     filled.value(value);
                 }
                 BodyPart::Hole(pending, why) => {
-                    alone.hole(pending.clone(), why.clone());
-                    filled.hole(pending, why);
+                    alone.placeholder(pending.clone(), why.clone());
+                    filled.placeholder(pending, why);
                 }
             }
         }
@@ -61,7 +61,7 @@ pub fn body(
     if !outputs.is_empty() {
         filled.text(return_instructions(outputs));
     }
-    filled.text(format!("</{TAG}>"));
+    filled.text(format!("</{BODY_TAG}>"));
     let layer = Layer {
         id: composed.id.to_string(),
         kind: LayerKind::Body,
@@ -69,7 +69,7 @@ pub fn body(
         hook: None,
         depends: false,
         link: Some(composed.id.clone()),
-        tag: Some(TAG.to_owned()),
+        tag: Some(BODY_TAG.to_owned()),
         escaped: 0,
         segments: filled.finish(),
     };
@@ -79,7 +79,7 @@ pub fn body(
 enum BodyPart {
     Text(String),
     Value(String),
-    Hole(Pending, String),
+    Hole(RuntimePlaceholder, String),
 }
 
 fn fill_input(
@@ -95,11 +95,11 @@ fn fill_input(
             WhenMissing::Empty => Some(String::new()),
             WhenMissing::Default(text) => Some(text.clone()),
         };
-        let pending = Pending::Fact { path: format!("inputs.{name}"), fallback };
+        let pending = RuntimePlaceholder::Fact { path: format!("inputs.{name}"), fallback };
         return BodyPart::Hole(pending, format!("no value was given for the input `{name}`"));
     };
     match (values.get(name).filter(|v| !v.is_null()), &hole.when_missing) {
-        (Some(value), _) => BodyPart::Value(embed(value).into_owned()),
+        (Some(value), _) => BodyPart::Value(inline_text(value).into_owned()),
         (None, WhenMissing::Empty) => BodyPart::Text(String::new()),
         (None, WhenMissing::Default(text)) => BodyPart::Text(text.clone()),
         (None, WhenMissing::Refuse) => {
@@ -118,10 +118,10 @@ fn fill_input(
 }
 
 /// Returns the instructions for the return tool, with one line per output.
-fn return_instructions(outputs: &IndexMap<String, Field>) -> String {
+fn return_instructions(outputs: &IndexMap<String, InterfaceField>) -> String {
     let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN_TOOL}` with:\n");
     for (name, field) in outputs {
-        let mut line = format!("- `{name}` ({}", field.kind.word());
+        let mut line = format!("- `{name}` ({}", field.kind.name());
         if !field.required {
             line.push_str(", optional");
         }
@@ -131,7 +131,7 @@ fn return_instructions(outputs: &IndexMap<String, Field>) -> String {
             line.push_str(field.description.trim());
         }
         if !field.choices.is_empty() {
-            let choices: Vec<String> = field.choices.iter().map(shown).collect();
+            let choices: Vec<String> = field.choices.iter().map(format_value).collect();
             line.push_str("; one of ");
             line.push_str(&choices.join(", "));
         }

@@ -5,9 +5,9 @@ use rye_grammar::template::{Placeholder, Template, TemplatePart, scan_knowledge}
 
 use crate::hook::HookPoint;
 use crate::item::Knowledge;
-use crate::lower::facts::{PlanTimeFacts, root};
-use crate::plan::prompt::{Piece, escape_own, guard};
-use crate::plan::{Pending, Segment};
+use crate::lower::facts::{PlanTimeFacts, first_segment};
+use crate::plan::prompt::{LayerPiece, escape_closing_tags, guard_layer};
+use crate::plan::{RuntimePlaceholder, Segment};
 use crate::semantics::facts::Lookup;
 use crate::semantics::hook_point;
 use crate::semantics::template::render_text;
@@ -22,7 +22,7 @@ pub struct FilledLayer {
 /// A builder of segments; consecutive texts and values become one segment and are escaped together.
 pub struct SegmentBuilder<'t> {
     tag: Option<&'t str>,
-    run: Vec<Piece>,
+    run: Vec<LayerPiece>,
     segments: Vec<Segment>,
 }
 
@@ -32,14 +32,14 @@ impl<'t> SegmentBuilder<'t> {
     }
 
     pub fn text(&mut self, text: impl Into<String>) {
-        self.run.push(Piece::Text(text.into()));
+        self.run.push(LayerPiece::Text(text.into()));
     }
 
     pub fn value(&mut self, value: impl Into<String>) {
-        self.run.push(Piece::Value(value.into()));
+        self.run.push(LayerPiece::Value(value.into()));
     }
 
-    pub fn hole(&mut self, pending: Pending, why: String) {
+    pub fn placeholder(&mut self, pending: RuntimePlaceholder, why: String) {
         self.flush();
         self.segments.push(Segment::Pending { pending, why });
     }
@@ -50,7 +50,7 @@ impl<'t> SegmentBuilder<'t> {
     }
 
     fn flush(&mut self) {
-        let text = guard(self.tag, &std::mem::take(&mut self.run));
+        let text = guard_layer(self.tag, &std::mem::take(&mut self.run));
         if !text.is_empty() {
             self.segments.push(Segment::Text { text });
         }
@@ -58,19 +58,19 @@ impl<'t> SegmentBuilder<'t> {
 }
 
 /// Returns the layer of chain knowledge, with its text verbatim.
-pub fn verbatim(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
+pub fn verbatim_layer(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
     let (text, escaped) = escape_closing_tag(tag, &knowledge.body.node);
     let inside = if text.is_empty() { Vec::new() } else { vec![Segment::Text { text }] };
-    FilledLayer { segments: enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
+    FilledLayer { segments: enclose(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
 }
 
 /// Returns the layer of knowledge that a hook fetches: placeholders whose root is a fact of the point are filled in,
 /// any other `${…}` is text.
 pub fn knowledge(frame: &PlanTimeFacts<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
-    let line = hook_point::of(point);
+    let line = hook_point::row_of(point);
     let body = &knowledge.body;
     let template = scan_knowledge(body.span.source, &body.node, body.span.start as usize);
-    let facts = frame.at(point, &[]);
+    let facts = frame.facts_at(point, &[]);
     let mut writer = SegmentBuilder::new(tag);
     let mut escaped = 0;
     let mut text = |writer: &mut SegmentBuilder<'_>, text: &str| {
@@ -81,14 +81,14 @@ pub fn knowledge(frame: &PlanTimeFacts<'_>, point: HookPoint, knowledge: &Knowle
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text(&mut writer, literal),
-            TemplatePart::Hole(hole) if !root(&hole.path).is_some_and(|r| line.has_fact(r)) => {
+            TemplatePart::Hole(hole) if !first_segment(&hole.path).is_some_and(|r| line.has_fact(r)) => {
                 text(&mut writer, &hole.raw);
             }
             TemplatePart::Hole(hole) => match facts.lookup(&hole.path) {
                 Lookup::Unknown(_) => {
                     let path = hole.path.to_string();
                     let why = format!("`{path}` is known at run");
-                    writer.hole(Pending::Fact { path, fallback: hole.fallback.clone() }, why);
+                    writer.placeholder(RuntimePlaceholder::Fact { path, fallback: hole.fallback.clone() }, why);
                 }
                 Lookup::Known(_) | Lookup::Absent => {
                     // Rendered alone, as text; all its facts are known.
@@ -98,17 +98,17 @@ pub fn knowledge(frame: &PlanTimeFacts<'_>, point: HookPoint, knowledge: &Knowle
             },
         }
     }
-    let segments = enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, writer.finish());
+    let segments = enclose(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, writer.finish());
     FilledLayer { segments, escaped }
 }
 
 fn escape_closing_tag(tag: Option<&str>, text: &str) -> (String, u64) {
-    tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_own(tag, text))
+    tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_closing_tags(tag, text))
 }
 
 /// Wraps the segments in their element: `<ProviderEnvironment id="…" type="knowledge">`. Returns no segments if there are none
 /// inside.
-pub fn enclosed(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
+pub fn enclose(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
     let mut segments = Vec::with_capacity(inside.len() + 2);
     push_text(&mut segments, &format!("<{tag} id=\"{}\" type=\"{}\">\n", escape_attribute(id), kind.word()));
@@ -136,16 +136,16 @@ fn escape_attribute(text: &str) -> String {
 }
 
 /// Returns true if a text is a valid tag. `directive` is reserved for the body.
-pub fn is_name(text: &str) -> bool {
+pub fn is_tag_name(text: &str) -> bool {
     let mut chars = text.chars();
     let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     let goes_on = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    starts && goes_on && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::TAG)
+    starts && goes_on && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::BODY_TAG)
 }
 
 /// Returns a valid tag made from a text; invalid characters become `_`.
 pub fn to_tag_name(text: &str) -> String {
-    if is_name(text) {
+    if is_tag_name(text) {
         return text.to_owned();
     }
     let kept: String = text
@@ -171,17 +171,17 @@ mod tests {
             ("", "_"),
         ] {
             assert_eq!(to_tag_name(text), tag);
-            assert!(is_name(tag), "{tag}");
+            assert!(is_tag_name(tag), "{tag}");
         }
-        assert!(is_name(&to_tag_name(&"x".repeat(200))));
+        assert!(is_tag_name(&to_tag_name(&"x".repeat(200))));
     }
 
     #[test]
     fn enclosing_no_segments_returns_none() {
-        assert_eq!(enclosed(Some("a"), "x", ItemKind::Knowledge, Vec::new()), Vec::new());
+        assert_eq!(enclose(Some("a"), "x", ItemKind::Knowledge, Vec::new()), Vec::new());
         let text = |t: &str| Segment::Text { text: t.into() };
         assert_eq!(
-            enclosed(Some("a"), "x\"y", ItemKind::Tool, vec![text("b")]),
+            enclose(Some("a"), "x\"y", ItemKind::Tool, vec![text("b")]),
             [text("<a id=\"x&quot;y\" type=\"tool\">\nb\n</a>")]
         );
     }

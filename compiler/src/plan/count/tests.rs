@@ -12,17 +12,17 @@ fn characters_are_counted_not_bytes_and_rounded_up() {
 #[test]
 fn every_name_reads_back() {
     for tokenizer in [Tokenizer::Characters, Tokenizer::Cl100k, Tokenizer::O200k] {
-        assert_eq!(Tokenizer::named(tokenizer.word()), Some(tokenizer));
-        assert_eq!(serde_json::to_value(tokenizer).ok(), Some(tokenizer.word().into()));
+        assert_eq!(Tokenizer::from_name(tokenizer.as_str()), Some(tokenizer));
+        assert_eq!(serde_json::to_value(tokenizer).ok(), Some(tokenizer.as_str().into()));
     }
-    assert_eq!(Tokenizer::named("o200k"), None);
+    assert_eq!(Tokenizer::from_name("o200k"), None);
 }
 
 #[test]
 #[cfg(not(feature = "tokenizers"))]
 fn builds_without_vocabularies_estimate_and_say_so() {
     for exact in [Tokenizer::Cl100k, Tokenizer::O200k] {
-        assert_eq!(exact.here(), Tokenizer::Characters);
+        assert_eq!(exact.available(), Tokenizer::Characters);
         assert_eq!(exact.count("abcdefgh"), 2);
     }
 }

@@ -37,7 +37,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
     if !to.permissions_declared && from.is_some_and(|plan| plan.permissions_declared) {
         changes.push(CapabilityChange {
             direction,
-            what: "whatever a parent has: no link of the chain declares `<permissions>`".into(),
+            what: "the parent's grants: no link of the chain declares `<permissions>`".into(),
             example: None,
             by: "inherited at spawn".into(),
             source: None,

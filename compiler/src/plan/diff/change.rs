@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::Place;
+use super::super::SourcePlace;
 use super::super::render::json::SourceReport;
 use crate::compile::Compilation;
 use crate::item::Items;
@@ -46,7 +46,7 @@ impl Direction {
 /// The part of a plan that a change affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Area {
+pub enum ChangeArea {
     Chain,
     Model,
     Interface,
@@ -59,7 +59,7 @@ pub enum Area {
     File,
 }
 
-impl Area {
+impl ChangeArea {
     pub fn heading(self) -> &'static str {
         match self {
             Self::Chain => "Chain",
@@ -78,8 +78,8 @@ impl Area {
 
 /// A change other than those of capabilities, limits, hooks and context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
-    pub area: Area,
+pub struct PlanChange {
+    pub area: ChangeArea,
     pub what: String,
     pub direction: Direction,
     /// The location in the new files; for a removed part in the old ones.
@@ -88,27 +88,27 @@ pub struct Change {
 
 /// A side of a comparison.
 #[derive(Clone, Copy)]
-pub struct Tree<'a> {
+pub struct DiffSide<'a> {
     pub world: &'a dyn World,
     pub compilation: &'a Compilation,
 }
 
 /// Both sides, each with its own item cache.
 pub struct DiffSides<'a> {
-    pub before: Tree<'a>,
-    pub after: Tree<'a>,
+    pub before: DiffSide<'a>,
+    pub after: DiffSide<'a>,
     pub old: Items<'a>,
     pub new: Items<'a>,
 }
 
 impl<'a> DiffSides<'a> {
-    pub fn new(before: Tree<'a>, after: Tree<'a>) -> Self {
+    pub fn new(before: DiffSide<'a>, after: DiffSide<'a>) -> Self {
         Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
     }
 
     /// Returns the source of a part in the new plan, else in the old one, else the directive's file.
     pub fn origin(&self, key: &str) -> Option<SourceReport> {
-        let of = |tree: &Tree<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
+        let of = |tree: &DiffSide<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
         let place = of(&self.after).or_else(|| of(&self.before));
         place.as_ref().map(SourceReport::from).or_else(|| self.directive())
     }
@@ -120,9 +120,9 @@ impl<'a> DiffSides<'a> {
 
     /// Returns the first line of an item's file, in the new files, else in the old ones.
     pub fn file(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
-        let of = |tree: &Tree<'_>| {
+        let of = |tree: &DiffSide<'_>| {
             let found = tree.world.candidates(kind, id).ok()?.into_iter().next()?;
-            Some(Place { file: found.space.display(&found.path), line: 1, column: 1 })
+            Some(SourcePlace { file: found.space.display(&found.path), line: 1, column: 1 })
         };
         of(&self.after).or_else(|| of(&self.before)).as_ref().map(SourceReport::from)
     }

@@ -40,7 +40,7 @@ struct RequestPart<'p> {
 }
 
 pub fn parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<PartChange> {
-    let (old, new) = (all(before), all(after));
+    let (old, new) = (request_parts(before), request_parts(after));
     let same = |a: &RequestPart<'_>, b: &RequestPart<'_>| a.place == b.place && a.id == b.id && a.via == b.via;
     let mut changes = Vec::new();
     for part in &new {
@@ -71,7 +71,7 @@ fn change(part: &RequestPart<'_>, before: Option<u64>, after: Option<u64>) -> Pa
     }
 }
 
-fn all(plan: Option<&PlanReport>) -> Vec<RequestPart<'_>> {
+fn request_parts(plan: Option<&PlanReport>) -> Vec<RequestPart<'_>> {
     let Some(plan) = plan else { return Vec::new() };
     let tools = plan.palette.iter().map(|tool| RequestPart {
         place: "tool",
@@ -97,8 +97,8 @@ fn part<'p>(place: &'static str, layer: &'p LayerReport, text: &'p str) -> Reque
     RequestPart { place, id: &layer.id, text, tokens: layer.tokens, via: &layer.via, source: layer.source.as_ref() }
 }
 
-pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PrefixChange {
-    let sent = |plan| all(plan).into_iter().filter(|part| part.place != "continued").collect::<Vec<_>>();
+pub fn prefix_change(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PrefixChange {
+    let sent = |plan| request_parts(plan).into_iter().filter(|part| part.place != "continued").collect::<Vec<_>>();
     let (old, new) = (sent(before), sent(after));
     let mut shared = 0u64;
     let of = new.iter().fold(0u64, |sum, part| sum.saturating_add(part.tokens));
@@ -108,8 +108,8 @@ pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Prefix
             shared = shared.saturating_add(part.tokens);
             continue;
         }
-        let by = after.and_then(|plan| Tokenizer::named(&plan.tokens.estimator)).unwrap_or_default();
-        let common = was.map_or(0, |was| common(&was.text, &part.text, by));
+        let by = after.and_then(|plan| Tokenizer::from_name(&plan.tokens.estimator)).unwrap_or_default();
+        let common = was.map_or(0, |was| shared_tokens(&was.text, &part.text, by));
         return PrefixChange { shared: shared.saturating_add(common), of, broken_by: Some(part.id.to_owned()) };
     }
     let gone = old.get(new.len()).map(|part| part.id.to_owned());
@@ -117,7 +117,7 @@ pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Prefix
 }
 
 /// Counts the tokens of the common start of two texts.
-fn common(a: &str, b: &str, by: Tokenizer) -> u64 {
+fn shared_tokens(a: &str, b: &str, by: Tokenizer) -> u64 {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let text: String = b.chars().take(same).collect();
     // The last token may be split, and then it is not shared.

@@ -16,9 +16,9 @@ use crate::compile::Compilation;
 use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
 use crate::plan::render::json::{HookReport, PlanReport, SourceReport, VerdictReport};
-use crate::plan::{Field, FieldType};
+use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
-use crate::semantics::hook_point::{self, Found, Mode};
+use crate::semantics::hook_point::{self, Mode, PathMeaning};
 use crate::semantics::value::{Type, to_node};
 use crate::validate::domain;
 
@@ -182,10 +182,10 @@ fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String
     let when = example(answer);
     Some(match role(&hook.action) {
         HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
-        HookRole::Act => (wider, format!("it starts something where nothing did{when}")),
-        HookRole::License => (wider, format!("the thread goes on where it did not{when}")),
-        HookRole::Filter => (Direction::Neutral, format!("it changes more of what passes{when}")),
-        HookRole::Text => (Direction::Neutral, "what is sent changes".to_owned()),
+        HookRole::Act => (wider, format!("it now starts an item{when}")),
+        HookRole::License => (wider, format!("the thread now continues{when}")),
+        HookRole::Filter => (Direction::Neutral, format!("it changes more content{when}")),
+        HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
     })
 }
 
@@ -201,15 +201,13 @@ fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Directi
     Some(match role(&hook.action) {
         HookRole::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
         HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
-        HookRole::Guard => (Direction::Widened, "a guard that is gone".to_owned()),
+        HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
-        HookRole::Act if may_answer(hook.event) => {
-            (Direction::Unknown, "its answer may have held something back".to_owned())
-        }
+        HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "it may have stopped calls".to_owned()),
         HookRole::Act => (Direction::Narrowed, "it starts less".to_owned()),
-        HookRole::License => (Direction::Narrowed, format!("the thread does not go on{when}")),
-        HookRole::Filter => (Direction::Unknown, format!("what it held back may pass{when}")),
-        HookRole::Text => (Direction::Neutral, "what is sent changes".to_owned()),
+        HookRole::License => (Direction::Narrowed, format!("the thread no longer continues{when}")),
+        HookRole::Filter => (Direction::Unknown, format!("stopped content may now pass{when}")),
+        HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
     })
 }
 
@@ -222,7 +220,7 @@ fn example(answer: &Implication) -> String {
 
 /// Checks whether the result of an executed item has an effect at an event.
 fn may_answer(event: HookPoint) -> bool {
-    match hook_point::of(event).mode {
+    match hook_point::row_of(event).mode {
         Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
         Mode::Collect | Mode::Observe => false,
     }
@@ -231,7 +229,7 @@ fn may_answer(event: HookPoint) -> bool {
 /// Compares the order of hooks at events where the first result wins or where each hook gets the previous result.
 fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
     let ordered = |hook: &&PlannedHook| {
-        let mode = hook_point::of(hook.event).mode;
+        let mode = hook_point::row_of(hook.event).mode;
         hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && role(&hook.action) != HookRole::Text
     };
     let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
@@ -261,7 +259,7 @@ fn note(
     why: String,
     (before, after): (&Compilation, &Compilation),
 ) {
-    let event = hook_point::of(hook.event).name;
+    let event = hook_point::row_of(hook.event).name;
     if let Some(known) = changes.iter_mut().find(|change| change.id == hook.id && change.event == event) {
         if known.direction < direction {
             (known.direction, known.why) = (direction, why);
@@ -297,7 +295,7 @@ fn values(
     parameters: &BTreeMap<String, BTreeSet<&'static str>>,
     (before, after): (&Compilation, &Compilation),
 ) -> PathValues {
-    let point = hook_point::of(event);
+    let point = hook_point::row_of(event);
     let text = path.to_string();
     let both = |of: &dyn Fn(&Compilation) -> String| {
         let (old, new) = (of(before), of(after));
@@ -309,11 +307,11 @@ fn values(
         "model" => both(&|one| one.plan.model.id.clone()),
         _ => None,
     };
-    let (domain, kind) = match point.find(path) {
-        Found::Input => input(path, before, after),
-        Found::Fact(kind) => (domain::of(point, path, None), kind),
-        Found::Open => (None, parameter(path, parameters)),
-        Found::Nothing => (None, None),
+    let (domain, kind) = match point.resolve_path(path) {
+        PathMeaning::Input => input(path, before, after),
+        PathMeaning::Fact(kind) => (domain::fact_domain(point, path, None), kind),
+        PathMeaning::Open => (None, parameter(path, parameters)),
+        PathMeaning::Nothing => (None, None),
     };
     PathValues { domain: known.or(domain), kind }
 }
@@ -348,7 +346,7 @@ fn input(path: &Path, before: &Compilation, after: &Compilation) -> (Option<Doma
     }
 }
 
-fn of_field(field: &Field) -> Option<Domain> {
+fn of_field(field: &InterfaceField) -> Option<Domain> {
     let optional = !field.required && field.default.is_none();
     let absent = optional.then_some(None);
     let values = |values: Vec<Value>| Domain::Values(values.into_iter().map(Some).chain(absent.clone()).collect());
@@ -384,7 +382,7 @@ pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Ve
             id: hook.id.clone(),
             event: hook.event.clone(),
             direction: if unknown { Direction::Unknown } else { Direction::Neutral },
-            why: if unknown { "a plan in a file does not say what it does".into() } else { String::new() },
+            why: if unknown { "a plan file does not contain its action".into() } else { String::new() },
             before: was,
             after: is,
             newly_reachable: lives(is) && !lives(was),

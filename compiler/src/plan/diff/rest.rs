@@ -5,34 +5,34 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::change::{Area, Change, DiffSides, Direction};
+use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
 use crate::plan::render::json::SourceReport;
-use crate::plan::{Field, Interface, PlannedModel, Prices, Read};
-use crate::trust::{Executes, TrustRequirementKind};
+use crate::plan::{Interface, InterfaceField, ManifestEntry, PlannedModel, Prices};
+use crate::trust::{TrustRequirement, TrustRequirementKind};
 use crate::world::ItemKind;
 use rye_grammar::ItemId;
 
-pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan, &trees.after.compilation.plan);
     let mut changes = Vec::new();
-    let mut add = |area, what: String, direction, source| changes.push(Change { area, what, direction, source });
-    let ids = |links: &[crate::plan::Link]| links.iter().map(|l| l.id.to_string()).collect::<Vec<_>>().join(" · ");
+    let mut add = |area, what: String, direction, source| changes.push(PlanChange { area, what, direction, source });
+    let ids = |links: &[crate::plan::ChainLink]| links.iter().map(|l| l.id.to_string()).collect::<Vec<_>>().join(" · ");
     if ids(&before.chain) != ids(&after.chain) {
         let what = format!("{} → {}", ids(&before.chain), ids(&after.chain));
         // The context, grants and limits of the parents are compared separately.
-        add(Area::Chain, what, Direction::Neutral, trees.origin("extends"));
+        add(ChangeArea::Chain, what, Direction::Neutral, trees.origin("extends"));
     }
     if before.route != after.route {
         let shown = |route: &Option<String>| route.clone().unwrap_or_else(|| "no hook".into());
         let what = format!("routed by {}, was {}", shown(&after.route), shown(&before.route));
         let key = after.route.as_ref().or(before.route.as_ref()).map(|id| format!("hook.{id}")).unwrap_or_default();
-        add(Area::Chain, what, Direction::Neutral, trees.origin(&key));
+        add(ChangeArea::Chain, what, Direction::Neutral, trees.origin(&key));
     }
     for (direction, what) in model(&before.model, &after.model) {
-        add(Area::Model, what, direction, trees.origin("model"));
+        add(ChangeArea::Model, what, direction, trees.origin("model"));
     }
     for (direction, what, key) in interface(&before.interface, &after.interface) {
-        add(Area::Interface, what, direction, trees.origin(&key));
+        add(ChangeArea::Interface, what, direction, trees.origin(&key));
     }
     for (name, same) in [
         ("the description", before.description == after.description && before.category == after.category),
@@ -41,7 +41,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
         ("where the capabilities are declared", before.capabilities.from == after.capabilities.from),
     ] {
         if !same {
-            add(Area::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
+            add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
         }
     }
     changes.extend(trust(&trees.before.compilation.executes, &trees.after.compilation.executes));
@@ -102,7 +102,7 @@ fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)
         found.extend(model(old, new).into_iter().map(|(direction, what)| (direction, format!("fallback: {what}"))));
     }
     if before != after && found.is_empty() {
-        found.push((Direction::Neutral, "how it is asked or counted changed".into()));
+        found.push((Direction::Neutral, "its requests or token counts changed".into()));
     }
     found
 }
@@ -156,7 +156,7 @@ fn interface(before: &Interface, after: &Interface) -> Vec<(Direction, String, S
 }
 
 /// Returns the direction of an input's change: widened if it accepts more values.
-fn input(was: &Field, is: &Field) -> Direction {
+fn input(was: &InterfaceField, is: &InterfaceField) -> Direction {
     let mut found = Direction::Neutral;
     if was.kind != is.kind {
         let wider = was.kind.value_type().fits(is.kind.value_type());
@@ -180,20 +180,22 @@ fn input(was: &Field, is: &Field) -> Direction {
 }
 
 /// Compares trust requirements. Risk tables and connections are compared separately.
-fn trust(before: &[Executes], after: &[Executes]) -> Vec<Change> {
-    let starts = |one: &&Executes| {
+fn trust(before: &[TrustRequirement], after: &[TrustRequirement]) -> Vec<PlanChange> {
+    let starts = |one: &&TrustRequirement| {
         matches!(one.kind, TrustRequirementKind::Hook | TrustRequirementKind::Tool | TrustRequirementKind::Server)
     };
-    let missing = |from: &[Executes], to: &[Executes], direction: Direction, word: &str| -> Vec<Change> {
-        let known = |one: &&Executes| !from.iter().any(|other| other.kind == one.kind && other.name == one.name);
-        let change = |one: &Executes| Change {
-            area: Area::Trust,
-            what: format!("{} `{}` {word}: {}", one.kind.word(), one.name, one.what),
-            direction,
-            source: one.place.as_ref().map(SourceReport::from),
+    let missing =
+        |from: &[TrustRequirement], to: &[TrustRequirement], direction: Direction, word: &str| -> Vec<PlanChange> {
+            let known =
+                |one: &&TrustRequirement| !from.iter().any(|other| other.kind == one.kind && other.name == one.name);
+            let change = |one: &TrustRequirement| PlanChange {
+                area: ChangeArea::Trust,
+                what: format!("{} `{}` {word}: {}", one.kind.word(), one.name, one.what),
+                direction,
+                source: one.place.as_ref().map(SourceReport::from),
+            };
+            to.iter().filter(starts).filter(known).map(change).collect()
         };
-        to.iter().filter(starts).filter(known).map(change).collect()
-    };
     let mut found = missing(before, after, Direction::Widened, "has to be trusted");
     found.extend(missing(after, before, Direction::Narrowed, "needs no trust any more"));
     found
@@ -201,9 +203,9 @@ fn trust(before: &[Executes], after: &[Executes]) -> Vec<Change> {
 
 /// Lists changed files that no other change names. They are neutral, because everything that directives, knowledge and
 /// settings can express is compared elsewhere.
-pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<Change> {
+pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
-    let differing = |one: &[Read], other: &[Read]| -> Vec<Read> {
+    let differing = |one: &[ManifestEntry], other: &[ManifestEntry]| -> Vec<ManifestEntry> {
         one.iter().filter(|read| !other.contains(read)).cloned().collect()
     };
     let mut reads = differing(after, before);
@@ -212,31 +214,31 @@ pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<Change> {
             reads.push(read);
         }
     }
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<PlanChange> = Vec::new();
     for read in reads {
         let source =
             ItemId::parse(&read.id).ok().and_then(|id| trees.file(read.kind, &id)).or_else(|| trees.directive());
         if source.as_ref().is_some_and(|source| named.contains(&source.file)) && read.kind != ItemKind::Tool {
             continue;
         }
-        let what = format!("{} {}: nothing else of the plan follows from its change", read.kind.word(), read.id);
+        let what = format!("{} {}: the change has no other effect on the plan", read.kind.word(), read.id);
         if !changes.iter().any(|known| known.what == what) {
-            changes.push(Change { area: Area::File, what, direction: Direction::Neutral, source });
+            changes.push(PlanChange { area: ChangeArea::File, what, direction: Direction::Neutral, source });
         }
     }
     changes
 }
 
 /// Lists plan fields that differ although no other change was found, so that every difference is reported.
-pub fn unexplained(trees: &DiffSides<'_>) -> Vec<Change> {
+pub fn unexplained(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let value = |plan| serde_json::to_value(plan).unwrap_or(Value::Null);
     let (before, after) = (value(&trees.before.compilation.plan), value(&trees.after.compilation.plan));
     let fields =
         |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let all: BTreeSet<String> = fields(&before).into_iter().chain(fields(&after)).collect();
     let differs = all.into_iter().filter(|field| before.get(field) != after.get(field));
-    let change = |field: String| Change {
-        area: Area::Plan,
+    let change = |field: String| PlanChange {
+        area: ChangeArea::Plan,
         what: format!("`{field}` of the plan changed"),
         direction: Direction::Unknown,
         source: trees.directive(),

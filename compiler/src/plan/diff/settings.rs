@@ -6,12 +6,12 @@ use rye_grammar::ItemId;
 use rye_grammar::data::{Kind, Node};
 use serde_json::Value;
 
-use super::change::{Area, Change, DiffSides, Direction};
+use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
 use crate::approvals::HeadlessPolicy;
 use crate::compile::Compilation;
 use crate::item::Items;
 use crate::lower::origin;
-use crate::lower::shared::{FROZEN, PROVIDERS};
+use crate::lower::shared::{FROZEN_SETTINGS, PROVIDER_PREFIX};
 use crate::plan::Plan;
 use crate::plan::render::json::SourceReport;
 use crate::semantics::capability::CapabilitySet;
@@ -22,7 +22,7 @@ const RISKS: &str = "agent/capability_risk";
 /// The settings file of the agent system, which plans do not contain.
 const AGENT: &str = "agent/agent";
 
-pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let mut changes = approvals(trees);
     for name in names(trees) {
         let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
@@ -37,13 +37,13 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
             let shown = |side| value(side).map_or_else(|| "–".to_owned(), |value| value.to_string());
             let direction = direction(&name, path, value(before).as_ref(), value(after).as_ref());
             let place = match (after, before) {
-                (Some((_, node)), _) => origin::place(&trees.new.sources(), node.span),
-                (None, Some((_, node))) => origin::place(&trees.old.sources(), node.span),
+                (Some((_, node)), _) => origin::plan_place(&trees.new.sources(), node.span),
+                (None, Some((_, node))) => origin::plan_place(&trees.old.sources(), node.span),
                 (None, None) => None,
             };
             let file = ItemId::parse(&name).ok().and_then(|id| trees.file(ItemKind::Config, &id));
-            changes.push(Change {
-                area: Area::Setting,
+            changes.push(PlanChange {
+                area: ChangeArea::Setting,
                 what: format!("{name} {path} {} → {}", shown(before), shown(after)),
                 direction,
                 source: place.as_ref().map(SourceReport::from).or(file),
@@ -55,7 +55,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
 
 /// Returns the settings files that either plan reads.
 fn names(trees: &DiffSides<'_>) -> BTreeSet<String> {
-    let frozen = FROZEN.iter().map(|name| format!("agent/{name}"));
+    let frozen = FROZEN_SETTINGS.iter().map(|name| format!("agent/{name}"));
     let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);
     let read = reads.filter(|read| read.kind == ItemKind::Config).map(|read| read.id.clone());
     frozen.chain(read).chain([AGENT.to_owned()]).collect()
@@ -133,17 +133,17 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
                 _ => Direction::Unknown,
             }
         }
-        _ if name.starts_with(PROVIDERS) => Direction::Neutral,
+        _ if name.starts_with(PROVIDER_PREFIX) => Direction::Neutral,
         _ => Direction::Unknown,
     }
 }
 
 /// Compares approvals: the risk table, acknowledgements, and the policy for calls without an approver.
-fn approvals(trees: &DiffSides<'_>) -> Vec<Change> {
+fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let mut changes = Vec::new();
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let mut add = |what: String, direction, source| {
-        changes.push(Change { area: Area::Approval, what, direction, source });
+        changes.push(PlanChange { area: ChangeArea::Approval, what, direction, source });
     };
     let table = |plan: &Plan| plan.settings.get("capability_risk").cloned();
     let direction = strictness(&before.plan, &after.plan);
@@ -170,7 +170,7 @@ fn approvals(trees: &DiffSides<'_>) -> Vec<Change> {
         let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
         let node = trees.new.config_by_name(AGENT);
         let node = node.as_deref().and_then(|node| node.get("approvals")?.get("unattended"));
-        let place = node.and_then(|node| origin::place(&trees.new.sources(), node.span));
+        let place = node.and_then(|node| origin::plan_place(&trees.new.sources(), node.span));
         let file = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
         add(what, direction, place.as_ref().map(SourceReport::from).or(file));
     }
@@ -188,14 +188,14 @@ fn first_difference(trees: &DiffSides<'_>) -> Option<SourceReport> {
     let is = leaves(new.as_deref());
     let differs = |(path, (value, _)): &(&String, &(Value, Node))| was.get(*path).map(|(old, _)| old) != Some(value);
     let (_, (_, node)) = is.iter().find(differs)?;
-    origin::place(&trees.new.sources(), node.span).as_ref().map(SourceReport::from)
+    origin::plan_place(&trees.new.sources(), node.span).as_ref().map(SourceReport::from)
 }
 
 fn acknowledgement(items: &Items<'_>, compilation: &Compilation, tier: &str) -> Option<SourceReport> {
     let directive = items.directive(compilation.plan.capabilities.from.as_ref()?)?;
     let permissions = directive.permissions.as_ref()?;
     let found = permissions.acknowledged.iter().find(|one| one.risk.node == tier)?;
-    origin::place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
+    origin::plan_place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
 }
 
 /// Returns the direction of the approval rules for calls that both plans allow. The rules are evaluated at one

@@ -6,15 +6,15 @@ mod edits;
 use rye_grammar::ItemId;
 
 use super::*;
-use crate::compile::tests::world::{mini, tool, with_directives};
-use crate::compile::{Request, compile};
+use crate::compile::tests::world::{minimal_world, tool, with_directives};
+use crate::compile::{CompileRequest, compile};
 use crate::plan::render::{diff as shown, json};
 
 fn plan(metadata: &str, body: &str) -> PlanReport {
-    let world = with_directives(mini(), &[("leaf", "", &format!("<metadata>{metadata}</metadata>"), body)])
+    let world = with_directives(minimal_world(), &[("leaf", "", &format!("<metadata>{metadata}</metadata>"), body)])
         .project(".ai/knowledge/k.md", "Some knowledge.")
         .project(".ai/tools/p/write.yaml", tool("Writes."));
-    let compiled = compile(&world, &Request::new(ItemId::parse("leaf").unwrap()));
+    let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
     json::render(&compiled.value.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics)), Vec::new())
 }
 

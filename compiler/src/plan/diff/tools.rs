@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::change::{Area, Change, DiffSides, Direction};
+use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
 use crate::compile::Compilation;
 use crate::hook::HookCall;
 use crate::item::{Items, Tool};
@@ -17,14 +17,14 @@ use crate::semantics::value::Type;
 use crate::tool_spec::{Idempotence, ToolKind, ToolSpec};
 use crate::world::{ItemKind, World};
 
-pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
+pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let old = reached(trees.before.compilation, &trees.old);
     let new = reached(trees.after.compilation, &trees.new);
     let mut changes = Vec::new();
     for id in old.union(&new) {
         let mut add = |direction, what: String| {
             let source = trees.file(ItemKind::Tool, id);
-            changes.push(Change { area: Area::Tool, what: format!("{id}: {what}"), direction, source });
+            changes.push(PlanChange { area: ChangeArea::Tool, what: format!("{id}: {what}"), direction, source });
         };
         let (was, is) = (trees.old.tool(id), trees.new.tool(id));
         let (Some(was), Some(is)) = (&was, &is) else {
@@ -33,7 +33,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
                 (false, true) if is_new_file(trees, id) => {
                     add(Direction::Unknown, "a new tool in reach of the grants".into());
                 }
-                (true, false) => add(Direction::Narrowed, "the tool is gone".into()),
+                (true, false) => add(Direction::Narrowed, "the tool was removed".into()),
                 _ => {}
             }
             continue;
@@ -47,7 +47,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<Change> {
         if is_script && bytes.0 != bytes.1 {
             add(Direction::Unknown, "its code changed".into());
         } else if before.is_empty() && bytes.0 != bytes.1 {
-            add(Direction::Neutral, "other words, the same tool".into());
+            add(Direction::Neutral, "only its text changed".into());
         }
         for (direction, what) in before {
             add(direction, what);
@@ -69,7 +69,7 @@ fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
     let granted = |id: &&ItemId| grants.first_match(&capability(Primary::Execute, ItemType::Tool, Some(id))).is_some();
     let listed = items.list(ItemKind::Tool);
     let mut all: BTreeSet<ItemId> = listed.iter().map(|entry| &entry.id).filter(granted).cloned().collect();
-    all.extend(live().filter_map(|hook| match hook.action.deed() {
+    all.extend(live().filter_map(|hook| match hook.action.call() {
         Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, .. }) => ItemId::parse(item_id).ok(),
         Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
     }));
@@ -128,7 +128,7 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     if before.idempotent != after.idempotent {
         let direction =
             if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
-        found.push((direction, "which calls may run again changed".into()));
+        found.push((direction, "the calls that may run again changed".into()));
     }
     for (name, old, new) in [
         ("needs.net", &before.needs.net, &after.needs.net),
@@ -145,7 +145,7 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
         }
     }
     if before.config != after.config {
-        found.push((Direction::Unknown, "its settings come from elsewhere".into()));
+        found.push((Direction::Unknown, "its settings have another source".into()));
     }
     if before.version != after.version || before.category != after.category {
         found.push((Direction::Neutral, "its version or category changed".into()));

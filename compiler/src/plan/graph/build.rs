@@ -9,15 +9,15 @@ use crate::hook::HookPoint;
 
 /// The features of a directive that decide which nodes its graph has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Needs {
+pub struct GraphNeeds {
     /// Points with at least one live hook.
     pub points: BTreeSet<HookPoint>,
-    pub parts: BTreeSet<Part>,
+    pub parts: BTreeSet<GraphPart>,
 }
 
 /// An optional part of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum GraphPart {
     /// The palette is not empty. Without it, the gate still answers a call that the model invents.
     Tools,
     /// The directive declares outputs.
@@ -28,14 +28,14 @@ pub enum Part {
     Ask,
 }
 
-impl Needs {
-    pub fn has(&self, part: Part) -> bool {
+impl GraphNeeds {
+    pub fn has(&self, part: GraphPart) -> bool {
         self.parts.contains(&part)
     }
 }
 
 /// Builds the graph of a directive.
-pub fn build(needs: &Needs) -> Graph {
+pub fn build_graph(needs: &GraphNeeds) -> Graph {
     let mut builder = GraphBuilder { needs, edges: BTreeMap::new() };
     builder.opening();
     builder.limits();
@@ -63,7 +63,7 @@ pub fn build_call_graph() -> Graph {
 }
 
 struct GraphBuilder<'a> {
-    needs: &'a Needs,
+    needs: &'a GraphNeeds,
     edges: BTreeMap<Node, Edges>,
 }
 
@@ -105,9 +105,9 @@ impl GraphBuilder<'_> {
 
     fn limits(&mut self) {
         use Outcome as O;
-        let model = self.hooks_or(HookPoint::Context, Node::Model);
         let exceeded = self.hooks_or(HookPoint::Limit, Node::Finish);
-        self.add(Node::Limits, &[(O::Within, model), (O::Exceeded, exceeded)]);
+        // Every request passes the limits and then the context window.
+        self.add(Node::Limits, &[(O::Within, Node::Context), (O::Exceeded, exceeded)]);
         // A limit still binds after `continue` and `retry`: only a raise or an approval moves it.
         self.add_hooks(
             HookPoint::Limit,
@@ -133,7 +133,9 @@ impl GraphBuilder<'_> {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
         let end = self.hooks_or(HookPoint::AgentEnd, Node::Finish);
-        let text = if self.needs.has(Part::Nudge) { Node::Nudge } else { end };
+        let after_text = if self.needs.has(GraphPart::Nudge) { Node::Nudge } else { end };
+        let text = self.hooks_or(HookPoint::AfterStep, after_text);
+        let queued = self.hooks_or(HookPoint::AfterStep, Node::Inbox);
         let exhausted = self.hooks_or(HookPoint::Error, Node::Finish);
         let unaffordable = self.hooks_or(HookPoint::Limit, Node::Finish);
 
@@ -143,7 +145,7 @@ impl GraphBuilder<'_> {
             &[
                 (O::Calls, first_call),
                 (O::Text, text),
-                (O::Queued, Node::Inbox),
+                (O::Queued, queued),
                 (O::Failed, Node::Limits),
                 (O::Exhausted, exhausted),
                 (O::Full, unaffordable),
@@ -158,9 +160,24 @@ impl GraphBuilder<'_> {
                 (O::Terminate, Node::Finish),
             ],
         );
-        if self.needs.has(Part::Nudge) {
+        if self.needs.has(GraphPart::Nudge) {
             self.add(Node::Nudge, &[(O::Sent, Node::Inbox), (O::Skipped, end)]);
         }
+        let returned = self.hooks_or(HookPoint::DirectiveReturn, Node::Finish);
+        let accepted = if self.needs.has(GraphPart::Return) { returned } else { Node::Finish };
+        // The outcome names the kind of the turn: calls, a text, a text with a waiting message, or an accepted return.
+        self.add_hooks(
+            HookPoint::AfterStep,
+            &[
+                (O::Pass, Node::Inbox),
+                (O::Text, after_text),
+                (O::Queued, Node::Inbox),
+                (O::Accepted, accepted),
+                (O::Retry, Node::Limits),
+                (O::Continue, Node::Inbox),
+                (O::Terminate, Node::Finish),
+            ],
+        );
         self.add_hooks(HookPoint::AgentEnd, &[(O::Pass, Node::Finish), (O::FollowUp, Node::Inbox)]);
     }
 
@@ -168,14 +185,14 @@ impl GraphBuilder<'_> {
     fn calls(&mut self) {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
-        let allowed = if self.needs.has(Part::Tools) { Node::Tools } else { Node::Guard };
-        let asks = if self.needs.has(Part::Ask) && self.needs.has(Part::Tools) {
+        let allowed = if self.needs.has(GraphPart::Tools) { Node::Tools } else { Node::Guard };
+        let asks = if self.needs.has(GraphPart::Ask) && self.needs.has(GraphPart::Tools) {
             Node::Ask(ApprovalOrigin::Call)
         } else {
             Node::Guard
         };
-        let returns = if self.needs.has(Part::Return) { Node::Return } else { Node::Guard };
-        let done = self.hooks_or(HookPoint::AfterStep, Node::Context);
+        let returns = if self.needs.has(GraphPart::Return) { Node::Return } else { Node::Guard };
+        let done = self.hooks_or(HookPoint::AfterStep, Node::Inbox);
 
         self.add_hooks(HookPoint::ToolCall, &[(O::Pass, Node::Gate)]);
         self.add(
@@ -185,30 +202,23 @@ impl GraphBuilder<'_> {
         if asks != Node::Guard {
             self.add(asks, &[(O::Approved, Node::Tools), (O::Refused, Node::Guard), (O::Suspended, Node::Finish)]);
         }
-        if self.needs.has(Part::Tools) {
+        if self.needs.has(GraphPart::Tools) {
             self.add(Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, Node::Finish)]);
         }
         self.add(Node::Guard, &[(O::More, first_call), (O::Done, done)]);
-        if self.needs.has(Part::Return) {
+        if self.needs.has(GraphPart::Return) {
             let accepted = self.hooks_or(HookPoint::DirectiveReturn, Node::Finish);
+            let accepted = self.hooks_or(HookPoint::AfterStep, accepted);
             self.add(Node::Return, &[(O::Accepted, accepted), (O::Incomplete, Node::Guard)]);
             self.add_hooks(HookPoint::DirectiveReturn, &[(O::Pass, Node::Finish)]);
         }
-        self.add_hooks(
-            HookPoint::AfterStep,
-            &[
-                (O::Pass, Node::Context),
-                (O::Retry, Node::Limits),
-                (O::Continue, Node::Context),
-                (O::Terminate, Node::Finish),
-            ],
-        );
     }
 
     fn endings(&mut self) {
         use Outcome as O;
         let full = self.hooks_or(HookPoint::ContextLimitReached, Node::Handoff);
-        self.add(Node::Context, &[(O::Fits, Node::Inbox), (O::Full, full)]);
+        let model = self.hooks_or(HookPoint::Context, Node::Model);
+        self.add(Node::Context, &[(O::Fits, model), (O::Full, full)]);
         self.add_hooks(
             HookPoint::ContextLimitReached,
             &[

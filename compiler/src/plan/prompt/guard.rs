@@ -10,20 +10,20 @@ use std::ops::Range;
 
 /// A run of text: written by the author, or filled into a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum LayerPiece {
     Text(String),
     Value(String),
 }
 
 /// Joins the pieces and escapes, inside values, every closing tag that a value contributes to. Without a tag, nothing
 /// is escaped.
-pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
+pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => joined.push_str(text),
-            Piece::Value(value) => {
+            LayerPiece::Text(text) => joined.push_str(text),
+            LayerPiece::Value(value) => {
                 if !value.is_empty() {
                     values.push(joined.len()..joined.len() + value.len());
                 }
@@ -38,7 +38,7 @@ pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
 }
 
 /// Escapes the closing tags in the author's own text as `&lt;/…` and returns how many there were.
-pub fn escape_own(tag: &str, text: &str) -> (String, u64) {
+pub fn escape_closing_tags(tag: &str, text: &str) -> (String, u64) {
     let edits: Vec<usize> = closing_tags(tag, text).map(|closing| closing.start).collect();
     let count = u64::try_from(edits.len()).unwrap_or(u64::MAX);
     (escape_at(text, &edits), count)
@@ -90,17 +90,18 @@ fn escape_at(text: &str, places: &[usize]) -> String {
 mod tests {
     use super::*;
 
-    fn text(t: &str) -> Piece {
-        Piece::Text(t.into())
+    fn text(t: &str) -> LayerPiece {
+        LayerPiece::Text(t.into())
     }
 
-    fn value(t: &str) -> Piece {
-        Piece::Value(t.into())
+    fn value(t: &str) -> LayerPiece {
+        LayerPiece::Value(t.into())
     }
 
     #[test]
     fn a_value_cannot_close_the_element() {
-        let layer = |v: &str| guard(Some("directive"), &[text("<directive>\n"), value(v), text("\n</directive>")]);
+        let layer =
+            |v: &str| guard_layer(Some("directive"), &[text("<directive>\n"), value(v), text("\n</directive>")]);
         assert_eq!(layer("a </directive> b"), "<directive>\na &lt;/directive> b\n</directive>");
         assert_eq!(layer("< / DIRECTIVE >"), "<directive>\n&lt; / DIRECTIVE >\n</directive>");
         assert_eq!(layer("</directives> </div> a < b"), "<directive>\n</directives> </div> a < b\n</directive>");
@@ -108,22 +109,22 @@ mod tests {
 
     #[test]
     fn values_cannot_complete_a_closing_tag_with_their_surroundings() {
-        assert_eq!(guard(Some("x"), &[text("<"), value("/x>")]), "<&#47;x>");
-        assert_eq!(guard(Some("x"), &[text("</"), value("x>")]), "</&#120;>");
-        assert_eq!(guard(Some("x"), &[value("<"), text("/x>")]), "&lt;/x>");
-        assert_eq!(guard(Some("x"), &[value("<"), value("/"), value("x>")]), "&lt;/x>");
-        assert_eq!(guard(Some("note"), &[text("</no"), value(""), value("te>")]), "</no&#116;e>");
+        assert_eq!(guard_layer(Some("x"), &[text("<"), value("/x>")]), "<&#47;x>");
+        assert_eq!(guard_layer(Some("x"), &[text("</"), value("x>")]), "</&#120;>");
+        assert_eq!(guard_layer(Some("x"), &[value("<"), text("/x>")]), "&lt;/x>");
+        assert_eq!(guard_layer(Some("x"), &[value("<"), value("/"), value("x>")]), "&lt;/x>");
+        assert_eq!(guard_layer(Some("note"), &[text("</no"), value(""), value("te>")]), "</no&#116;e>");
     }
 
     #[test]
     fn author_text_is_sent_unchanged() {
-        assert_eq!(guard(Some("directive"), &[text("write </directive>"), value("é")]), "write </directive>é");
+        assert_eq!(guard_layer(Some("directive"), &[text("write </directive>"), value("é")]), "write </directive>é");
     }
 
     #[test]
     fn knowledge_that_closes_its_own_tag_is_escaped_and_counted() {
-        let (text, count) = escape_own("Environment", "a</Environment><b></ environment>é");
+        let (text, count) = escape_closing_tags("Environment", "a</Environment><b></ environment>é");
         assert_eq!((text.as_str(), count), ("a&lt;/Environment><b>&lt;/ environment>é", 2));
-        assert_eq!(escape_own("Environment", "</Environments> <"), ("</Environments> <".into(), 0));
+        assert_eq!(escape_closing_tags("Environment", "</Environments> <"), ("</Environments> <".into(), 0));
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::super::diff::{
-    Area, CapabilityChange, Change, Direction, HookChange, LimitChange, Pair, PartChange, PlanDiff,
+    BeforeAfter, CapabilityChange, ChangeArea, Direction, HookChange, LimitChange, PartChange, PlanChange, PlanDiff,
 };
 use super::json::{SourceReport, VerdictReport};
-use super::table::grouped;
-use crate::diagnostics::clean;
+use super::table::group_thousands;
+use crate::diagnostics::sanitize;
 
 /// The tone of a line. The printer chooses the colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,15 +22,15 @@ pub enum DiffTone {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct DiffLine {
     pub tone: DiffTone,
     pub text: String,
 }
 
 /// Renders the changed sections of a comparison.
-pub fn lines(diff: &PlanDiff) -> Vec<Line> {
+pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
     let mut out = Vec::new();
-    let mut line = |tone, text: String| out.push(Line { tone, text: clean(&text, "\u{fffd}").into_owned() });
+    let mut line = |tone, text: String| out.push(DiffLine { tone, text: sanitize(&text, "\u{fffd}").into_owned() });
     line(DiffTone::Heading, title(diff));
     if diff.is_empty() {
         return out;
@@ -63,7 +63,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
         let (tone, sign) = sign(change.direction);
         line(tone, format!("  {sign} {}{}", hook(change), at(change.source.as_ref())));
     }
-    let mut area: Option<Area> = None;
+    let mut area: Option<ChangeArea> = None;
     for change in &diff.changes {
         if area != Some(change.area) {
             line(DiffTone::Heading, change.area.heading().into());
@@ -73,7 +73,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
         line(tone, format!("  {sign} {}{}", render_change(change), at(change.source.as_ref())));
     }
     if !diff.parts.is_empty() {
-        line(DiffTone::Heading, "Context (neutral: what is sent, not what may be done)".into());
+        line(DiffTone::Heading, "Context (neutral: changes the sent text, not the permissions)".into());
     }
     for part in diff.parts.iter().filter(|part| !is_as_long(part)) {
         let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
@@ -85,7 +85,9 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     for start in &diff.starts {
         let below = lines(start);
         out.extend(below.into_iter().map(|line| match line.tone {
-            DiffTone::Heading if line.text == title(start) => Line { text: format!("can start {}", line.text), ..line },
+            DiffTone::Heading if line.text == title(start) => {
+                DiffLine { text: format!("can start {}", line.text), ..line }
+            }
             DiffTone::Heading | DiffTone::Plain | DiffTone::Wider | DiffTone::Narrower => line,
         }));
     }
@@ -102,7 +104,7 @@ fn hook(change: &HookChange) -> String {
 }
 
 /// Renders a change, with its direction first.
-fn render_change(change: &Change) -> String {
+fn render_change(change: &PlanChange) -> String {
     format!("{} {}", change.direction.word(), change.what)
 }
 
@@ -133,7 +135,7 @@ fn example(change: &CapabilityChange) -> Option<&String> {
 pub fn markdown(diff: &PlanDiff) -> String {
     let mut out = format!("### `{}`\n\n", code(&diff.directive));
     if diff.is_empty() {
-        out.push_str("The plan is the same.\n");
+        out.push_str("The plans are identical.\n");
         return out;
     }
     write_summary(&mut out, diff);
@@ -214,16 +216,16 @@ fn write_summary(out: &mut String, diff: &PlanDiff) {
     let verdict_line = match (&diff.before, &diff.after) {
         (None, _) => "🆕 **new directive**",
         (_, None) => "**removed**",
-        _ if diff.widened => "🔴 **widened**: it may do or spend more than before",
+        _ if diff.widened => "🔴 **widened**: it is allowed to do or spend more than before",
         _ => "not widened",
     };
     write!(out, "{verdict_line}\n\n| | before | after |\n|---|--:|--:|\n").ok();
     let mut row = |name: &str, before: String, after: String| {
         writeln!(out, "| {name} | {before} | {after} |").ok();
     };
-    row("context, tokens", grouped(diff.tokens.before), grouped(diff.tokens.after));
+    row("context, tokens", group_thousands(diff.tokens.before), group_thousands(diff.tokens.after));
     for (name, pair) in
-        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst run", &diff.cost.worst)]
+        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst case", &diff.cost.worst)]
     {
         row(name, dollars(pair.before.as_ref()), dollars(pair.after.as_ref()));
     }
@@ -235,7 +237,7 @@ fn write_summary(out: &mut String, diff: &PlanDiff) {
             amount(&change.name, change.after.as_ref()),
         );
     }
-    if let Some(Pair { before, after }) = &diff.model {
+    if let Some(BeforeAfter { before, after }) = &diff.model {
         row("model", format!("`{}`", code(before)), format!("`{}`", code(after)));
     }
 }
@@ -251,7 +253,7 @@ fn mark(direction: Direction) -> &'static str {
 
 /// Escapes a text for a code span inside a table.
 fn code(text: &str) -> String {
-    clean(text, "\u{fffd}").replace('`', "'").replace('|', "\\|")
+    sanitize(text, "\u{fffd}").replace('`', "'").replace('|', "\\|")
 }
 
 fn title(diff: &PlanDiff) -> String {
@@ -260,21 +262,27 @@ fn title(diff: &PlanDiff) -> String {
         (None, None) => "in neither".to_owned(),
         (None, Some(after)) => format!("new, {}", short(after)),
         (Some(before), None) => format!("gone, was {}", short(before)),
-        (Some(before), Some(after)) if before == after => format!("the same plan, {}", short(after)),
+        (Some(before), Some(after)) if before == after => format!("identical plan, {}", short(after)),
         (Some(before), Some(after)) => format!("{} → {}", short(before), short(after)),
     };
     format!("{}  ·  {what}", diff.directive)
 }
 
 fn context(diff: &PlanDiff) -> String {
-    let Pair { before, after } = diff.tokens;
+    let BeforeAfter { before, after } = diff.tokens;
     let sign = if after >= before { '+' } else { '-' };
-    format!("{} → {} tokens ({sign}{})", grouped(before), grouped(after), grouped(after.abs_diff(before)))
+    format!(
+        "{} → {} tokens ({sign}{})",
+        group_thousands(before),
+        group_thousands(after),
+        group_thousands(after.abs_diff(before))
+    )
 }
 
 fn prefix(diff: &PlanDiff) -> String {
     let prefix = &diff.prefix;
-    let kept = format!("cache prefix: {} of {} tokens stay the same", grouped(prefix.shared), grouped(prefix.of));
+    let kept =
+        format!("cache prefix: {} of {} tokens unchanged", group_thousands(prefix.shared), group_thousands(prefix.of));
     match &prefix.broken_by {
         Some(part) => format!("{kept}, up to `{}`", code(part)),
         None => kept,
@@ -283,7 +291,7 @@ fn prefix(diff: &PlanDiff) -> String {
 
 fn costs(diff: &PlanDiff) -> Vec<String> {
     let all =
-        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst run", &diff.cost.worst)];
+        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst case", &diff.cost.worst)];
     let changed = all.into_iter().filter(|(_, pair)| pair.before != pair.after);
     changed
         .map(|(name, pair)| format!("{name} {} → {}", dollars(pair.before.as_ref()), dollars(pair.after.as_ref())))
@@ -335,10 +343,10 @@ fn verdict(verdict: Option<VerdictReport>) -> &'static str {
 
 fn tokens(before: Option<u64>, after: Option<u64>) -> String {
     match (before, after) {
-        (None, Some(after)) => format!("+{}", grouped(after)),
-        (Some(before), None) => format!("-{}", grouped(before)),
-        (Some(before), Some(after)) if after < before => format!("-{}", grouped(before - after)),
-        (Some(before), Some(after)) => format!("+{}", grouped(after - before)),
+        (None, Some(after)) => format!("+{}", group_thousands(after)),
+        (Some(before), None) => format!("-{}", group_thousands(before)),
+        (Some(before), Some(after)) if after < before => format!("-{}", group_thousands(before - after)),
+        (Some(before), Some(after)) => format!("+{}", group_thousands(after - before)),
         (None, None) => "0".to_owned(),
     }
 }

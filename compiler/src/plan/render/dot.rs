@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::drawing::{Drawing, Line, Shape, one_line};
+use super::drawing::{Drawing, LineStyle, NodeShape, one_line};
 
 /// Writes one statement per line.
 pub fn render(drawing: &Drawing) -> String {
@@ -11,22 +11,25 @@ pub fn render(drawing: &Drawing) -> String {
     let mut out = format!("digraph {name} {{\n  rankdir={direction};\n  node [shape=box, fontname=\"sans-serif\"];\n");
     for node in &drawing.nodes {
         let shape = match node.shape {
-            Shape::Box => "box",
-            Shape::Oval => "oval",
-            Shape::Diamond => "diamond",
-            Shape::Component => "component",
+            NodeShape::Box => "box",
+            NodeShape::Oval => "oval",
+            NodeShape::Diamond => "diamond",
+            NodeShape::Component => "component",
         };
         let label = if node.label == node.id { String::new() } else { format!(", label=\"{}\"", quoted(&node.label)) };
-        line(&mut out, &format!("  \"{}\" [shape={shape}{label}];", quoted(&node.id)));
+        push_line(&mut out, &format!("  \"{}\" [shape={shape}{label}];", quoted(&node.id)));
     }
     for edge in &drawing.edges {
         let (Some(from), Some(to)) = (drawing.nodes.get(edge.from), drawing.nodes.get(edge.to)) else { continue };
         let style = match edge.line {
-            Line::Solid => "",
-            Line::Dashed => ", style=dashed",
+            LineStyle::Solid => "",
+            LineStyle::Dashed => ", style=dashed",
         };
         let label = quoted(&edge.label);
-        line(&mut out, &format!("  \"{}\" -> \"{}\" [label=\"{label}\"{style}];", quoted(&from.id), quoted(&to.id)));
+        push_line(
+            &mut out,
+            &format!("  \"{}\" -> \"{}\" [label=\"{label}\"{style}];", quoted(&from.id), quoted(&to.id)),
+        );
     }
     out.push_str("}\n");
     out
@@ -36,7 +39,7 @@ fn quoted(text: &str) -> String {
     one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-pub(super) fn line(out: &mut String, text: &str) {
+pub(super) fn push_line(out: &mut String, text: &str) {
     // Writing to a string cannot fail.
     writeln!(out, "{text}").ok();
 }

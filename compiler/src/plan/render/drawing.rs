@@ -1,7 +1,7 @@
 //! A graph to be drawn, independent of the output format. DOT, Mermaid and SVG render the same value.
 
 use super::super::graph::{Graph, Node, Outcome};
-use crate::diagnostics::clean;
+use crate::diagnostics::sanitize;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Drawing {
@@ -18,8 +18,8 @@ pub struct DrawnNode {
     /// Unique in its drawing.
     pub id: String,
     pub label: String,
-    pub shape: Shape,
-    pub group: Group,
+    pub shape: NodeShape,
+    pub group: NodeGroup,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +28,11 @@ pub struct DrawnEdge {
     pub from: usize,
     pub to: usize,
     pub label: String,
-    pub line: Line,
+    pub line: LineStyle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum NodeShape {
     Box,
     Oval,
     Diamond,
@@ -41,7 +41,7 @@ pub enum Shape {
 
 /// The kind of thing that a node represents; selects its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum NodeGroup {
     Step,
     Decision,
     Hook,
@@ -54,14 +54,14 @@ pub enum Group {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
+pub enum LineStyle {
     Solid,
     Dashed,
 }
 
-impl Group {
+impl NodeGroup {
     /// Returns the CSS class in SVG.
-    pub fn word(self) -> &'static str {
+    pub fn css_class(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Decision => "decision",
@@ -85,7 +85,7 @@ impl Drawing {
         let at = |node: Node| graph.0.keys().position(|n| *n == node).unwrap_or_default();
         let edges = joined(graph).into_iter().map(|(from, to, outcomes)| {
             let words = outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            DrawnEdge { from: at(from), to: at(to), label: words, line: Line::Solid }
+            DrawnEdge { from: at(from), to: at(to), label: words, line: LineStyle::Solid }
         });
         Self { name: "plan".into(), sideways: false, nodes: nodes.collect(), edges: edges.collect() }
     }
@@ -109,14 +109,14 @@ impl Drawing {
 
 /// Returns a label on one line without control characters.
 pub(super) fn one_line(text: &str) -> String {
-    clean(text, "\u{fffd}").into_owned()
+    sanitize(text, "\u{fffd}").into_owned()
 }
 
-fn node_style(node: Node) -> (Shape, Group) {
+fn node_style(node: Node) -> (NodeShape, NodeGroup) {
     match node {
-        Node::Start | Node::Finish => (Shape::Oval, Group::Step),
-        Node::Hooks(_) => (Shape::Component, Group::Hook),
-        Node::Limits | Node::Gate | Node::Context => (Shape::Diamond, Group::Decision),
+        Node::Start | Node::Finish => (NodeShape::Oval, NodeGroup::Step),
+        Node::Hooks(_) => (NodeShape::Component, NodeGroup::Hook),
+        Node::Limits | Node::Gate | Node::Context => (NodeShape::Diamond, NodeGroup::Decision),
         Node::Inbox
         | Node::Model
         | Node::Nudge
@@ -125,7 +125,7 @@ fn node_style(node: Node) -> (Shape, Group) {
         | Node::Guard
         | Node::Return
         | Node::Compact
-        | Node::Handoff => (Shape::Box, Group::Step),
+        | Node::Handoff => (NodeShape::Box, NodeGroup::Step),
     }
 }
 

@@ -7,21 +7,21 @@ use std::fmt::Write as _;
 use super::drawing::Drawing;
 use super::json::{LayerReport, PlanReport, ReasonReport, SourceReport, VerdictReport, dollars, render as report};
 use super::svg;
-use super::table::grouped;
+use super::table::group_thousands;
 use crate::compile::Compilation;
-use crate::diagnostics::steers;
+use crate::diagnostics::is_terminal_control;
 
 /// Renders the page.
 pub fn render(compilation: &Compilation) -> String {
     let plan = report(compilation, Vec::new());
     let colours = SourceColors::of(&plan);
     let mut out = String::new();
-    let title = text(&plan.directive);
+    let title = escape_html(&plan.directive);
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>{title} · plan</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header><h1>{title}</h1><p>{}</p><p class=\"dim\">plan {}</p></header>\n",
-        text(plan.description.trim()),
-        text(plan.plan_id.get(..12).unwrap_or(&plan.plan_id))
+        escape_html(plan.description.trim()),
+        escape_html(plan.plan_id.get(..12).unwrap_or(&plan.plan_id))
     )
     .ok();
     summary(&mut out, &plan);
@@ -30,18 +30,18 @@ pub fn render(compilation: &Compilation) -> String {
     let first = &plan.first_message;
     let layers: Vec<LayerReport> = first.before.iter().chain(&first.body).chain(&first.after).cloned().collect();
     message(&mut out, "First message", &first.text, &layers, &colours);
-    message(&mut out, "On continuation", &plan.continued.text, &plan.continued.layers, &colours);
+    message(&mut out, "Continuation", &plan.continued.text, &plan.continued.layers, &colours);
     absent(&mut out, &plan);
     tools(&mut out, &plan);
     capabilities(&mut out, &plan);
     limits(&mut out, &plan);
     hooks(&mut out, &plan);
-    section(&mut out, "What a run does", |out| match svg::render(&Drawing::of_plan(&compilation.plan.graph)) {
+    section(&mut out, "Execution graph", |out| match svg::render(&Drawing::of_plan(&compilation.plan.graph)) {
         Ok(drawn) => {
             write!(out, "<div class=\"graph\">{drawn}</div>").ok();
         }
         Err(error) => {
-            write!(out, "<p>{}</p>", text(&error.to_string())).ok();
+            write!(out, "<p>{}</p>", escape_html(&error.to_string())).ok();
         }
     });
     out.push_str("</body>\n</html>\n");
@@ -90,47 +90,49 @@ fn origin(layer: &LayerReport) -> String {
 }
 
 fn section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
-    write!(out, "<section><h2>{}</h2>", text(title)).ok();
+    write!(out, "<section><h2>{}</h2>", escape_html(title)).ok();
     inside(out);
     out.push_str("</section>\n");
 }
 
 fn summary(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
-    section(out, "What it costs", |out| {
-        out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">of it cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
+    section(out, "Cost", |out| {
+        out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
         for (name, course) in
-            [("first request", &plan.cost.first), ("typical run", &plan.cost.typical), ("worst run", &plan.cost.worst)]
+            [("first request", &plan.cost.first), ("typical run", &plan.cost.typical), ("worst case", &plan.cost.worst)]
         {
             let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
             write!(
                 out,
                 "<tr><td>{name}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
-                grouped(course.turns),
-                grouped(course.input),
-                grouped(course.cached),
-                grouped(course.output),
-                text(&cost),
-                text(&course.stopped)
+                group_thousands(course.turns),
+                group_thousands(course.input),
+                group_thousands(course.cached),
+                group_thousands(course.output),
+                escape_html(&cost),
+                escape_html(&course.stopped)
             )
             .ok();
         }
-        let exact =
-            tokens.exact.as_ref().map(|exact| format!(" ({exact} is exact for it, this build of rye lacks it)"));
+        let exact = tokens
+            .exact
+            .as_ref()
+            .map(|exact| format!(" ({exact} is exact for this model; this build of rye lacks it)"));
         let exact = exact.unwrap_or_default();
         write!(
             out,
-            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request: system {} + message {} + tools {} = {}. The same in every thread: {}; in every turn of one: {}.</p>",
-            text(&plan.model.provider),
-            text(&plan.model.id),
-            text(&tokens.estimator),
-            text(&exact),
-            grouped(tokens.system),
-            grouped(tokens.first_message),
-            grouped(tokens.palette),
-            grouped(tokens.input),
-            grouped(plan.cost.prefix.constant),
-            grouped(plan.cost.prefix.per_thread)
+            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request: system {} + message {} + tools {} = {}. Cacheable prefix: {} shared by all threads, {} per thread.</p>",
+            escape_html(&plan.model.provider),
+            escape_html(&plan.model.id),
+            escape_html(&tokens.estimator),
+            escape_html(&exact),
+            group_thousands(tokens.system),
+            group_thousands(tokens.first_message),
+            group_thousands(tokens.palette),
+            group_thousands(tokens.input),
+            group_thousands(plan.cost.prefix.constant),
+            group_thousands(plan.cost.prefix.per_thread)
         )
         .ok();
     });
@@ -139,7 +141,7 @@ fn summary(out: &mut String, plan: &PlanReport) {
 fn legend(out: &mut String, colours: &SourceColors) {
     out.push_str("<p class=\"legend\">");
     for (file, hue) in &colours.0 {
-        write!(out, "<span style=\"--h:{hue}\">{}</span>", text(file)).ok();
+        write!(out, "<span style=\"--h:{hue}\">{}</span>", escape_html(file)).ok();
     }
     out.push_str("</p>\n");
 }
@@ -159,14 +161,14 @@ fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], c
                 out,
                 "<details open class=\"layer\" style=\"--h:{}\"><summary><b>{}</b> · {} tokens · {} bytes{} · {}{}</summary>{}<pre>{}</pre></details>",
                 colours.hue(layer),
-                text(&layer.id),
-                grouped(layer.tokens),
+                escape_html(&layer.id),
+                group_thousands(layer.tokens),
                 layer.bytes,
                 cost.unwrap_or_default(),
-                text(&layer.via),
+                escape_html(&layer.via),
                 place(layer.source.as_ref()),
                 steps(&layer.reasons),
-                text(sent)
+                escape_html(sent)
             )
             .ok();
         }
@@ -178,7 +180,7 @@ fn steps(reasons: &[ReasonReport]) -> String {
         return String::new();
     }
     let items: Vec<String> =
-        reasons.iter().map(|r| format!("<li>{}{}</li>", text(&r.text), place(r.source.as_ref()))).collect();
+        reasons.iter().map(|r| format!("<li>{}{}</li>", escape_html(&r.text), place(r.source.as_ref()))).collect();
     format!("<ol>{}</ol>", items.join(""))
 }
 
@@ -188,7 +190,12 @@ fn absent(out: &mut String, plan: &PlanReport) {
     }
     section(out, "Not in the plan", |out| {
         let rows = plan.absent.iter().map(|absent| {
-            [text(&absent.why.replace('_', " ")), code(&absent.id), text(&absent.text), place(absent.source.as_ref())]
+            [
+                escape_html(&absent.why.replace('_', " ")),
+                code(&absent.id),
+                escape_html(&absent.text),
+                place(absent.source.as_ref()),
+            ]
         });
         table(out, &["why", "what", "because", "where"], rows);
     });
@@ -199,26 +206,31 @@ fn tools(out: &mut String, plan: &PlanReport) {
         let rows = plan.palette.iter().map(|tool| {
             [
                 code(&tool.name),
-                grouped(tool.tokens),
-                text(&tool.description),
-                format!("{}{}", text(&tool.via), place(tool.source.as_ref())),
+                group_thousands(tool.tokens),
+                escape_html(&tool.description),
+                format!("{}{}", escape_html(&tool.via), place(tool.source.as_ref())),
             ]
         });
-        table(out, &["name", "tokens", "what it does", "because"], rows);
+        table(out, &["name", "tokens", "description", "because"], rows);
     });
 }
 
 fn capabilities(out: &mut String, plan: &PlanReport) {
-    section(out, "What it may do", |out| {
+    section(out, "Permissions", |out| {
         let rows = plan.capabilities.iter().map(|grant| {
             let needs = [("net", &grant.net), ("write", &grant.write)];
             let needs = needs.into_iter().filter(|(_, list)| !list.is_empty());
             let needs: Vec<String> = needs.map(|(name, list)| format!("{name} {}", list.join(", "))).collect();
-            [code(&grant.pattern), text(&needs.join("; ")), text(&grant.via), place(grant.source.as_ref())]
+            [
+                code(&grant.pattern),
+                escape_html(&needs.join("; ")),
+                escape_html(&grant.via),
+                place(grant.source.as_ref()),
+            ]
         });
         table(out, &["grant", "opens", "because", "where"], rows);
         for asked in &plan.asked {
-            write!(out, "<p>{}</p>", text(&asked.told(plan.unattended))).ok();
+            write!(out, "<p>{}</p>", escape_html(&asked.told(plan.unattended))).ok();
         }
     });
 }
@@ -226,7 +238,12 @@ fn capabilities(out: &mut String, plan: &PlanReport) {
 fn limits(out: &mut String, plan: &PlanReport) {
     section(out, "Limits", |out| {
         let rows = plan.limits.iter().map(|(name, limit)| {
-            [text(name), text(&limit.value.to_string()), text(&limit.via), place(limit.source.as_ref())]
+            [
+                escape_html(name),
+                escape_html(&limit.value.to_string()),
+                escape_html(&limit.via),
+                place(limit.source.as_ref()),
+            ]
         });
         table(out, &["limit", "value", "because", "where"], rows);
     });
@@ -249,7 +266,7 @@ fn hooks(out: &mut String, plan: &PlanReport) {
                 verdict,
                 code(&hook.event),
                 code(&hook.id),
-                format!("{}{}", text(&hook.because), place(hook.source.as_ref())),
+                format!("{}{}", escape_html(&hook.because), place(hook.source.as_ref())),
             ]
         });
         table(out, &["verdict", "event", "hook", "because"], rows);
@@ -259,12 +276,12 @@ fn hooks(out: &mut String, plan: &PlanReport) {
 /// Writes a table. Cells are already HTML. On a narrow screen the cells of a row are stacked, each with its column's
 /// heading before it.
 fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String; 4]>) {
-    let words: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &text(cell) + "</th>");
+    let words: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &escape_html(cell) + "</th>");
     write!(out, "<table class=\"rows\"><tr>{words}</tr>").ok();
     for row in rows {
         out.push_str("<tr>");
         for (word, cell) in head.iter().zip(row) {
-            write!(out, "<td data-as=\"{}\">{cell}</td>", text(word)).ok();
+            write!(out, "<td data-as=\"{}\">{cell}</td>", escape_html(word)).ok();
         }
         out.push_str("</tr>");
     }
@@ -272,15 +289,17 @@ fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String;
 }
 
 fn code(value: &str) -> String {
-    format!("<code>{}</code>", text(value))
+    format!("<code>{}</code>", escape_html(value))
 }
 
 fn place(source: Option<&SourceReport>) -> String {
-    source.map(|s| format!(" <span class=\"dim\">{}:{}:{}</span>", text(&s.file), s.line, s.column)).unwrap_or_default()
+    source
+        .map(|s| format!(" <span class=\"dim\">{}:{}:{}</span>", escape_html(&s.file), s.line, s.column))
+        .unwrap_or_default()
 }
 
 /// Escapes text for HTML and replaces control characters by U+FFFD.
-fn text(value: &str) -> String {
+fn escape_html(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for c in value.chars() {
         match c {
@@ -290,7 +309,7 @@ fn text(value: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            c if steers(c) => out.push('\u{fffd}'),
+            c if is_terminal_control(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -10,15 +10,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::provenance::{self, Absent, DerivationStep};
-use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
+use super::super::provenance::{self, DerivationStep, Omission};
+use super::super::{DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel, SourcePlace};
 use super::trust::{SandboxReport, TrustRequirementReport};
-use super::view::{self, Hole, LayerView, MessageView};
+use super::view::{self, LayerView, MessageView, PlaceholderView};
 use crate::approvals::{ApprovalRequired, HeadlessPolicy};
 use crate::compile::{Compilation, Note};
 use crate::hook::{PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
-use crate::plan::prompt::{LayerKind, Pending};
+use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
@@ -298,11 +298,14 @@ pub struct TokensReport {
     pub palette: u64,
     /// All three.
     pub input: u64,
+    /// Upper bound on the input tokens, by which a run reserves money.
+    #[serde(default)]
+    pub input_bound: u64,
     /// Maximum output tokens of the request.
     pub output: u64,
     /// Dollars for the input; null if the model has no price.
     pub input_cost: Option<Value>,
-    /// Dollars for the input and the maximum output.
+    /// Dollars for the bound of the input and the maximum output: the amount that a run reserves.
     pub worst_case_cost: Option<Value>,
 }
 
@@ -323,7 +326,7 @@ pub fn dollars(value: &Value) -> String {
 /// Builds the report of a compilation. `diagnostics` come from the printer.
 pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
     let plan = &compilation.plan;
-    let (system, first, continued) = view::prompt(plan, &compilation.origins);
+    let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
     PlanReport {
         plan_id: compilation.plan_id.clone(),
         directive: plan.directive.to_string(),
@@ -332,8 +335,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),
         route: plan.route.clone(),
         tokens: tokens(compilation, &system, &first),
-        cost: plan.forecast(&plan.weight(&system.text, &first.text)).into(),
-        absent: provenance::absent(compilation).iter().map(absent).collect(),
+        cost: plan.forecast(&plan.count_request_tokens(&system.text, &first.text)).into(),
+        absent: provenance::omissions(compilation).iter().map(absent).collect(),
         manifest: plan.manifest.iter().map(read).collect(),
         system: message(compilation, system),
         first_message: first_message(compilation, first),
@@ -355,8 +358,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-impl From<&Place> for SourceReport {
-    fn from(place: &Place) -> Self {
+impl From<&SourcePlace> for SourceReport {
+    fn from(place: &SourcePlace) -> Self {
         Self { file: place.file.clone(), line: place.line, column: place.column }
     }
 }
@@ -395,7 +398,7 @@ fn first_message(compilation: &Compilation, view: MessageView) -> FirstMessageRe
 fn layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
     LayerReport {
         cost_per_turn: per_turn(&compilation.plan.model, view.tokens),
-        reasons: provenance::layer(compilation, &view.layer).iter().map(reason).collect(),
+        reasons: provenance::derive_layer(compilation, &view.layer).iter().map(reason).collect(),
         id: view.layer.id.clone(),
         tokens: view.tokens,
         bytes: view.bytes,
@@ -406,10 +409,10 @@ fn layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
     }
 }
 
-fn pending(hole: &Hole) -> PendingReport {
+fn pending(hole: &PlaceholderView) -> PendingReport {
     let (name, fallback) = match &hole.pending {
-        Pending::Fact { path, fallback } => (path.clone(), fallback.clone()),
-        Pending::Hook { id } => (format!("hook {id}"), None),
+        RuntimePlaceholder::Fact { path, fallback } => (path.clone(), fallback.clone()),
+        RuntimePlaceholder::Hook { id } => (format!("hook {id}"), None),
     };
     PendingReport { offset: hole.offset, bytes: hole.bytes, hole: name, fallback, why: hole.why.clone() }
 }
@@ -419,7 +422,7 @@ fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
     let (via, source) = origin(compilation, &key);
     ToolReport {
         cost_per_turn: per_turn(&compilation.plan.model, tool.tokens),
-        reasons: provenance::reasons(compilation, &key).iter().map(reason).collect(),
+        reasons: provenance::derive(compilation, &key).iter().map(reason).collect(),
         id: tool.item_id.as_ref().map_or_else(|| tool.name.to_string(), ToString::to_string),
         name: tool.name.to_string(),
         tokens: tool.tokens,
@@ -440,12 +443,12 @@ fn dropped(tool: &DroppedTool) -> DroppedReport {
 fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
     HookReport {
         id: hook.id.clone(),
-        event: hook_point::of(hook.event).name.to_owned(),
+        event: hook_point::row_of(hook.event).name.to_owned(),
         layer: hook.layer,
         verdict: (&hook.verdict).into(),
         because: trace.because.clone(),
         grants: hook.grants.clone(),
-        starts: crate::trust::starts(&hook.action, &[]),
+        starts: crate::trust::describe_start(&hook.action, &[]),
         needs_trust: crate::trust::needs_trust(hook),
         source: trace.place.as_ref().map(SourceReport::from),
     }
@@ -511,7 +514,7 @@ pub fn graph(compilation: &Compilation) -> GraphReport {
 
 fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {
     let plan = &compilation.plan;
-    let weight = plan.weight(&system.text, &first.text);
+    let weight = plan.count_request_tokens(&system.text, &first.text);
     let priced = plan.model.prices;
     let tokens = super::super::Tokens { input: weight.input(), ..Default::default() };
     TokensReport {
@@ -521,9 +524,10 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
         first_message: weight.first_message,
         palette: weight.palette,
         input: weight.input(),
+        input_bound: weight.input_bound,
         output: weight.output,
         input_cost: priced.and_then(|p| p.cost(&tokens)).map(Nanos::to_json),
-        worst_case_cost: priced.map(|p| p.worst_case(weight.input(), weight.output).to_json()),
+        worst_case_cost: priced.map(|p| p.worst_case(weight.input_bound, weight.output).to_json()),
     }
 }
 
@@ -531,9 +535,9 @@ fn reason(reason: &DerivationStep) -> ReasonReport {
     ReasonReport { text: reason.text.clone(), source: reason.place.as_ref().map(SourceReport::from) }
 }
 
-fn absent(absent: &Absent) -> AbsentReport {
+fn absent(absent: &Omission) -> AbsentReport {
     AbsentReport {
-        why: absent.why.word().to_owned(),
+        why: absent.why.as_str().to_owned(),
         id: absent.id.clone(),
         text: absent.text.clone(),
         tokens: absent.tokens,
@@ -541,7 +545,7 @@ fn absent(absent: &Absent) -> AbsentReport {
     }
 }
 
-fn read(read: &Read) -> ReadReport {
+fn read(read: &ManifestEntry) -> ReadReport {
     ReadReport {
         kind: read.kind.word().to_owned(),
         id: read.id.clone(),

@@ -1,31 +1,31 @@
 //! Renders a drawing as Mermaid, for Markdown pages.
 
-use super::dot::line;
-use super::drawing::{Drawing, Line, Shape, one_line};
+use super::dot::push_line;
+use super::drawing::{Drawing, LineStyle, NodeShape, one_line};
 
 pub fn render(drawing: &Drawing) -> String {
     let mut out = format!("flowchart {}\n", if drawing.sideways { "LR" } else { "TD" });
     let names = drawing.identifiers();
     for (node, name) in drawing.nodes.iter().zip(&names) {
         let (open, close) = match node.shape {
-            Shape::Oval => ("([", "])"),
-            Shape::Component => ("[[", "]]"),
-            Shape::Diamond => ("{", "}"),
-            Shape::Box => ("[", "]"),
+            NodeShape::Oval => ("([", "])"),
+            NodeShape::Component => ("[[", "]]"),
+            NodeShape::Diamond => ("{", "}"),
+            NodeShape::Box => ("[", "]"),
         };
-        line(&mut out, &format!("  {name}{open}\"{}\"{close}", escape_mermaid(&node.label)));
+        push_line(&mut out, &format!("  {name}{open}\"{}\"{close}", escape_mermaid(&node.label)));
     }
     for edge in &drawing.edges {
         let (Some(from), Some(to)) = (names.get(edge.from), names.get(edge.to)) else { continue };
         let arrow = match edge.line {
-            Line::Solid => "-->",
-            Line::Dashed => "-.->",
+            LineStyle::Solid => "-->",
+            LineStyle::Dashed => "-.->",
         };
         let label = escape_mermaid(&edge.label);
         if label.is_empty() {
-            line(&mut out, &format!("  {from} {arrow} {to}"));
+            push_line(&mut out, &format!("  {from} {arrow} {to}"));
         } else {
-            line(&mut out, &format!("  {from} {arrow}|{label}| {to}"));
+            push_line(&mut out, &format!("  {from} {arrow}|{label}| {to}"));
         }
     }
     out

@@ -5,20 +5,20 @@ mod layout;
 
 use std::fmt::Write as _;
 
-use super::drawing::{Drawing, DrawnEdge, DrawnNode, Line, Shape, one_line};
+use super::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeShape, one_line};
 pub use layout::{DrawingTooLarge, label_of};
-use layout::{Point, place};
+use layout::{Point, lay_out};
 
 /// Renders a whole `<svg>` document. Colors follow the reader's color scheme.
 ///
 /// # Errors
 /// Fails if the drawing has too many boxes or edges to be readable.
 pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
-    let placed = place(drawing)?;
+    let placed = lay_out(drawing)?;
     let (width, height) = (placed.width.ceil(), placed.height.ceil());
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n{ARROW}\n",
-        escaped(&drawing.name)
+        escape_xml(&drawing.name)
     );
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
         arrow(&mut out, edge, path, drawing.sideways);
@@ -45,26 +45,26 @@ const STYLE: &str = "svg{--ink:#1f2430;--line:#8a92a6;--paper:#ffffff;--step:#ee
 
 fn shape(out: &mut String, node: &DrawnNode, at: Point) {
     let (x, y) = (at.x, at.y);
-    let (width, height) = (layout::width(node), layout::HEIGHT);
+    let (width, height) = (layout::box_width(node), layout::BOX_HEIGHT);
     let (left, top) = (x - width / 2.0, y - height / 2.0);
-    let class = node.group.word();
-    let full = escaped(&node.label);
+    let class = node.group.css_class();
+    let full = escape_xml(&node.label);
     write!(out, "<g><title>{full}</title>").ok();
     match node.shape {
-        Shape::Box | Shape::Component => {
+        NodeShape::Box | NodeShape::Component => {
             write!(out, "<rect class=\"node {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"4\"/>").ok();
         }
-        Shape::Oval => {
+        NodeShape::Oval => {
             let radius = height / 2.0;
             write!(out, "<rect class=\"node {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius:.1}\"/>").ok();
         }
-        Shape::Diamond => {
+        NodeShape::Diamond => {
             let (right, bottom) = (left + width, top + height);
             let cut = height / 2.0;
             write!(out, "<path class=\"node {class}\" d=\"M{:.1} {top:.1}H{:.1}L{right:.1} {y:.1}L{:.1} {bottom:.1}H{:.1}L{left:.1} {y:.1}z\"/>", left + cut, right - cut, right - cut, left + cut).ok();
         }
     }
-    if node.shape == Shape::Component {
+    if node.shape == NodeShape::Component {
         let bottom = top + height;
         write!(
             out,
@@ -74,7 +74,7 @@ fn shape(out: &mut String, node: &DrawnNode, at: Point) {
         )
         .ok();
     }
-    writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escaped(&label_of(node))).ok();
+    writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escape_xml(&label_of(node))).ok();
 }
 
 /// Draws an edge as a smooth line through its points that leaves and enters boxes straight.
@@ -96,8 +96,8 @@ fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
         last = *point;
     }
     let dashed = match edge.line {
-        Line::Solid => "",
-        Line::Dashed => " dashed",
+        LineStyle::Solid => "",
+        LineStyle::Dashed => " dashed",
     };
     writeln!(out, "<path class=\"edge{dashed}\" d=\"{d}\" marker-end=\"url(#rye-arrow)\"/>").ok();
 }
@@ -110,21 +110,21 @@ fn draw_edge_label(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usi
     let middle = path.len() / 2;
     let (Some(a), Some(b)) = (path.get(middle - 1), path.get(middle)) else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
-    let text = layout::cut(&one_line(&edge.label), most);
-    let width = layout::measure(&text) * 0.84 + 6.0;
+    let text = layout::truncate_end(&one_line(&edge.label), most);
+    let width = layout::text_width(&text) * 0.84 + 6.0;
     writeln!(
         out,
         "<g><title>{}</title><rect class=\"back\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" rx=\"2\"/><text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>",
-        escaped(&edge.label),
+        escape_xml(&edge.label),
         x - width / 2.0,
         y - 6.5,
-        escaped(&text)
+        escape_xml(&text)
     )
     .ok();
 }
 
 /// Escapes text for XML.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_xml(text: &str) -> String {
     one_line(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -136,17 +136,17 @@ pub(super) fn escaped(text: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::super::drawing::Group;
+    use super::super::drawing::NodeGroup;
     use super::*;
 
     fn drawing(count: usize, edges: &[(usize, usize)]) -> Drawing {
         let node = |i: usize| DrawnNode {
             id: format!("n{i}"),
             label: format!("node <{i}>"),
-            shape: Shape::Box,
-            group: Group::Step,
+            shape: NodeShape::Box,
+            group: NodeGroup::Step,
         };
-        let edge = |&(from, to): &(usize, usize)| DrawnEdge { from, to, label: "x & y".into(), line: Line::Solid };
+        let edge = |&(from, to): &(usize, usize)| DrawnEdge { from, to, label: "x & y".into(), line: LineStyle::Solid };
         Drawing {
             name: "t".into(),
             sideways: false,
@@ -157,13 +157,13 @@ mod tests {
 
     /// Returns the pairs of boxes that overlap.
     fn overlapping(drawing: &Drawing) -> Vec<(usize, usize)> {
-        let placed = place(drawing).unwrap();
+        let placed = lay_out(drawing).unwrap();
         let mut found = Vec::new();
         for (i, a) in placed.nodes.iter().enumerate() {
             for (j, b) in placed.nodes.iter().enumerate().skip(i + 1) {
-                let wide =
-                    drawing.nodes.get(i).map_or(0.0, layout::width) + drawing.nodes.get(j).map_or(0.0, layout::width);
-                if (a.x - b.x).abs() < wide / 2.0 && (a.y - b.y).abs() < layout::HEIGHT {
+                let wide = drawing.nodes.get(i).map_or(0.0, layout::box_width)
+                    + drawing.nodes.get(j).map_or(0.0, layout::box_width);
+                if (a.x - b.x).abs() < wide / 2.0 && (a.y - b.y).abs() < layout::BOX_HEIGHT {
                     found.push((i, j));
                 }
             }
@@ -189,9 +189,9 @@ mod tests {
 
     fn two_hundred(drawing: &Drawing) {
         assert_eq!(overlapping(drawing), []);
-        let placed = place(drawing).unwrap();
+        let placed = lay_out(drawing).unwrap();
         for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
-            let half = layout::width(node) / 2.0;
+            let half = layout::box_width(node) / 2.0;
             assert!(at.x >= half && at.x + half <= placed.width && at.y > 0.0 && at.y < placed.height, "{at:?}");
         }
         let svg = render(drawing).unwrap();
@@ -218,13 +218,13 @@ mod tests {
 
     #[test]
     fn long_edge_labels_keep_their_beginning() {
-        assert_eq!(layout::cut("extends: hook route_deploy", 14), "extends: hook…");
-        assert_eq!(layout::cut("extends", 7), "extends");
+        assert_eq!(layout::truncate_end("extends: hook route_deploy", 14), "extends: hook…");
+        assert_eq!(layout::truncate_end("extends", 7), "extends");
     }
 
     #[test]
     fn too_large_drawings_are_rejected() {
-        assert_eq!(render(&drawing(layout::MOST + 1, &[])), Err(DrawingTooLarge));
+        assert_eq!(render(&drawing(layout::MAX_ELEMENTS + 1, &[])), Err(DrawingTooLarge));
         let dense: Vec<(usize, usize)> = (0..100).flat_map(|i| (0..100).map(move |j| (i, j))).collect();
         assert_eq!(render(&drawing(100, &dense)), Err(DrawingTooLarge));
     }

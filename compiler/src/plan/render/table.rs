@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::diagnostics::clean;
+use crate::diagnostics::sanitize;
 
 /// Alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub enum Align {
 
 /// Appends the rows to `out`, indented by two spaces. Empty cells at the end of a row are dropped. Line breaks and
 /// control characters in cells are replaced.
-pub fn table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
+pub fn push_table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
     let rows: Vec<Vec<Cow<'_, str>>> =
-        rows.iter().map(|row| row.iter().map(|cell| clean(cell, "\u{fffd}")).collect()).collect();
+        rows.iter().map(|row| row.iter().map(|cell| sanitize(cell, "\u{fffd}")).collect()).collect();
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     for row in &rows {
@@ -42,7 +42,7 @@ pub fn table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
 }
 
 /// Formats a number with thousands separators.
-pub fn grouped(number: u64) -> String {
+pub fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -63,12 +63,12 @@ mod tests {
         let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect::<Vec<_>>();
         let mut out = String::new();
         let rows = [row(&["a", "1", "x"]), row(&["long", "100", ""]), row(&["é", "20", "\u{1b}y\n"])];
-        table(&mut out, &[Align::Left, Align::Right, Align::Left], &rows);
+        push_table(&mut out, &[Align::Left, Align::Right, Align::Left], &rows);
         assert_eq!(out, "  a       1  x\n  long  100\n  é      20  \u{fffd}y\n");
     }
 
     #[test]
     fn numbers_are_grouped() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(group_thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

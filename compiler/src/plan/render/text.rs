@@ -2,12 +2,12 @@
 
 mod cost;
 
-use super::super::prompt::{LayerKind, Pending};
-use super::super::{Place, Plan, PlannedModel, Prices, Tokens};
-use super::table::{Align, grouped, table};
+use super::super::prompt::{LayerKind, RuntimePlaceholder};
+use super::super::{Plan, PlannedModel, Prices, SourcePlace, Tokens};
+use super::table::{Align, group_thousands, push_table};
 use super::view::{self, LayerView, MessageView};
 use crate::compile::Compilation;
-use crate::diagnostics::clean;
+use crate::diagnostics::sanitize;
 use crate::hook::PlanVerdict;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
@@ -16,7 +16,7 @@ use crate::semantics::money::Nanos;
 /// Renders the whole plan.
 pub fn render(compilation: &Compilation) -> String {
     let plan = &compilation.plan;
-    let (system, first, continued) = view::prompt(plan, &compilation.origins);
+    let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
     let mut out = format!("{}\n", plan.directive);
     for line in plan.description.trim().lines() {
         push(&mut out, &format!("  {line}"));
@@ -31,7 +31,7 @@ pub fn render(compilation: &Compilation) -> String {
     hooks(&mut out, compilation);
     trust(&mut out, compilation);
     palette(&mut out, compilation);
-    walls(&mut out, compilation);
+    sandboxes(&mut out, compilation);
     capabilities(&mut out, compilation);
     limits(&mut out, compilation);
     interface(&mut out, plan);
@@ -46,7 +46,7 @@ fn heading(out: &mut String, title: &str, aside: &str) {
 
 /// Adds a line; replaces control characters, which could manipulate a terminal.
 fn push(out: &mut String, line: &str) {
-    out.push_str(&clean(line, "\u{fffd}"));
+    out.push_str(&sanitize(line, "\u{fffd}"));
     out.push('\n');
 }
 
@@ -55,12 +55,12 @@ fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-fn at(place: Option<&Place>) -> String {
+fn at(place: Option<&SourcePlace>) -> String {
     place.map(ToString::to_string).unwrap_or_default()
 }
 
 fn tokens(count: u64) -> String {
-    if count == 1 { "1 token".to_owned() } else { format!("{} tokens", grouped(count)) }
+    if count == 1 { "1 token".to_owned() } else { format!("{} tokens", group_thousands(count)) }
 }
 
 fn chain(out: &mut String, compilation: &Compilation) {
@@ -76,7 +76,7 @@ fn chain(out: &mut String, compilation: &Compilation) {
             vec![link.id.to_string(), link.space.word().to_owned(), at(place)]
         })
         .collect();
-    table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
 }
 
 fn model(out: &mut String, compilation: &Compilation) {
@@ -85,14 +85,18 @@ fn model(out: &mut String, compilation: &Compilation) {
     heading(out, "Model", &origin.map(|o| o.because.clone()).unwrap_or_default());
     let mut rows = vec![vec![
         format!("{}/{}", model.provider, model.id),
-        format!("asked for as {}", model.requested),
+        format!("requested as {}", model.requested),
         at(origin.and_then(|o| o.place.as_ref())),
     ]];
     if let Some(fallback) = &model.fallback {
-        rows.push(vec![format!("{}/{}", fallback.provider, fallback.id), "if that one is gone".to_owned()]);
+        rows.push(vec![format!("{}/{}", fallback.provider, fallback.id), "fallback".to_owned()]);
     }
-    table(out, &[Align::Left, Align::Left, Align::Left], &rows);
-    let window = format!("  window {}, output at most {}", grouped(model.context_window), grouped(model.max_output));
+    push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    let window = format!(
+        "  window {}, output at most {}",
+        group_thousands(model.context_window),
+        group_thousands(model.max_output)
+    );
     push(out, &window);
     push(out, &format!("  {}", model.prices.as_ref().map_or_else(|| "no prices".to_owned(), prices)));
 }
@@ -108,7 +112,7 @@ fn prices(prices: &Prices) -> String {
         dollars(prices.cache_write)
     );
     let Some(long) = &prices.long_prompt else { return text };
-    let (above, input, output) = (grouped(long.above), dollars(long.input), dollars(long.output));
+    let (above, input, output) = (group_thousands(long.above), dollars(long.input), dollars(long.output));
     format!("{text}; above {above} prompt tokens {input} in, {output} out")
 }
 
@@ -119,14 +123,14 @@ fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageVi
     heading(out, title, &tokens(model.counted_by.count(&view.text)));
     let rows: Vec<Vec<String>> = view.layers.iter().map(|view| layer(model, view)).collect();
     let mut lines = String::new();
-    table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
+    push_table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
     for (layer, line) in view.layers.iter().zip(lines.lines()) {
         push(out, line);
         let mut told: Vec<String> = Vec::new();
-        for hole in layer.holes(&view.pending) {
+        for hole in layer.placeholders(&view.pending) {
             let fallback = match &hole.pending {
-                Pending::Fact { fallback: Some(text), .. } => format!(", else \"{text}\""),
-                Pending::Fact { fallback: None, .. } | Pending::Hook { .. } => String::new(),
+                RuntimePlaceholder::Fact { fallback: Some(text), .. } => format!(", else \"{text}\""),
+                RuntimePlaceholder::Fact { fallback: None, .. } | RuntimePlaceholder::Hook { .. } => String::new(),
             };
             let text = format!("         {}  {}{fallback}", hole.pending.marker(), hole.why);
             if !told.contains(&text) {
@@ -142,7 +146,7 @@ fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
         (LayerKind::Body | LayerKind::Answer, _) | (LayerKind::Knowledge, None) => view.layer.id.clone(),
         (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
     };
-    vec![grouped(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]
+    vec![group_thousands(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]
 }
 
 fn left_out(out: &mut String, compilation: &Compilation) {
@@ -151,7 +155,7 @@ fn left_out(out: &mut String, compilation: &Compilation) {
     }
     heading(out, "Left out or changed", "");
     let row = |note: &crate::compile::Note| {
-        let tokens = compilation.tokens_of(note).map(grouped);
+        let tokens = compilation.tokens_of(note).map(group_thousands);
         vec![
             tokens.unwrap_or_default(),
             note.kind().to_owned(),
@@ -161,7 +165,7 @@ fn left_out(out: &mut String, compilation: &Compilation) {
         ]
     };
     let rows: Vec<Vec<String>> = compilation.notes.iter().map(row).collect();
-    table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    push_table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
 fn hooks(out: &mut String, compilation: &Compilation) {
@@ -169,7 +173,7 @@ fn hooks(out: &mut String, compilation: &Compilation) {
     if plan.hooks.is_empty() {
         return;
     }
-    heading(out, "Hooks", "each event's in the order they are asked");
+    heading(out, "Hooks", "in evaluation order, by event");
     let mut rows = Vec::new();
     let mut hooks: Vec<_> = plan.hooks.iter().zip(&compilation.hooks).collect();
     // By event, in the order of the language reference; within an event, in evaluation order.
@@ -185,13 +189,13 @@ fn hooks(out: &mut String, compilation: &Compilation) {
         let because = format!("{}{starts}", trace.because);
         rows.push(vec![
             verdict.to_owned(),
-            hook_point::of(hook.event).name.to_owned(),
+            hook_point::row_of(hook.event).name.to_owned(),
             hook.id.clone(),
             because,
             at(trace.place.as_ref()),
         ]);
     }
-    table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
 /// Renders the trust requirements. The plan does not know whether they are trusted.
@@ -199,12 +203,12 @@ fn trust(out: &mut String, compilation: &Compilation) {
     if compilation.executes.is_empty() {
         return;
     }
-    heading(out, "Runs only if trusted", "`rye trust` allows it");
-    let row = |one: &crate::trust::Executes| {
+    heading(out, "Runs only if trusted", "trust with `rye trust`");
+    let row = |one: &crate::trust::TrustRequirement| {
         vec![one.kind.word().to_owned(), one.name.clone(), one.what.clone(), at(one.place.as_ref())]
     };
     let rows: Vec<Vec<String>> = compilation.executes.iter().map(row).collect();
-    table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
 fn palette(out: &mut String, compilation: &Compilation) {
@@ -212,12 +216,12 @@ fn palette(out: &mut String, compilation: &Compilation) {
     let sum = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
     heading(out, "Palette", &tokens(sum));
     if plan.palette.is_empty() {
-        push(out, "  nothing: no grant reaches a tool");
+        push(out, "  empty: no grant reaches a tool");
     }
     let row = |tool: &super::super::PaletteTool| {
         let origin = compilation.origins.get(&format!("tool.{}", tool.name));
         vec![
-            grouped(tool.tokens),
+            group_thousands(tool.tokens),
             per_turn(&plan.model, tool.tokens),
             tool.name.to_string(),
             origin.map(|o| o.because.clone()).unwrap_or_default(),
@@ -225,24 +229,28 @@ fn palette(out: &mut String, compilation: &Compilation) {
         ]
     };
     let columns = [Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
-    table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
+    push_table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
     if !plan.dropped_tools.is_empty() {
         heading(out, "Not in the palette", "still reachable through rye_execute");
         let row = |tool: &super::super::DroppedTool| {
-            vec![grouped(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
+            vec![group_thousands(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
         };
-        table(out, &[Align::Right, Align::Left, Align::Left], &plan.dropped_tools.iter().map(row).collect::<Vec<_>>());
+        push_table(
+            out,
+            &[Align::Right, Align::Left, Align::Left],
+            &plan.dropped_tools.iter().map(row).collect::<Vec<_>>(),
+        );
     }
 }
 
 /// Renders the access of tools that touch the machine.
-fn walls(out: &mut String, compilation: &Compilation) {
+fn sandboxes(out: &mut String, compilation: &Compilation) {
     let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::wall::SandboxKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
     if !rows.is_empty() {
         let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
-        heading(out, "Walls", &format!("{aside}`rye doctor` says how high they are on this machine"));
-        table(out, &[Align::Left, Align::Left], &rows);
+        heading(out, "Sandbox", &format!("{aside}see `rye doctor` for the support on this machine"));
+        push_table(out, &[Align::Left, Align::Left], &rows);
     }
 }
 
@@ -259,7 +267,7 @@ fn capabilities(out: &mut String, compilation: &Compilation) {
         vec![grant.pattern.clone(), grant.needs(), at(place)]
     };
     let rows: Vec<Vec<String>> = capabilities.grants.iter().map(row).collect();
-    table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
     for (tier, why) in &capabilities.acknowledged {
         push(out, &format!("  acknowledged {tier}: {}", why.trim()));
     }
@@ -280,7 +288,7 @@ fn limits(out: &mut String, compilation: &Compilation) {
             | LimitName::Spawns
             | LimitName::Depth
             | LimitName::DurationSeconds
-            | LimitName::Output => limits.get(name).as_u64().map(grouped).unwrap_or_default(),
+            | LimitName::Output => limits.get(name).as_u64().map(group_thousands).unwrap_or_default(),
         };
         vec![
             name.to_string(),
@@ -290,7 +298,7 @@ fn limits(out: &mut String, compilation: &Compilation) {
         ]
     };
     let rows: Vec<Vec<String>> = LimitName::ALL.into_iter().map(row).collect();
-    table(out, &[Align::Left, Align::Right, Align::Left, Align::Left], &rows);
+    push_table(out, &[Align::Left, Align::Right, Align::Left, Align::Left], &rows);
 }
 
 fn interface(out: &mut String, plan: &Plan) {
@@ -299,7 +307,7 @@ fn interface(out: &mut String, plan: &Plan) {
             continue;
         }
         heading(out, title, "");
-        let row = |(name, field): (&String, &super::super::Field)| {
+        let row = |(name, field): (&String, &super::super::InterfaceField)| {
             let kind = format!("{:?}", field.kind).to_lowercase();
             let state = match (plan.interface.values.get(name).filter(|_| title == "Inputs"), &field.default) {
                 (Some(value), _) => format!("= {value}"),
@@ -310,7 +318,7 @@ fn interface(out: &mut String, plan: &Plan) {
             vec![name.clone(), kind, state, field.description.lines().next().unwrap_or_default().to_owned()]
         };
         let rows: Vec<Vec<String>> = fields.iter().map(row).collect();
-        table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+        push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
     }
 }
 

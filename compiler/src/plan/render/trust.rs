@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json::SourceReport;
 use crate::hook::PlannedHook;
-use crate::trust::{Executes, needs_trust};
+use crate::trust::{TrustRequirement, needs_trust};
 use crate::wall::ToolSandbox;
 
 /// A trust requirement of the plan.
@@ -19,8 +19,8 @@ pub struct TrustRequirementReport {
     pub source: Option<SourceReport>,
 }
 
-impl From<&Executes> for TrustRequirementReport {
-    fn from(one: &Executes) -> Self {
+impl From<&TrustRequirement> for TrustRequirementReport {
+    fn from(one: &TrustRequirement) -> Self {
         let source = one.place.as_ref().map(SourceReport::from);
         Self { kind: one.kind.word().to_owned(), name: one.name.clone(), what: one.what.clone(), source }
     }
@@ -48,7 +48,7 @@ pub fn starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;
     }
-    let starts = crate::trust::starts(&hook.action, &hook.grants);
+    let starts = crate::trust::describe_start(&hook.action, &hook.grants);
     let starts = starts.or_else(|| (!hook.grants.is_empty()).then(|| format!("grants {}", hook.grants.join(", "))))?;
     Some(if needs_trust(hook) { format!("{starts}, if trusted") } else { starts })
 }

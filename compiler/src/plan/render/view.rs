@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::super::prompt::{BETWEEN, Layer, LayerKind, Pending, Segment, render_layer};
-use super::super::{Origins, Place, Plan, Tokenizer};
+use super::super::prompt::{LAYER_SEPARATOR, Layer, LayerKind, RuntimePlaceholder, Segment, render_layer};
+use super::super::{Origins, Plan, SourcePlace, Tokenizer};
 
 /// A message of a thread's opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageView {
     pub text: String,
     pub layers: Vec<LayerView>,
-    pub pending: Vec<Hole>,
+    pub pending: Vec<PlaceholderView>,
 }
 
 /// A layer and its byte range in the message.
@@ -24,21 +24,21 @@ pub struct LayerView {
     pub tokens: u64,
     /// The hook, link or body that added the layer.
     pub via: String,
-    pub place: Option<Place>,
+    pub place: Option<SourcePlace>,
 }
 
 /// A placeholder that only a run can fill, and the byte range of its marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hole {
+pub struct PlaceholderView {
     pub offset: usize,
     /// Length of the marker.
     pub bytes: usize,
-    pub pending: Pending,
+    pub pending: RuntimePlaceholder,
     pub why: String,
 }
 
 /// Returns the system text, the first message, and the layers of a continuation.
-pub fn prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
+pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
     let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();
     let system = message(&prompt.system, origins, by, &mut seen);
@@ -49,7 +49,7 @@ pub fn prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, Mess
     (system, first, continued)
 }
 
-/// Joins every layer that may be sent, as [`super::super::Prompt::open`] does; `seen` holds the knowledge ids of
+/// Joins every layer that may be sent, as [`super::super::Prompt::render_opening`] does; `seen` holds the knowledge ids of
 /// earlier messages.
 fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut BTreeSet<&'l str>) -> MessageView {
     let mut view = MessageView::default();
@@ -59,15 +59,15 @@ fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut
         if layer.kind == LayerKind::Knowledge && (again || (!layer.depends && !seen.insert(&layer.id))) {
             continue;
         }
-        let text = render_layer(layer, &mut Pending::marker);
+        let text = render_layer(layer, &mut RuntimePlaceholder::marker);
         if text.is_empty() {
             continue;
         }
         if !view.text.is_empty() {
-            view.text.push_str(BETWEEN);
+            view.text.push_str(LAYER_SEPARATOR);
         }
         let offset = view.text.len();
-        holes(layer, offset, &mut view.pending);
+        push_placeholders(layer, offset, &mut view.pending);
         view.text.push_str(&text);
         view.layers.push(LayerView {
             layer: layer.clone(),
@@ -81,13 +81,13 @@ fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut
     view
 }
 
-fn holes(layer: &Layer, mut offset: usize, into: &mut Vec<Hole>) {
+fn push_placeholders(layer: &Layer, mut offset: usize, into: &mut Vec<PlaceholderView>) {
     for segment in &layer.segments {
         match segment {
             Segment::Text { text } => offset += text.len(),
             Segment::Pending { pending, why } => {
                 let bytes = pending.marker().len();
-                into.push(Hole { offset, bytes, pending: pending.clone(), why: why.clone() });
+                into.push(PlaceholderView { offset, bytes, pending: pending.clone(), why: why.clone() });
                 offset += bytes;
             }
         }
@@ -105,7 +105,7 @@ fn via(layer: &Layer) -> String {
 }
 
 /// Returns the line that added the layer: the hook's, or the declaration in the chain.
-fn place(layer: &Layer, origins: &Origins) -> Option<Place> {
+fn place(layer: &Layer, origins: &Origins) -> Option<SourcePlace> {
     let key = layer.hook.as_ref().map_or_else(|| format!("layer.{}", layer.id), |hook| format!("hook.{hook}"));
     origins.get(&key)?.place.clone()
 }
@@ -116,7 +116,7 @@ impl LayerView {
     }
 
     /// Returns the placeholders of a message that lie in this layer.
-    pub fn holes<'h>(&self, all: &'h [Hole]) -> impl Iterator<Item = &'h Hole> {
+    pub fn placeholders<'h>(&self, all: &'h [PlaceholderView]) -> impl Iterator<Item = &'h PlaceholderView> {
         let (start, end) = (self.offset, self.end());
         all.iter().filter(move |hole| (start..end).contains(&hole.offset))
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::diagnostics::Problem;
 use crate::plan::graph::Edges;
-use crate::plan::graph::{Needs, Part, build, build_call_graph};
+use crate::plan::graph::{GraphNeeds, GraphPart, build_call_graph, build_graph};
 
 /// The points that have nodes of their own.
 const POINTS: [HookPoint; 12] = [
@@ -23,12 +23,12 @@ const POINTS: [HookPoint; 12] = [
     HookPoint::ContextLimitReached,
     HookPoint::AgentEnd,
 ];
-const PARTS: [Part; 4] = [Part::Tools, Part::Return, Part::Nudge, Part::Ask];
+const PARTS: [GraphPart; 4] = [GraphPart::Tools, GraphPart::Return, GraphPart::Nudge, GraphPart::Ask];
 
 fn full() -> Graph {
     let mut points: BTreeSet<HookPoint> = POINTS.into_iter().collect();
     points.insert(HookPoint::DirectiveReturn);
-    build(&Needs { points, parts: PARTS.into_iter().collect() })
+    build_graph(&GraphNeeds { points, parts: PARTS.into_iter().collect() })
 }
 
 fn rewire(graph: &mut Graph, node: Node, outcome: Outcome, to: Node) {
@@ -36,7 +36,7 @@ fn rewire(graph: &mut Graph, node: Node, outcome: Outcome, to: Node) {
 }
 
 fn codes(graph: &Graph) -> Vec<String> {
-    verify(graph).iter().map(|b| b.code().to_owned()).collect()
+    verify_graph(graph).iter().map(|b| b.code().to_owned()).collect()
 }
 
 #[test]
@@ -48,21 +48,21 @@ fn call_graph_satisfies_every_invariant() {
 fn built_graphs_satisfy_every_invariant() {
     for mask in 0u32..1 << (POINTS.len() + PARTS.len()) {
         let chosen = |i: usize| mask & (1 << i) != 0;
-        let mut needs = Needs::default();
+        let mut needs = GraphNeeds::default();
         needs.points.extend(POINTS.iter().enumerate().filter(|(i, _)| chosen(*i)).map(|(_, p)| *p));
         needs.parts.extend(PARTS.iter().enumerate().filter(|(i, _)| chosen(POINTS.len() + i)).map(|(_, p)| *p));
         // The full product takes minutes in a debug build; one in fifty-three of it still covers every pair of choices.
         if mask % 53 == 0 || mask.count_ones() <= 2 {
-            assert_eq!(verify(&build(&needs)), Vec::new(), "{needs:?}");
+            assert_eq!(verify_graph(&build_graph(&needs)), Vec::new(), "{needs:?}");
         }
     }
-    assert_eq!(verify(&full()), Vec::new());
+    assert_eq!(verify_graph(&full()), Vec::new());
 }
 
 #[test]
 fn observing_points_have_no_node() {
-    let needs = Needs { points: [HookPoint::ToolResult, HookPoint::AfterComplete].into(), parts: BTreeSet::new() };
-    assert_eq!(build(&needs), build(&Needs::default()));
+    let needs = GraphNeeds { points: [HookPoint::ToolResult, HookPoint::AfterComplete].into(), parts: BTreeSet::new() };
+    assert_eq!(build_graph(&needs), build_graph(&GraphNeeds::default()));
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn a_missing_outcome_is_not_total() {
     let mut graph = full();
     graph.0.get_mut(&Node::Limits).unwrap().remove(&Outcome::Exceeded);
     assert_eq!(codes(&graph), ["plan::not-total"]);
-    assert!(verify(&graph).first().unwrap().to_string().contains("`exceeded`"));
+    assert!(verify_graph(&graph).first().unwrap().to_string().contains("`exceeded`"));
 }
 
 #[test]
 fn an_edge_into_nothing_and_an_impossible_outcome_are_not_total() {
-    let mut graph = build(&Needs::default());
+    let mut graph = build_graph(&GraphNeeds::default());
     rewire(&mut graph, Node::Context, Outcome::Full, Node::Compact);
     assert!(codes(&graph).contains(&"plan::not-total".to_owned()));
     let mut graph = full();
@@ -85,7 +85,7 @@ fn an_edge_into_nothing_and_an_impossible_outcome_are_not_total() {
 
 #[test]
 fn empty_graph_reports_start_and_finish_unreachable() {
-    let messages: Vec<String> = verify(&Graph::default()).iter().map(ToString::to_string).collect();
+    let messages: Vec<String> = verify_graph(&Graph::default()).iter().map(ToString::to_string).collect();
     let lost = |node| format!("the node `{node}` cannot be reached from the start");
     assert_eq!(messages, [lost("start"), lost("finish")]);
 }
@@ -94,7 +94,7 @@ fn empty_graph_reports_start_and_finish_unreachable() {
 fn node_without_predecessors_is_unreachable() {
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::ContextLimitReached), Outcome::Compact, Node::Handoff);
-    let broken = verify(&graph);
+    let broken = verify_graph(&graph);
     assert_eq!(codes(&graph), ["plan::unreachable"]);
     assert!(broken.first().unwrap().to_string().contains("`compact` cannot be reached"), "{broken:?}");
 }
@@ -104,17 +104,17 @@ fn node_that_cannot_reach_the_finish_is_unreachable() {
     let mut graph = full();
     let trap: Edges = [(Outcome::Finished, Node::Handoff)].into();
     graph.0.insert(Node::Handoff, trap);
-    let broken = verify(&graph);
+    let broken = verify_graph(&graph);
     assert!(broken.iter().any(|b| b.to_string() == "the node `handoff` cannot reach the finish"), "{broken:?}");
     assert!(codes(&graph).contains(&"plan::unbounded".to_owned()));
 }
 
 #[test]
 fn a_retry_that_passes_no_limit_is_unbounded() {
-    let mut graph = build(&Needs::default());
+    let mut graph = build_graph(&GraphNeeds::default());
     rewire(&mut graph, Node::Model, Outcome::Failed, Node::Model);
-    let broken = verify(&graph);
-    assert_eq!(broken.first().unwrap().to_string(), "a circle passes no limit: model → model");
+    let broken = verify_graph(&graph);
+    assert_eq!(broken.first().unwrap().to_string(), "a cycle passes no limit: model → model");
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::Error), Outcome::Retry, Node::Model);
     assert_eq!(codes(&graph), ["plan::unbounded"]);
@@ -124,9 +124,9 @@ fn a_retry_that_passes_no_limit_is_unbounded() {
 fn cycle_past_limits_that_consumes_nothing_is_unbounded() {
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::Limit), Outcome::Retry, Node::Limits);
-    let broken = verify(&graph);
+    let broken = verify_graph(&graph);
     assert_eq!(codes(&graph), ["plan::unbounded"]);
-    assert!(broken.first().unwrap().to_string().contains("uses up nothing"), "{broken:?}");
+    assert!(broken.first().unwrap().to_string().contains("consumes nothing"), "{broken:?}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn path_around_the_gate_is_ungated() {
 fn a_second_call_that_skips_the_gate_is_ungated() {
     let mut graph = full();
     rewire(&mut graph, Node::Guard, Outcome::More, Node::Ask(ApprovalOrigin::Call));
-    let broken = verify(&graph);
+    let broken = verify_graph(&graph);
     let path = "tools can be reached without passing the gate: tools → guard → ask.call → tools";
     assert_eq!(broken.iter().map(ToString::to_string).collect::<Vec<_>>(), [path]);
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, http_date};
-use crate::semantics::decimal::{Excess, scaled};
+use crate::semantics::decimal::{ExtraDigits, parse_scaled};
 
 /// Exponential backoff; the engine adds full jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Backoff {
 }
 
 /// Returns the delay that the response's headers request, in milliseconds; unreadable headers are ignored.
-pub(super) fn asked(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
+pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
     if let Some(ms) = failure.header("retry-after-ms").and_then(|text| round_up(text, 0)) {
         return Some(ms);
     }
@@ -44,7 +44,7 @@ pub(super) fn asked(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
 /// Parses a non-negative decimal, times 10^`places`, rounded up.
 fn round_up(text: &str, places: u8) -> Option<u64> {
     const EXTRA_PLACES: u8 = 6;
-    let fine = scaled(text.trim(), places + EXTRA_PLACES, Excess::Round).ok()?;
+    let fine = parse_scaled(text.trim(), places + EXTRA_PLACES, ExtraDigits::Round).ok()?;
     let unit = 10i128.pow(u32::from(EXTRA_PLACES));
     (fine >= 0).then(|| u64::try_from(fine.div_euclid(unit) + i128::from(fine.rem_euclid(unit) != 0)).ok())?
 }
@@ -62,25 +62,25 @@ mod tests {
 
     #[test]
     fn retry_headers_apply_in_order() {
-        assert_eq!(asked(&with(&[("Retry-After", "4"), ("RETRY-AFTER-MS", "250")]), None), Some(250));
-        assert_eq!(asked(&with(&[("retry-after", "1.5")]), None), Some(1500));
-        assert_eq!(asked(&with(&[("retry-after", "0.0001")]), None), Some(1));
-        assert_eq!(asked(&with(&[("retry-after", "0")]), None), Some(0));
-        assert_eq!(asked(&with(&[("retry-after", "-3")]), None), None);
-        assert_eq!(asked(&with(&[("retry-after", "soon")]), Some(0)), None);
-        assert_eq!(asked(&with(&[("retry-after-ms", "x"), ("retry-after", "2")]), None), Some(2000));
-        assert_eq!(asked(&with(&[("retry-after", "1e400")]), None), None);
+        assert_eq!(requested_delay_ms(&with(&[("Retry-After", "4"), ("RETRY-AFTER-MS", "250")]), None), Some(250));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", "1.5")]), None), Some(1500));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", "0.0001")]), None), Some(1));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", "0")]), None), Some(0));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", "-3")]), None), None);
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", "soon")]), Some(0)), None);
+        assert_eq!(requested_delay_ms(&with(&[("retry-after-ms", "x"), ("retry-after", "2")]), None), Some(2000));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", "1e400")]), None), None);
     }
 
     #[test]
     fn retry_date_is_relative_to_now_or_date_header() {
         let until = "Sun, 06 Nov 1994 08:49:37 GMT";
         let now = 784_111_767_000;
-        assert_eq!(asked(&with(&[("retry-after", until)]), Some(now)), Some(10_000));
-        assert_eq!(asked(&with(&[("retry-after", until)]), Some(now + 60_000)), Some(0));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", until)]), Some(now)), Some(10_000));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", until)]), Some(now + 60_000)), Some(0));
         let both = [("retry-after", until), ("date", "Sun, 06 Nov 1994 08:49:00 GMT")];
-        assert_eq!(asked(&with(&both), None), Some(37_000));
-        assert_eq!(asked(&with(&[("retry-after", until)]), None), None);
+        assert_eq!(requested_delay_ms(&with(&both), None), Some(37_000));
+        assert_eq!(requested_delay_ms(&with(&[("retry-after", until)]), None), None);
     }
 
     #[test]

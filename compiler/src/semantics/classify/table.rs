@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Backoff, Category, Classification, Failure, fact_type};
 use crate::semantics::condition::{Condition, Verdict};
-use crate::semantics::decimal::{Excess, scaled};
+use crate::semantics::decimal::{ExtraDigits, parse_scaled};
 use crate::semantics::value::{Num, to_node};
 
 /// A compiled table.
@@ -35,7 +35,7 @@ struct FailureKind {
 /// An error in a table; `at` is its path: `patterns.3.match`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {message}")]
-pub struct TableFault {
+pub struct ClassifyTableError {
     pub at: String,
     pub message: String,
 }
@@ -56,12 +56,12 @@ impl ClassifyTable {
     ///
     /// # Errors
     /// The table has an unknown key or category, an invalid condition, or a number out of range.
-    pub fn from_value(value: &Value, backoff: Backoff) -> Result<Self, TableFault> {
+    pub fn from_value(value: &Value, backoff: Backoff) -> Result<Self, ClassifyTableError> {
         let map = object(value, "")?;
         check_keys(map, "", &["patterns", "default"])?;
         let mut rules = Vec::new();
         if let Some(patterns) = map.get("patterns") {
-            let patterns = patterns.as_array().ok_or_else(|| fault("patterns", "has to be a list"))?;
+            let patterns = patterns.as_array().ok_or_else(|| table_error("patterns", "has to be a list"))?;
             for (i, pattern) in patterns.iter().enumerate() {
                 rules.push(rule(pattern, &format!("patterns.{i}"), backoff)?);
             }
@@ -94,16 +94,16 @@ impl ClassifyTable {
 ///
 /// # Errors
 /// There is an unknown key, or a number that is negative or too large.
-pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backoff, TableFault> {
+pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backoff, ClassifyTableError> {
     let map = object(value, at)?;
     check_keys(map, at, &["base_seconds", "max_seconds", "max_retries"])?;
     let mut backoff = otherwise;
     let milliseconds = |value: &Value, key: &str| {
         let digits = if let Value::Number(n) = value { n.to_string() } else { String::new() };
-        scaled(&digits, 3, Excess::Round)
+        parse_scaled(&digits, 3, ExtraDigits::Round)
             .ok()
             .and_then(|ms| u64::try_from(ms).ok())
-            .ok_or_else(|| fault(&format!("{at}.{key}"), "has to be a number of seconds"))
+            .ok_or_else(|| table_error(&format!("{at}.{key}"), "has to be a number of seconds"))
     };
     if let Some(value) = map.get("base_seconds") {
         backoff.base_ms = milliseconds(value, "base_seconds")?;
@@ -115,41 +115,42 @@ pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backo
         backoff.max_retries = Num::of_value(value)
             .and_then(Num::to_u64)
             .and_then(|n| u32::try_from(n).ok())
-            .ok_or_else(|| fault(&format!("{at}.max_retries"), "has to be a whole number"))?;
+            .ok_or_else(|| table_error(&format!("{at}.max_retries"), "has to be a whole number"))?;
     }
     Ok(backoff)
 }
 
-fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, TableFault> {
+fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, ClassifyTableError> {
     let map = object(value, at)?;
     check_keys(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
     let at_match = format!("{at}.match");
-    let written = map.get("match").ok_or_else(|| fault(&at_match, "a rule needs a condition"))?;
+    let written = map.get("match").ok_or_else(|| table_error(&at_match, "a rule needs a condition"))?;
     let parsed = from_data(&to_node(written, Span::new(SourceId(0), 0, 0)));
     if let Some(error) = parsed.errors.first() {
-        return Err(fault(&at_match, &error.to_string()));
+        return Err(table_error(&at_match, &error.to_string()));
     }
     let condition = match parsed.tree {
-        Some(expr) => Condition::compile_typed(&expr, &fact_type)
-            .map_err(|faults| fault(&at_match, faults.first().map_or("cannot be read", |f| f.message.as_str())))?,
+        Some(expr) => Condition::compile_typed(&expr, &fact_type).map_err(|faults| {
+            table_error(&at_match, faults.first().map_or("cannot be read", |f| f.message.as_str()))
+        })?,
         None => Condition::always(),
     };
     Ok(ClassifyRule { condition, kind: kind(map, at, backoff)? })
 }
 
-fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<FailureKind, TableFault> {
+fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<FailureKind, ClassifyTableError> {
     let name = map
         .get("name")
         .or_else(|| map.get("id"))
         .and_then(Value::as_str)
-        .ok_or_else(|| fault(&format!("{at}.id"), "a rule needs an id"))?;
+        .ok_or_else(|| table_error(&format!("{at}.id"), "a rule needs an id"))?;
     let category = map.get("category").and_then(Value::as_str).and_then(Category::parse).ok_or_else(|| {
-        fault(&format!("{at}.category"), "is `rate_limited`, `transient`, `permanent` or `cancelled`")
+        table_error(&format!("{at}.category"), "is `rate_limited`, `transient`, `permanent` or `cancelled`")
     })?;
     let retryable = match map.get("retryable") {
         None => matches!(category, Category::RateLimited | Category::Transient),
         Some(Value::Bool(retryable)) => *retryable,
-        Some(_) => return Err(fault(&format!("{at}.retryable"), "is `true` or `false`")),
+        Some(_) => return Err(table_error(&format!("{at}.retryable"), "is `true` or `false`")),
     };
     let backoff = match map.get("retry") {
         Some(value) => read_backoff(value, &format!("{at}.retry"), backoff)?,
@@ -162,23 +163,26 @@ fn unclassified(backoff: Backoff) -> FailureKind {
     FailureKind { name: "unclassified".into(), category: Category::Permanent, retryable: false, backoff }
 }
 
-fn object<'v>(value: &'v Value, at: &str) -> Result<&'v Map<String, Value>, TableFault> {
-    value.as_object().ok_or_else(|| fault(at, "has to be a mapping"))
+fn object<'v>(value: &'v Value, at: &str) -> Result<&'v Map<String, Value>, ClassifyTableError> {
+    value.as_object().ok_or_else(|| table_error(at, "has to be a mapping"))
 }
 
-fn check_keys(map: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), TableFault> {
+fn check_keys(map: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), ClassifyTableError> {
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-            Err(fault(&at, &format!("is none of `{}`", known.join("`, `"))))
+            Err(table_error(&at, &format!("is not one of `{}`", known.join("`, `"))))
         }
         None => Ok(()),
     }
 }
 
-fn fault(at: &str, message: &str) -> TableFault {
-    TableFault { at: at.to_owned(), message: message.to_owned() }
+fn table_error(at: &str, message: &str) -> ClassifyTableError {
+    ClassifyTableError { at: at.to_owned(), message: message.to_owned() }
 }
+
+/// The refusals of a prompt that is too long, by status, code, type and the texts of the providers.
+const PROMPT_TOO_LONG: &str = "status == 413 || error.code matches '(?i)context_(length|window)_exceeded|context_length|prompt_too_long|request_too_large' || error.type matches '(?i)context_(length|window)_exceeded|context_length|prompt_too_long|request_too_large|exceed_context_size' || ((status == null || status < 300 || status == 400 || status == 422 || stage == 'stream_error') && error.message matches '(?i)prompt is too long|prompt too long|input is too long|(maximum|max|model.s) context (length|window|size)|exceeds? (the |its )?(available |maximum |model.s )?context (length|window|size|limit)|input token count.{0,40}exceeds|input length and .max_tokens. exceed|exceeds the maximum number of (input )?tokens|too many (input )?tokens in|reduce the length of the (messages|prompt|input)')";
 
 /// Returns the content of the standard library's `error_classification.yaml`.
 pub fn built_in() -> Value {
@@ -194,6 +198,7 @@ pub fn built_in() -> Value {
              "match": code("(?i)quota|billing|insufficient_(funds|credit|balance)|credit_balance|payment_required")},
             {"id": "authentication", "category": "permanent",
              "match": code("(?i)authentication|missing_key|invalid_api_key|api_key_invalid|unauthorized|unauthenticated|permission_(denied|error)|forbidden|account_(deactivated|suspended|disabled)")},
+            {"id": "prompt_too_long", "category": "permanent", "match": PROMPT_TOO_LONG},
             {"id": "rate_limited", "category": "rate_limited", "match": "status == 429"},
             {"id": "overloaded", "category": "transient", "match": "status == 529"},
             {"id": "request_conflict", "category": "transient", "match": "status in [408, 409, 425]"},
@@ -207,7 +212,6 @@ pub fn built_in() -> Value {
              "match": named("(?i)connect|network|socket|econn|epipe|enetunreach|ehostunreach|eai_again|incomplete_?read|chunked_?encoding|remote_?protocol")},
             {"id": "server_error_by_name", "name": "server_error", "category": "transient",
              "match": named("(?i)^(api_error|server_?error|internal(_?server)?_?error|(service_?)?unavailable(_?error)?|bad_?gateway)$")},
-            {"id": "stream_error", "category": "transient", "match": "stage == 'stream_error'"},
             {"id": "truncated", "category": "transient", "match": "stage == 'truncated'"},
             {"id": "timeout", "category": "transient", "match": "stage == 'timeout'"},
             {"id": "connection_lost", "category": "transient", "match": "stage == 'connect'"},
@@ -215,6 +219,10 @@ pub fn built_in() -> Value {
              "match": "status in [401, 403]"},
             {"id": "payment", "name": "quota_exceeded", "category": "permanent", "match": "status == 402"},
             {"id": "invalid_request", "category": "permanent", "match": "status >= 400 && status <= 499"},
+            {"id": "invalid_request_by_name", "name": "invalid_request", "category": "permanent",
+             "match": named("(?i)^(invalid_request(_error)?|invalid_argument|not_found(_error)?|request_too_large)$")},
+            {"id": "stream_error", "category": "transient", "match": "stage == 'stream_error'"},
+            {"id": "damaged_stream", "category": "transient", "match": "stage == 'protocol'"},
         ],
         "default": {"id": "unclassified", "category": "permanent"},
     })

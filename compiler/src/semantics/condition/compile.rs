@@ -4,12 +4,12 @@ use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
 
 use super::pattern::Pattern;
-use super::{Comparison, ConditionError, Node};
+use super::{Comparison, CompiledNode, ConditionError};
 use crate::semantics::value::Type;
 
-pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Node, Vec<ConditionError>> {
+pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<CompiledNode, Vec<ConditionError>> {
     let mut compiler = Compiler { types, faults: Vec::new() };
-    let root = compiler.truth(expr);
+    let root = compiler.boolean(expr);
     if compiler.faults.is_empty() { Ok(root) } else { Err(compiler.faults) }
 }
 
@@ -20,7 +20,7 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     /// Compiles an expression in a boolean position.
-    fn truth(&mut self, expr: &Expr) -> Node {
+    fn boolean(&mut self, expr: &Expr) -> CompiledNode {
         if let Some(known) = self.known_type(expr)
             && known != Type::Boolean
         {
@@ -29,50 +29,52 @@ impl Compiler<'_> {
             } else {
                 format!("{} can never be true", with_article(known))
             };
-            self.fault(expr, message, Some("only `true` is true: compare it with something".into()));
+            self.error(expr, message, Some("only `true` is true: compare it with something".into()));
         }
         self.value(expr)
     }
 
-    fn value(&mut self, expr: &Expr) -> Node {
+    fn value(&mut self, expr: &Expr) -> CompiledNode {
         match &expr.kind {
-            ExprKind::Literal(value) => Node::Literal(value.clone()),
+            ExprKind::Literal(value) => CompiledNode::Literal(value.clone()),
             ExprKind::List(items) => fold_list(items.iter().map(|item| self.value(item)).collect()),
-            ExprKind::Path(path) => Node::Path(path.clone()),
-            ExprKind::Exists(path) => Node::Exists(path.clone()),
-            ExprKind::Length(inner) => Node::Length(Box::new(self.value(inner))),
-            ExprKind::Not(inner) => Node::Not(Box::new(self.truth(inner))),
-            ExprKind::Negate(inner) => Node::Negate(Box::new(self.value(inner))),
-            ExprKind::All(items) => Node::All(items.iter().map(|item| self.truth(item)).collect()),
-            ExprKind::Any(items) => Node::Any(items.iter().map(|item| self.truth(item)).collect()),
+            ExprKind::Path(path) => CompiledNode::Path(path.clone()),
+            ExprKind::Exists(path) => CompiledNode::Exists(path.clone()),
+            ExprKind::Length(inner) => CompiledNode::Length(Box::new(self.value(inner))),
+            ExprKind::Not(inner) => CompiledNode::Not(Box::new(self.boolean(inner))),
+            ExprKind::Negate(inner) => CompiledNode::Negate(Box::new(self.value(inner))),
+            ExprKind::All(items) => CompiledNode::All(items.iter().map(|item| self.boolean(item)).collect()),
+            ExprKind::Any(items) => CompiledNode::Any(items.iter().map(|item| self.boolean(item)).collect()),
             ExprKind::Compare { op, left, right } => self.compare(expr, *op, left, right),
-            ExprKind::Arithmetic { op, left, right } => {
-                Node::Arithmetic { op: *op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
-            }
+            ExprKind::Arithmetic { op, left, right } => CompiledNode::Arithmetic {
+                op: *op,
+                left: Box::new(self.value(left)),
+                right: Box::new(self.value(right)),
+            },
         }
     }
 
-    fn compare(&mut self, whole: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Node {
+    fn compare(&mut self, whole: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> CompiledNode {
         let op = match op {
             CompareOp::Eq => Comparison::Eq,
             CompareOp::Ne => Comparison::Ne,
             CompareOp::In => Comparison::In,
             CompareOp::Contains => Comparison::Contains,
-            CompareOp::Lt => self.ordered(whole, Comparison::Lt, left, right),
-            CompareOp::Lte => self.ordered(whole, Comparison::Lte, left, right),
-            CompareOp::Gt => self.ordered(whole, Comparison::Gt, left, right),
-            CompareOp::Gte => self.ordered(whole, Comparison::Gte, left, right),
+            CompareOp::Lt => self.check_order(whole, Comparison::Lt, left, right),
+            CompareOp::Lte => self.check_order(whole, Comparison::Lte, left, right),
+            CompareOp::Gt => self.check_order(whole, Comparison::Gt, left, right),
+            CompareOp::Gte => self.check_order(whole, Comparison::Gte, left, right),
             CompareOp::Matches => return self.matches(left, right),
         };
-        Node::Compare { op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
+        CompiledNode::Compare { op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
     }
 
     /// Returns the operator; reports two known types that have no order.
-    fn ordered(&mut self, whole: &Expr, op: Comparison, left: &Expr, right: &Expr) -> Comparison {
+    fn check_order(&mut self, whole: &Expr, op: Comparison, left: &Expr, right: &Expr) -> Comparison {
         if let (Some(a), Some(b)) = (self.known_type(left), self.known_type(right)) {
             let comparable = (a.is_numeric() && b.is_numeric()) || (a == Type::String && b == Type::String);
             if !comparable {
-                self.fault(
+                self.error(
                     whole,
                     format!("{} and {} have no order", with_article(a), with_article(b)),
                     Some("compare two numbers, or two strings".into()),
@@ -82,21 +84,21 @@ impl Compiler<'_> {
         op
     }
 
-    fn matches(&mut self, left: &Expr, right: &Expr) -> Node {
+    fn matches(&mut self, left: &Expr, right: &Expr) -> CompiledNode {
         let left = Box::new(self.value(left));
         let ExprKind::Literal(Value::String(pattern)) = &right.kind else {
-            self.fault(
+            self.error(
                 right,
                 "the pattern of `matches` has to be a literal string".into(),
                 Some("write the pattern between quotes".into()),
             );
-            return Node::Literal(Value::Bool(false));
+            return CompiledNode::Literal(Value::Bool(false));
         };
         match Pattern::new(pattern) {
-            Ok(pattern) => Node::Matches { left, pattern },
+            Ok(pattern) => CompiledNode::Matches { left, pattern },
             Err(error) => {
-                self.fault(right, bad_pattern(pattern, &error), Some(pattern_help(pattern)));
-                Node::Literal(Value::Bool(false))
+                self.error(right, bad_pattern(pattern, &error), Some(pattern_help(pattern)));
+                CompiledNode::Literal(Value::Bool(false))
             }
         }
     }
@@ -118,18 +120,19 @@ impl Compiler<'_> {
         }
     }
 
-    fn fault(&mut self, at: &Expr, message: String, help: Option<String>) {
+    fn error(&mut self, at: &Expr, message: String, help: Option<String>) {
         self.faults.push(ConditionError { span: at.span, message, help });
     }
 }
 
 /// Folds a list of literals to a literal.
-fn fold_list(items: Vec<Node>) -> Node {
-    if items.iter().all(|item| matches!(item, Node::Literal(_))) {
-        let values = items.into_iter().filter_map(|item| if let Node::Literal(v) = item { Some(v) } else { None });
-        return Node::Literal(Value::Array(values.collect()));
+fn fold_list(items: Vec<CompiledNode>) -> CompiledNode {
+    if items.iter().all(|item| matches!(item, CompiledNode::Literal(_))) {
+        let values =
+            items.into_iter().filter_map(|item| if let CompiledNode::Literal(v) = item { Some(v) } else { None });
+        return CompiledNode::Literal(Value::Array(values.collect()));
     }
-    Node::List(items)
+    CompiledNode::List(items)
 }
 
 fn with_article(known: Type) -> String {
@@ -150,7 +153,7 @@ fn bad_pattern(pattern: &str, error: &regex::Error) -> String {
     } else {
         text.lines().last().map_or("it cannot be read", |line| line.trim_start_matches("error: "))
     };
-    format!("`{shown}` is no pattern: {why}")
+    format!("`{shown}` is not a valid pattern: {why}")
 }
 
 fn pattern_help(pattern: &str) -> String {
@@ -161,5 +164,5 @@ fn pattern_help(pattern: &str) -> String {
     if back_reference {
         return "patterns match in linear time, so they have no back-references".into();
     }
-    "put a backslash before a character that stands for itself".into()
+    "escape literal characters with a backslash".into()
 }

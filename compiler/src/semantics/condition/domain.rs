@@ -5,7 +5,7 @@
 use rye_grammar::condition::Path;
 use serde_json::{Number, Value};
 
-use super::samples::around;
+use super::samples::boundary_values;
 use super::{Condition, Verdict};
 use crate::semantics::facts::{Facts, Lookup};
 
@@ -42,7 +42,7 @@ impl Fuel {
 impl Condition {
     /// Evaluates like [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values.
     /// If there are too many values, the result stays unknown.
-    pub fn over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
+    pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };
         let paths = self.paths();
@@ -54,12 +54,12 @@ impl Condition {
             match facts.lookup(path) {
                 Lookup::Known(value) => base.set(&text, value.clone()),
                 Lookup::Absent => {}
-                Lookup::Unknown(_) => match domain(path).and_then(|d| self.values(path, d)) {
+                Lookup::Unknown(_) => match domain(path).and_then(|d| self.representative_values(path, d)) {
                     Some(values) if is_independent(path, &paths) => {
                         product = product.saturating_mul(values.len());
                         open.push((text, values));
                     }
-                    Some(_) | None => base.unknown(&text),
+                    Some(_) | None => base.declare_unknown(&text),
                 },
             }
         }
@@ -95,7 +95,7 @@ impl Condition {
 
     /// Returns values that represent a whole domain; `None` if the condition uses the path in other ways than comparing
     /// it.
-    fn values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
+    fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),
             Domain::Number { whole, least, optional } => (whole, least, optional),
@@ -104,7 +104,7 @@ impl Condition {
         if samples.open || !samples.parts.is_empty() {
             return None;
         }
-        let mut numbers = around(&samples.numbers()?, whole);
+        let mut numbers = boundary_values(&samples.numbers()?, whole);
         numbers.push(least.map_or(0.0, f64::from));
         numbers.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
         numbers.sort_by(f64::total_cmp);
@@ -128,15 +128,15 @@ fn is_independent(path: &Path, all: &[&Path]) -> bool {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use rye_grammar::SourceId;
-    use rye_grammar::condition::parse_line;
+    use rye_grammar::condition::parse_inline;
 
     use super::*;
 
     fn over(text: &str) -> Verdict {
-        let condition = Condition::compile(&parse_line(SourceId(0), text, 0).unwrap()).unwrap();
+        let condition = Condition::compile(&parse_inline(SourceId(0), text, 0).unwrap()).unwrap();
         let mut facts = Facts::new();
         for root in ["turn", "spend", "flag", "word", "open", "maybe"] {
-            facts.unknown(root);
+            facts.declare_unknown(root);
         }
         let domain = |path: &Path| match path.to_string().as_str() {
             "turn" => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
@@ -146,7 +146,7 @@ mod tests {
             "word" => Some(Domain::Values(vec![Some("a".into()), Some("b".into())])),
             _ => None,
         };
-        condition.over(&facts, &domain, &mut Fuel::default())
+        condition.evaluate_over(&facts, &domain, &mut Fuel::default())
     }
 
     #[test]

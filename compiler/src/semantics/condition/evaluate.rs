@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use rye_grammar::condition::{ArithmeticOp, Path};
 use serde_json::Value;
 
-use super::{Comparison, Found, Node, Reading, Verdict};
+use super::{Comparison, CompiledNode, FactReading, ReadingResult, Verdict};
 use crate::semantics::facts::{Facts, Lookup};
 use crate::semantics::value::{self, Num};
 
-pub(super) fn verdict(root: &Node, facts: &Facts, readings: Option<&mut Vec<Reading>>) -> Verdict {
-    match (Evaluator { facts, readings }).truth(root) {
+pub(super) fn verdict(root: &CompiledNode, facts: &Facts, readings: Option<&mut Vec<FactReading>>) -> Verdict {
+    match (Evaluator { facts, readings }).evaluate_node(root) {
         Truth::True => Verdict::True,
         Truth::False => Verdict::False,
         Truth::Unknown(paths) => Verdict::Unknown(paths.into_iter().map(str::to_owned).collect()),
@@ -19,7 +19,7 @@ pub(super) fn verdict(root: &Node, facts: &Facts, readings: Option<&mut Vec<Read
 
 struct Evaluator<'a, 't> {
     facts: &'a Facts,
-    readings: Option<&'t mut Vec<Reading>>,
+    readings: Option<&'t mut Vec<FactReading>>,
 }
 
 /// Declared unknown paths in order of first reading, each once.
@@ -41,40 +41,40 @@ enum Operand<'a> {
 }
 
 impl<'a> Evaluator<'a, '_> {
-    fn truth(&mut self, node: &'a Node) -> Truth<'a> {
+    fn evaluate_node(&mut self, node: &'a CompiledNode) -> Truth<'a> {
         match node {
-            Node::All(nodes) => self.all(nodes),
-            Node::Any(nodes) => self.any(nodes),
-            Node::Not(inner) => match self.truth(inner) {
+            CompiledNode::All(nodes) => self.all(nodes),
+            CompiledNode::Any(nodes) => self.any(nodes),
+            CompiledNode::Not(inner) => match self.evaluate_node(inner) {
                 Truth::True => Truth::False,
                 Truth::False => Truth::True,
                 Truth::Unknown(paths) => Truth::Unknown(paths),
             },
-            Node::Compare { op, left, right } => {
+            CompiledNode::Compare { op, left, right } => {
                 let (left, right) = (self.operand(left), self.operand(right));
                 match both_known(left, right) {
                     Ok((left, right)) => truth(compare(*op, &left, &right)),
                     Err(paths) => Truth::Unknown(paths),
                 }
             }
-            Node::Matches { left, pattern } => match self.operand(left) {
+            CompiledNode::Matches { left, pattern } => match self.operand(left) {
                 Operand::Unknown(paths) => Truth::Unknown(paths),
                 Operand::Value(Value::String(text)) => truth(pattern.is_match(text)),
                 Operand::Value(_) | Operand::List(_) | Operand::Number(_) | Operand::Bool(_) | Operand::Absent => {
                     Truth::False
                 }
             },
-            Node::Exists(path) => match self.look_up(path) {
+            CompiledNode::Exists(path) => match self.look_up(path) {
                 Lookup::Known(_) => Truth::True,
                 Lookup::Absent => Truth::False,
                 Lookup::Unknown(paths) => Truth::Unknown(paths),
             },
-            Node::Literal(_)
-            | Node::List(_)
-            | Node::Path(_)
-            | Node::Length(_)
-            | Node::Negate(_)
-            | Node::Arithmetic { .. } => match self.operand(node) {
+            CompiledNode::Literal(_)
+            | CompiledNode::List(_)
+            | CompiledNode::Path(_)
+            | CompiledNode::Length(_)
+            | CompiledNode::Negate(_)
+            | CompiledNode::Arithmetic { .. } => match self.operand(node) {
                 Operand::Value(Value::Bool(true)) | Operand::Bool(true) => Truth::True,
                 Operand::Unknown(paths) => Truth::Unknown(paths),
                 Operand::Value(_) | Operand::List(_) | Operand::Number(_) | Operand::Bool(false) | Operand::Absent => {
@@ -84,10 +84,10 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn all(&mut self, nodes: &'a [Node]) -> Truth<'a> {
+    fn all(&mut self, nodes: &'a [CompiledNode]) -> Truth<'a> {
         let mut unknown = Vec::new();
         for node in nodes {
-            match self.truth(node) {
+            match self.evaluate_node(node) {
                 Truth::True => {}
                 Truth::False => return Truth::False,
                 Truth::Unknown(paths) => merge_paths(&mut unknown, paths),
@@ -96,10 +96,10 @@ impl<'a> Evaluator<'a, '_> {
         if unknown.is_empty() { Truth::True } else { Truth::Unknown(unknown) }
     }
 
-    fn any(&mut self, nodes: &'a [Node]) -> Truth<'a> {
+    fn any(&mut self, nodes: &'a [CompiledNode]) -> Truth<'a> {
         let mut unknown = Vec::new();
         for node in nodes {
-            match self.truth(node) {
+            match self.evaluate_node(node) {
                 Truth::True => return Truth::True,
                 Truth::False => {}
                 Truth::Unknown(paths) => merge_paths(&mut unknown, paths),
@@ -108,16 +108,16 @@ impl<'a> Evaluator<'a, '_> {
         if unknown.is_empty() { Truth::False } else { Truth::Unknown(unknown) }
     }
 
-    fn operand(&mut self, node: &'a Node) -> Operand<'a> {
+    fn operand(&mut self, node: &'a CompiledNode) -> Operand<'a> {
         match node {
-            Node::Literal(value) => Operand::Value(value),
-            Node::Path(path) => match self.look_up(path) {
+            CompiledNode::Literal(value) => Operand::Value(value),
+            CompiledNode::Path(path) => match self.look_up(path) {
                 Lookup::Known(value) => Operand::Value(value),
                 Lookup::Absent => Operand::Absent,
                 Lookup::Unknown(paths) => Operand::Unknown(paths),
             },
-            Node::List(nodes) => self.list(nodes),
-            Node::Length(inner) => match self.operand(inner) {
+            CompiledNode::List(nodes) => self.list(nodes),
+            CompiledNode::Length(inner) => match self.operand(inner) {
                 Operand::Unknown(paths) => Operand::Unknown(paths),
                 Operand::Value(Value::String(text)) => count(text.chars().count()),
                 Operand::Value(Value::Array(items)) => count(items.len()),
@@ -128,26 +128,26 @@ impl<'a> Evaluator<'a, '_> {
                 | Operand::Bool(_)
                 | Operand::Absent => Operand::Absent,
             },
-            Node::Negate(inner) => {
+            CompiledNode::Negate(inner) => {
                 let inner = self.operand(inner);
                 if let Operand::Unknown(paths) = inner {
                     return Operand::Unknown(paths);
                 }
                 number(&inner).and_then(Num::checked_negate).map_or(Operand::Absent, Operand::Number)
             }
-            Node::Arithmetic { op, left, right } => {
+            CompiledNode::Arithmetic { op, left, right } => {
                 let (left, right) = (self.operand(left), self.operand(right));
                 match both_known(left, right) {
                     Ok((left, right)) => calculate(*op, &left, &right).map_or(Operand::Absent, Operand::Number),
                     Err(paths) => Operand::Unknown(paths),
                 }
             }
-            Node::All(_)
-            | Node::Any(_)
-            | Node::Not(_)
-            | Node::Exists(_)
-            | Node::Compare { .. }
-            | Node::Matches { .. } => match self.truth(node) {
+            CompiledNode::All(_)
+            | CompiledNode::Any(_)
+            | CompiledNode::Not(_)
+            | CompiledNode::Exists(_)
+            | CompiledNode::Compare { .. }
+            | CompiledNode::Matches { .. } => match self.evaluate_node(node) {
                 Truth::True => Operand::Bool(true),
                 Truth::False => Operand::Bool(false),
                 Truth::Unknown(paths) => Operand::Unknown(paths),
@@ -155,7 +155,7 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn list(&mut self, nodes: &'a [Node]) -> Operand<'a> {
+    fn list(&mut self, nodes: &'a [CompiledNode]) -> Operand<'a> {
         let mut items = Vec::with_capacity(nodes.len());
         let mut unknown = Vec::new();
         for node in nodes {
@@ -175,11 +175,11 @@ impl<'a> Evaluator<'a, '_> {
         let found = self.facts.lookup(path);
         if let Some(readings) = &mut self.readings {
             let found = match &found {
-                Lookup::Known(value) => Found::Value((*value).clone()),
-                Lookup::Absent => Found::Absent,
-                Lookup::Unknown(_) => Found::Unknown,
+                Lookup::Known(value) => ReadingResult::Value((*value).clone()),
+                Lookup::Absent => ReadingResult::Absent,
+                Lookup::Unknown(_) => ReadingResult::Unknown,
             };
-            readings.push(Reading { path: path.to_string(), found });
+            readings.push(FactReading { path: path.to_string(), found });
         }
         found
     }
@@ -251,16 +251,16 @@ fn compare(op: Comparison, left: &Operand<'_>, right: &Operand<'_>) -> bool {
         Comparison::Lte => order(left, right).is_some_and(Ordering::is_le),
         Comparison::Gt => order(left, right).is_some_and(Ordering::is_gt),
         Comparison::Gte => order(left, right).is_some_and(Ordering::is_ge),
-        Comparison::In => holds(right, left),
+        Comparison::In => contains(right, left),
         Comparison::Contains => {
-            holds(left, right)
+            contains(left, right)
                 || matches!((left, text(right)), (Operand::Value(Value::Object(map)), Some(key)) if map.contains_key(key))
         }
     }
 }
 
 /// Returns true if a list contains an equal element, or a string contains the other string.
-fn holds(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
+fn contains(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
     if let Some(items) = items(whole) {
         return items.iter().any(|item| equal(&Operand::Value(item), part));
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use rye_grammar::condition::Path;
 use serde_json::{Map, Number, Value};
 
-use super::samples::around;
-use super::{Comparison, Condition, Domain, Node, Verdict, evaluate};
+use super::samples::boundary_values;
+use super::{Comparison, CompiledNode, Condition, Domain, Verdict, evaluate};
 use crate::semantics::facts::Facts;
 use crate::semantics::value::Type;
 
@@ -51,7 +51,7 @@ enum Tree {
 
 /// A comparison that is not divided further; `path` is `None` for a free truth.
 struct Atom<'n> {
-    node: &'n Node,
+    node: &'n CompiledNode,
     key: String,
     path: Option<&'n Path>,
 }
@@ -146,23 +146,25 @@ fn shown(example: &[(&String, &Option<Value>)]) -> String {
     example.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn lower<'n>(node: &'n Node, atoms: &mut Vec<Atom<'n>>) -> Tree {
+fn lower<'n>(node: &'n CompiledNode, atoms: &mut Vec<Atom<'n>>) -> Tree {
     match node {
-        Node::Literal(value) => Tree::Const(*value == Value::Bool(true)),
-        Node::Not(inner) => Tree::Not(Box::new(lower(inner, atoms))),
-        Node::All(all) => Tree::All(all.iter().map(|one| lower(one, atoms)).collect()),
-        Node::Any(any) => Tree::Any(any.iter().map(|one| lower(one, atoms)).collect()),
-        Node::Path(path) | Node::Exists(path) => atom(node, Some(path), atoms),
-        Node::Compare { .. } => atom(node, compared_path(node), atoms),
-        Node::List(_) | Node::Length(_) | Node::Negate(_) | Node::Matches { .. } | Node::Arithmetic { .. } => {
-            atom(node, None, atoms)
-        }
+        CompiledNode::Literal(value) => Tree::Const(*value == Value::Bool(true)),
+        CompiledNode::Not(inner) => Tree::Not(Box::new(lower(inner, atoms))),
+        CompiledNode::All(all) => Tree::All(all.iter().map(|one| lower(one, atoms)).collect()),
+        CompiledNode::Any(any) => Tree::Any(any.iter().map(|one| lower(one, atoms)).collect()),
+        CompiledNode::Path(path) | CompiledNode::Exists(path) => atom(node, Some(path), atoms),
+        CompiledNode::Compare { .. } => atom(node, compared_path(node), atoms),
+        CompiledNode::List(_)
+        | CompiledNode::Length(_)
+        | CompiledNode::Negate(_)
+        | CompiledNode::Matches { .. }
+        | CompiledNode::Arithmetic { .. } => atom(node, None, atoms),
     }
 }
 
-fn atom<'n>(node: &'n Node, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
+fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
     // The debug text of a pattern also shows if the pattern is compiled already.
-    let key = if let Node::Matches { left, pattern } = node {
+    let key = if let CompiledNode::Matches { left, pattern } = node {
         format!("{left:?} matches {}", pattern.source())
     } else {
         format!("{node:?}")
@@ -175,7 +177,7 @@ fn atom<'n>(node: &'n Node, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -
 }
 
 /// The path of a comparison that values decide: a path against a literal, in an order that is not that of texts.
-fn compared_path(node: &Node) -> Option<&Path> {
+fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));
     let is_decided = match op {
@@ -189,29 +191,12 @@ fn compared_path(node: &Node) -> Option<&Path> {
 }
 
 /// The operator, the path, whether the path stands first, and the literal of a comparison.
-fn parts_of(node: &Node) -> Option<(Comparison, &Path, bool, Value)> {
-    let Node::Compare { op, left, right } = node else { return None };
+fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
+    let CompiledNode::Compare { op, left, right } = node else { return None };
     match (left.as_ref(), right.as_ref()) {
-        (Node::Path(path), other) => Some((*op, path, true, literal(other)?)),
-        (other, Node::Path(path)) => Some((*op, path, false, literal(other)?)),
+        (CompiledNode::Path(path), other) => Some((*op, path, true, other.literal()?)),
+        (other, CompiledNode::Path(path)) => Some((*op, path, false, other.literal()?)),
         _ => None,
-    }
-}
-
-fn literal(node: &Node) -> Option<Value> {
-    match node {
-        Node::Literal(value) => Some(value.clone()),
-        Node::List(items) => items.iter().map(literal).collect::<Option<Vec<_>>>().map(Value::Array),
-        Node::Path(_)
-        | Node::Exists(_)
-        | Node::Length(_)
-        | Node::Not(_)
-        | Node::Negate(_)
-        | Node::All(_)
-        | Node::Any(_)
-        | Node::Compare { .. }
-        | Node::Matches { .. }
-        | Node::Arithmetic { .. } => None,
     }
 }
 
@@ -239,7 +224,7 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
     let numbers = numbers?;
     let number = |number: f64| Number::from_f64(number).map(Value::Number);
     if let Some(Domain::Number { whole, least, optional }) = known.domain {
-        let mut around = around(&numbers, whole);
+        let mut around = boundary_values(&numbers, whole);
         around.push(least.map_or(0.0, f64::from));
         around.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
         let values = around.into_iter().filter_map(number).map(Some);
@@ -249,7 +234,7 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
         return None;
     }
     let mut all = vec![Value::Null, true.into(), false.into(), 0.into()];
-    all.extend(around(&numbers, known.kind == Some(Type::Integer)).into_iter().filter_map(number));
+    all.extend(boundary_values(&numbers, known.kind == Some(Type::Integer)).into_iter().filter_map(number));
     all.extend(values);
     for chosen in 0..1_usize << parts.len() {
         let some: Vec<&Value> =
@@ -296,12 +281,12 @@ fn is_related(one: &Path, other: &Path) -> bool {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use rye_grammar::SourceId;
-    use rye_grammar::condition::parse_line;
+    use rye_grammar::condition::parse_inline;
 
     use super::*;
 
     fn condition(text: &str) -> Condition {
-        Condition::compile(&parse_line(SourceId(0), text, 0).unwrap()).unwrap()
+        Condition::compile(&parse_inline(SourceId(0), text, 0).unwrap()).unwrap()
     }
 
     fn implies(one: &str, others: &[&str]) -> Implication {

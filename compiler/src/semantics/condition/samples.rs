@@ -5,7 +5,7 @@
 use rye_grammar::condition::Path;
 use serde_json::Value;
 
-use super::{Comparison, Condition, Node};
+use super::{Comparison, CompiledNode, Condition};
 
 /// A path that a condition reads, and the literals it is compared with.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ impl ComparedLiterals {
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns each of these numbers, and one from every interval between them.
-pub fn around(against: &[f64], whole: bool) -> Vec<f64> {
+pub fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
     if whole {
         return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
     }
@@ -60,38 +60,38 @@ impl Condition {
     }
 }
 
-fn walk(node: &Node, all: &mut Vec<ComparedLiterals>) {
+fn walk(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     match node {
-        Node::Literal(_) => {}
+        CompiledNode::Literal(_) => {}
         // On its own, a path is true only if its value is `true`.
-        Node::Path(path) => add_values(all, path, [Value::Bool(true), Value::Bool(false)]),
-        Node::Exists(path) => add_values(all, path, []),
-        Node::Length(inner) | Node::Negate(inner) => open(inner, all),
-        Node::Not(inner) => walk(inner, all),
-        Node::List(nodes) => nodes.iter().for_each(|n| open(n, all)),
-        Node::All(nodes) | Node::Any(nodes) => nodes.iter().for_each(|n| walk(n, all)),
-        Node::Matches { left, .. } => open(left, all),
-        Node::Arithmetic { left, right, .. } => {
-            open(left, all);
-            open(right, all);
+        CompiledNode::Path(path) => add_values(all, path, [Value::Bool(true), Value::Bool(false)]),
+        CompiledNode::Exists(path) => add_values(all, path, []),
+        CompiledNode::Length(inner) | CompiledNode::Negate(inner) => mark_incomplete(inner, all),
+        CompiledNode::Not(inner) => walk(inner, all),
+        CompiledNode::List(nodes) => nodes.iter().for_each(|n| mark_incomplete(n, all)),
+        CompiledNode::All(nodes) | CompiledNode::Any(nodes) => nodes.iter().for_each(|n| walk(n, all)),
+        CompiledNode::Matches { left, .. } => mark_incomplete(left, all),
+        CompiledNode::Arithmetic { left, right, .. } => {
+            mark_incomplete(left, all);
+            mark_incomplete(right, all);
         }
-        Node::Compare { op, left, right } => match (left.as_ref(), right.as_ref()) {
-            (Node::Path(path), other) => record_comparison(*op, path, true, other, all),
-            (other, Node::Path(path)) => record_comparison(*op, path, false, other, all),
+        CompiledNode::Compare { op, left, right } => match (left.as_ref(), right.as_ref()) {
+            (CompiledNode::Path(path), other) => record_comparison(*op, path, true, other, all),
+            (other, CompiledNode::Path(path)) => record_comparison(*op, path, false, other, all),
             (left, right) => {
-                open(left, all);
-                open(right, all);
+                mark_incomplete(left, all);
+                mark_incomplete(right, all);
             }
         },
     }
 }
 
 /// Records a comparison; `first` is true if the path is the left operand.
-fn record_comparison(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<ComparedLiterals>) {
+fn record_comparison(op: Comparison, path: &Path, first: bool, other: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     let mut literals_of = Vec::new();
     let known = collect_literals(other, &mut literals_of);
     if !known {
-        open(other, all);
+        mark_incomplete(other, all);
     }
     let Some(samples) = all.iter_mut().find(|s| s.path == *path) else { return };
     if !known {
@@ -99,11 +99,13 @@ fn record_comparison(op: Comparison, path: &Path, first: bool, other: &Node, all
         return;
     }
     let whole = |values: Vec<Value>| match (other, values) {
-        (Node::List(_), values) => vec![Value::Array(values)],
+        (CompiledNode::List(_), values) => vec![Value::Array(values)],
         (_, values) => values,
     };
     match op {
-        Comparison::In if first && matches!(other, Node::List(_)) => push_missing(&mut samples.values, literals_of),
+        Comparison::In if first && matches!(other, CompiledNode::List(_)) => {
+            push_missing(&mut samples.values, literals_of);
+        }
         Comparison::In if first => match literals_of.pop() {
             Some(Value::Array(items)) => push_missing(&mut samples.values, items),
             // A text inside of a text: any substring matches.
@@ -132,29 +134,19 @@ fn push_missing(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>)
 }
 
 /// Collects the literals of a node; returns false if the node holds anything else.
-fn collect_literals(node: &Node, values: &mut Vec<Value>) -> bool {
-    match node {
-        Node::Literal(value) => {
-            values.push(value.clone());
-            true
-        }
-        Node::List(nodes) => nodes.iter().all(|n| collect_literals(n, values)),
-        Node::Path(_)
-        | Node::Exists(_)
-        | Node::Length(_)
-        | Node::Not(_)
-        | Node::Negate(_)
-        | Node::All(_)
-        | Node::Any(_)
-        | Node::Compare { .. }
-        | Node::Matches { .. }
-        | Node::Arithmetic { .. } => false,
+fn collect_literals(node: &CompiledNode, values: &mut Vec<Value>) -> bool {
+    if let CompiledNode::List(nodes) = node {
+        return nodes.iter().all(|n| collect_literals(n, values));
     }
+    let value = node.literal();
+    let is_literal = value.is_some();
+    values.extend(value);
+    is_literal
 }
 
 /// Marks paths that are used in a way that literals cannot represent.
-fn open(node: &Node, all: &mut Vec<ComparedLiterals>) {
-    if let Node::Path(path) = node {
+fn mark_incomplete(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
+    if let CompiledNode::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
             samples.open = true;
         }

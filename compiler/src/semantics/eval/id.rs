@@ -22,7 +22,7 @@ pub(super) fn find_id(line: &str) -> Option<&str> {
             b'"' => {
                 let end = end_of_string(bytes, at)?;
                 if std::mem::take(&mut key) && line.get(at..end)? == "\"id\"" {
-                    return value(line.get(end..)?.trim_start().strip_prefix(':')?);
+                    return leading_json_value(line.get(end..)?.trim_start().strip_prefix(':')?);
                 }
                 at = end;
                 continue;
@@ -47,7 +47,7 @@ fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
 }
 
 /// Returns the complete JSON value at the start of a text.
-fn value(text: &str) -> Option<&str> {
+fn leading_json_value(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;

@@ -5,12 +5,12 @@ use rye_grammar::template::parse_inputs;
 use rye_grammar::{SourceId, Span, SyntaxError};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, EvalError, object, only, text, texts};
+use super::{EvalError, EvalResult, check_keys, object, text, texts};
 use crate::semantics::classify::{ClassifyTable, Failure};
 use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;
-use crate::semantics::template::{Rendered, Tree, render_inputs};
-use crate::semantics::value::{Num, embed, to_node};
+use crate::semantics::template::{Rendered, TemplateTree, render_inputs};
+use crate::semantics::value::{Num, inline_text, to_node};
 
 /// Requests have no source, so all spans are empty.
 const EMPTY_SPAN: Span = Span { source: SourceId(0), start: 0, end: 0 };
@@ -27,13 +27,13 @@ fn facts(request: &Map<String, Value>) -> Result<Facts, EvalError> {
     if let Some(unknown) = request.get("unknown") {
         for path in texts(Some(unknown), "unknown")? {
             rye_grammar::condition::parse_path(SourceId(0), path, 0).map_err(|error| syntax(&error))?;
-            facts.unknown(path);
+            facts.declare_unknown(path);
         }
     }
     Ok(facts)
 }
 
-pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> Answer {
+pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> EvalResult {
     let parsed = from_data(&to_node(body, EMPTY_SPAN));
     if let Some(error) = parsed.errors.first() {
         return Err(syntax(error));
@@ -53,8 +53,8 @@ pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> Answer {
     })
 }
 
-pub(super) fn template(body: &Value, request: &Map<String, Value>) -> Answer {
-    let parsed = Tree::read(&to_node(body, EMPTY_SPAN));
+pub(super) fn template(body: &Value, request: &Map<String, Value>) -> EvalResult {
+    let parsed = TemplateTree::read(&to_node(body, EMPTY_SPAN));
     if let Some(error) = parsed.errors.first() {
         return Err(syntax(error));
     }
@@ -64,7 +64,7 @@ pub(super) fn template(body: &Value, request: &Map<String, Value>) -> Answer {
     })
 }
 
-pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> Answer {
+pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> EvalResult {
     let source = text(Some(body), "inputs_text")?;
     let parsed = parse_inputs(SourceId(0), source, 0).map_err(|error| syntax(&error))?;
     let none = Map::new();
@@ -77,9 +77,9 @@ pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> Answer 
         .map_err(|missing| EvalError::new("interface::missing-input", missing.to_string()))
 }
 
-pub(super) fn classify(body: &Value) -> Answer {
+pub(super) fn classify(body: &Value) -> EvalResult {
     let body = object(body, "classify")?;
-    only(body, "classify", &["status", "headers", "error", "attempt", "stage", "now"])?;
+    check_keys(body, "classify", &["status", "headers", "error", "attempt", "stage", "now"])?;
     let whole = |key: &str| match body.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => Num::of_value(value)
@@ -90,7 +90,7 @@ pub(super) fn classify(body: &Value) -> Answer {
     let word = |map: &Map<String, Value>, key: &str| match map.get(key) {
         None | Some(Value::Null) => None,
         // Some providers send codes as numbers.
-        Some(value) => Some(embed(value).into_owned()),
+        Some(value) => Some(inline_text(value).into_owned()),
     };
     let none = Map::new();
     let part = |key: &str| match body.get(key) {
@@ -104,7 +104,7 @@ pub(super) fn classify(body: &Value) -> Answer {
     let failure = Failure {
         stage: word(body, "stage"),
         status,
-        headers: headers.iter().map(|(name, value)| (name.clone(), embed(value).into_owned())).collect(),
+        headers: headers.iter().map(|(name, value)| (name.clone(), inline_text(value).into_owned())).collect(),
         error_type: word(error, "type"),
         code: word(error, "code"),
         message: word(error, "message").unwrap_or_default(),

@@ -1,17 +1,17 @@
 //! Requests about capabilities, coverage, risk and patterns.
 
 use rye_grammar::ItemId;
-use rye_grammar::capability::normalise;
+use rye_grammar::capability::normalize;
 use serde_json::{Value, json};
 
-use super::{Answer, EvalError, object, only, text, texts};
-use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request, allows};
+use super::{EvalError, EvalResult, check_keys, object, text, texts};
+use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary, authorize};
 use crate::semantics::glob::{self, Coverage, inclusion::covers_all};
 use crate::semantics::risk::RiskTable;
 
-pub(super) fn capability(body: &Value) -> Answer {
+pub(super) fn capability(body: &Value) -> EvalResult {
     let body = object(body, "capability")?;
-    only(body, "capability", &["grants", "primary", "item_type", "item_id"])?;
+    check_keys(body, "capability", &["grants", "primary", "item_type", "item_id"])?;
     let links = body
         .get("grants")
         .and_then(Value::as_array)
@@ -29,15 +29,15 @@ pub(super) fn capability(body: &Value) -> Answer {
             Some(ItemId::parse(id).map_err(|error| EvalError::new("syntax::reference", error.to_string()))?)
         }
     };
-    let decision = allows(&chain, &Request { primary, item_type, item_id: item_id.as_ref(), space: None });
+    let decision = authorize(&chain, &CapabilityRequest { primary, item_type, item_id: item_id.as_ref(), space: None });
     Ok(json!({ "allow": decision.allow, "by": decision.by }))
 }
 
-pub(super) fn covers(body: &Value) -> Answer {
+pub(super) fn covers(body: &Value) -> EvalResult {
     let body = object(body, "covers")?;
-    only(body, "covers", &["parent", "child"])?;
+    check_keys(body, "covers", &["parent", "child"])?;
     let patterns = |key: &str| -> Result<Vec<String>, EvalError> {
-        Ok(texts(body.get(key), key)?.into_iter().map(|pattern| normalise(pattern).0).collect())
+        Ok(texts(body.get(key), key)?.into_iter().map(|pattern| normalize(pattern).0).collect())
     };
     let (parent, child) = (patterns("parent")?, patterns("child")?);
     let parent: Vec<&str> = parent.iter().map(String::as_str).collect();
@@ -51,7 +51,7 @@ pub(super) fn covers(body: &Value) -> Answer {
     }
 }
 
-pub(super) fn risk(body: &Value, table: Option<&Value>) -> Answer {
+pub(super) fn risk(body: &Value, table: Option<&Value>) -> EvalResult {
     let capability = text(Some(body), "risk")?;
     let table = match table {
         Some(table) => {
@@ -63,8 +63,8 @@ pub(super) fn risk(body: &Value, table: Option<&Value>) -> Answer {
     Ok(json!({ "tier": risk.tier.as_str(), "policy": risk.policy.as_str(), "pattern": risk.pattern }))
 }
 
-pub(super) fn glob(body: &Value) -> Answer {
+pub(super) fn glob(body: &Value) -> EvalResult {
     let body = object(body, "glob")?;
-    only(body, "glob", &["pattern", "text"])?;
+    check_keys(body, "glob", &["pattern", "text"])?;
     Ok(Value::Bool(glob::matches(text(body.get("pattern"), "pattern")?, text(body.get("text"), "text")?)))
 }

@@ -2,25 +2,25 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, EvalError, object, only};
-use crate::semantics::ledger::{Answer as Booked, Ledger, Operation, Refusal};
-use crate::semantics::limits::{self, LimitName, LimitResolutionError, Setting, Written, resolve};
+use super::{EvalError, EvalResult, check_keys, object};
+use crate::semantics::ledger::{Ledger, LedgerReply as Booked, Operation, Refusal};
+use crate::semantics::limits::{self, LimitName, LimitResolutionError, LimitSetting, LimitValue, resolve};
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Num;
 
-fn layer(body: &Map<String, Value>, key: &'static str) -> Result<Vec<Setting<&'static str>>, EvalError> {
+fn layer(body: &Map<String, Value>, key: &'static str) -> Result<Vec<LimitSetting<&'static str>>, EvalError> {
     match body.get(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(layer) => {
             let settings = object(layer, key)?;
-            Ok(settings.iter().map(|(name, value)| Setting::json(name, value.clone(), key)).collect())
+            Ok(settings.iter().map(|(name, value)| LimitSetting::json(name, value.clone(), key)).collect())
         }
     }
 }
 
-pub(super) fn limits(body: &Value) -> Answer {
+pub(super) fn limits(body: &Value) -> EvalResult {
     let body = object(body, "limits")?;
-    only(body, "limits", &["defaults", "directive", "overrides", "parent"])?;
+    check_keys(body, "limits", &["defaults", "directive", "overrides", "parent"])?;
     let resolved = resolve(
         &layer(body, "defaults")?,
         &layer(body, "directive")?,
@@ -29,29 +29,29 @@ pub(super) fn limits(body: &Value) -> Answer {
     );
     match resolved {
         Ok(resolved) => Ok(Value::Object(resolved.limits.to_json())),
-        Err(faults) => Err(faults.first().map_or_else(|| EvalError::new("limit::invalid", ""), fault)),
+        Err(faults) => Err(faults.first().map_or_else(|| EvalError::new("limit::invalid", ""), limit_error)),
     }
 }
 
-fn fault(fault: &LimitResolutionError<&str>) -> EvalError {
+fn limit_error(fault: &LimitResolutionError<&str>) -> EvalError {
     match fault {
         LimitResolutionError::Unknown { name, source } => {
             let shown: String = name.chars().take(40).collect();
-            EvalError::new("limit::unknown", format!("`{source}` names `{shown}`, which is no limit"))
+            EvalError::new("limit::unknown", format!("`{source}` names the unknown limit `{shown}`"))
         }
         LimitResolutionError::Invalid { why, source, .. } => {
             EvalError::new("limit::invalid", format!("in `{source}`, {why}"))
         }
         LimitResolutionError::TooDeep { .. } => {
-            EvalError::new("limit::invalid", "the parent's depth is used up: no more children")
+            EvalError::new("limit::invalid", "the parent's depth is used up, so it may have no children")
         }
     }
 }
 
 /// Checks a cost like the engine does, but only against the limits in the request.
-pub(super) fn check_limits(body: &Value) -> Answer {
+pub(super) fn check_limits(body: &Value) -> EvalResult {
     let body = object(body, "check_limits")?;
-    only(body, "check_limits", &["limits", "cost"])?;
+    check_keys(body, "check_limits", &["limits", "cost"])?;
     let none = Map::new();
     let part = |key: &str| match body.get(key) {
         None | Some(Value::Null) => Ok(&none),
@@ -59,7 +59,7 @@ pub(super) fn check_limits(body: &Value) -> Answer {
     };
     let (wanted, cost) = (part("limits")?, part("cost")?);
     let known: Vec<&str> = LimitName::ALL.iter().map(|name| name.as_str()).collect();
-    only(wanted, "limits", &known)?;
+    check_keys(wanted, "limits", &known)?;
     let used = |key: &str| match cost.get(key) {
         None | Some(Value::Null) => Ok(0),
         Some(value) => Num::of_value(value)
@@ -85,8 +85,8 @@ pub(super) fn check_limits(body: &Value) -> Answer {
         LimitName::Depth,
     ] {
         let Some(limit) = wanted.get(name.as_str()) else { continue };
-        let written = Written::Json(limit.clone());
-        let max = limits::amount(name, &written).map_err(|why| EvalError::new("limit::invalid", why))?;
+        let written = LimitValue::Json(limit.clone());
+        let max = limits::parse_limit_value(name, &written).map_err(|why| EvalError::new("limit::invalid", why))?;
         let (hit, current) = match name {
             LimitName::Spend => (spend.to_u64() >= max && !spend.is_negative(), spend.to_json()),
             LimitName::DurationSeconds => (i128::from(seconds.0) >= i128::from(max) * 1_000_000_000, seconds.to_json()),
@@ -115,7 +115,7 @@ pub(super) fn check_limits(body: &Value) -> Answer {
     Ok(found.into_iter().next().unwrap_or(Value::Null))
 }
 
-pub(super) fn ledger(body: &Value) -> Answer {
+pub(super) fn ledger(body: &Value) -> EvalResult {
     let operations = body.as_array().ok_or_else(|| EvalError::request("`ledger` has to be a list of operations"))?;
     let mut ledger = Ledger::new();
     let answers = operations.iter().map(|operation| match read_operation(operation) {
@@ -139,7 +139,7 @@ fn read_operation(operation: &Value) -> Result<Operation, EvalError> {
         if amount.is_negative() { Err(EvalError::new("ledger", Refusal::Negative.to_string())) } else { Ok(amount) }
     };
     let Some((verb, rest)) = words.split_first().and_then(|(verb, rest)| Some((verb.as_str()?, rest))) else {
-        return Err(EvalError::request("an operation is a list that begins with its name"));
+        return Err(EvalError::request("an operation is a list that starts with its name"));
     };
     match (verb, rest) {
         ("register", [thread, spend]) => Ok(Operation::Register { thread: name(thread)?, spend: dollars(spend)? }),

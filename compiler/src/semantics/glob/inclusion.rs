@@ -152,7 +152,7 @@ fn start_positions(glob: &Glob) -> Positions {
 fn step(glob: &Glob, positions: &[u32], c: char) -> Positions {
     let mut next = Vec::with_capacity(positions.len() + 1);
     for at in positions {
-        match glob.tokens().get(*at as usize) {
+        match glob.parse_tokens().get(*at as usize) {
             Some(Token::Run) => next.push(*at),
             Some(token) if token.accepts(c) => next.push(at + 1),
             Some(_) | None => {}
@@ -164,14 +164,14 @@ fn step(glob: &Glob, positions: &[u32], c: char) -> Positions {
 fn epsilon_closure(glob: &Glob, mut positions: Positions) -> Positions {
     let mut i = 0;
     while let Some(at) = positions.get(i).copied() {
-        if glob.tokens().get(at as usize) == Some(&Token::Run) {
+        if glob.parse_tokens().get(at as usize) == Some(&Token::Run) {
             positions.push(at + 1);
         }
         i += 1;
     }
     positions.sort_unstable();
     positions.dedup();
-    let last_run = positions.iter().rposition(|at| glob.tokens().get(*at as usize) == Some(&Token::Run));
+    let last_run = positions.iter().rposition(|at| glob.parse_tokens().get(*at as usize) == Some(&Token::Run));
     if let Some(last_run) = last_run {
         positions.drain(..last_run);
     }
@@ -179,13 +179,13 @@ fn epsilon_closure(glob: &Glob, mut positions: Positions) -> Positions {
 }
 
 fn accepts(glob: &Glob, positions: &[u32]) -> bool {
-    positions.last().is_some_and(|at| *at as usize == glob.tokens().len())
+    positions.last().is_some_and(|at| *at as usize == glob.parse_tokens().len())
 }
 
 /// Returns true if every continuation matches too.
 fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
-    let len = glob.tokens().len();
-    positions.iter().any(|at| *at as usize + 1 == len && glob.tokens().last() == Some(&Token::Run))
+    let len = glob.parse_tokens().len();
+    positions.iter().any(|at| *at as usize + 1 == len && glob.parse_tokens().last() == Some(&Token::Run))
 }
 
 struct InclusionSearch<'a> {
@@ -307,7 +307,7 @@ fn key(state: &SearchState) -> Vec<u32> {
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();
-    for token in globs.flat_map(Glob::tokens) {
+    for token in globs.flat_map(Glob::parse_tokens) {
         match token {
             Token::Literal(c) => spelled.push(*c),
             Token::Class { .. } => {

@@ -25,12 +25,12 @@ pub struct Account {
     /// The sum of `children`.
     #[serde(default, skip_serializing_if = "is_zero")]
     children_hold: Nanos,
-    standing: Standing,
+    standing: AccountStatus,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum AccountStatus {
     Open,
     /// The thread has ended, but has live children.
     Draining,
@@ -52,7 +52,7 @@ impl Account {
             kept_back: Nanos::ZERO,
             children: BTreeMap::new(),
             children_hold: Nanos::ZERO,
-            standing: Standing::Open,
+            standing: AccountStatus::Open,
         }
     }
 
@@ -68,7 +68,7 @@ impl Account {
         self.spent
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> AccountStatus {
         self.standing
     }
 
@@ -104,11 +104,11 @@ impl Account {
         self.used().saturating_sub(self.reserved).max(Nanos::ZERO)
     }
 
-    pub fn left_for_children(&self) -> Nanos {
+    pub fn available_to_children(&self) -> Nanos {
         self.remaining().saturating_sub(self.kept_back)
     }
 
-    pub(super) fn keep_back(&mut self, amount: Nanos) {
+    pub(super) fn set_parent_reserve(&mut self, amount: Nanos) {
         self.kept_back = amount;
     }
 
@@ -131,10 +131,10 @@ impl Account {
         self.parent = Some(parent.to_owned());
     }
 
-    /// Closes the account to anything new; no last turn is kept for a thread that is over.
+    /// Closes the account to anything new; no last turn is reserved for an ended thread.
     pub(super) fn drain(&mut self) {
         self.kept_back = Nanos::ZERO;
-        self.standing = Standing::Draining;
+        self.standing = AccountStatus::Draining;
     }
 
     /// Closes the account; attempts without a result are booked at their worst case.
@@ -143,22 +143,22 @@ impl Account {
             self.spent = self.spent.saturating_add(worst_case);
         }
         self.kept_back = Nanos::ZERO;
-        self.standing = Standing::Released;
+        self.standing = AccountStatus::Released;
     }
 
-    pub(super) fn adopt(&mut self, child: &str, held: Nanos) {
+    pub(super) fn add_child(&mut self, child: &str, held: Nanos) {
         let before = self.children.insert(child.to_owned(), held).unwrap_or_default();
         self.children_hold = self.children_hold.saturating_sub(before).saturating_add(held);
     }
 
-    pub(super) fn disown(&mut self, child: &str) {
+    pub(super) fn remove_child(&mut self, child: &str) {
         let before = self.children.remove(child).unwrap_or_default();
         self.children_hold = self.children_hold.saturating_sub(before);
     }
 
     /// Books the spend of a released child; the rest of its reservation is free again.
-    pub(super) fn take_back(&mut self, child: &str, spent: Nanos) {
-        self.disown(child);
+    pub(super) fn settle_child(&mut self, child: &str, spent: Nanos) {
+        self.remove_child(child);
         self.spent = self.spent.saturating_add(spent);
     }
 
@@ -166,7 +166,7 @@ impl Account {
     pub(super) fn update_child(&mut self, child: &str, held: Nanos) -> bool {
         match self.children.get(child) {
             Some(before) if *before != held => {
-                self.adopt(child, held);
+                self.add_child(child, held);
                 true
             }
             Some(_) | None => false,

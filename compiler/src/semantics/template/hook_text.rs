@@ -5,7 +5,7 @@ use rye_grammar::template::{InputPlaceholder, InputsPart, Placeholder, Template,
 use rye_grammar::{SourceId, Span, SyntaxError, SyntaxKind};
 use serde_json::{Map, Value};
 
-use super::{MissingInput, Text, fill_input, input_placeholders};
+use super::{MissingInput, TemplateText, fill_input, input_placeholders};
 
 /// A text with `${…}` placeholders that may hold `{input:…}` placeholders anywhere, also inside a fallback.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub struct HookText {
     mark: char,
 }
 
-impl Text for HookText {
+impl TemplateText for HookText {
     fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
         let pieces = parse_inputs(source, text, base)?;
         let inputs: Vec<InputPlaceholder> = input_placeholders(&pieces).cloned().collect();
@@ -34,8 +34,8 @@ impl Text for HookText {
         let Some(mark) = ('\u{E000}'..='\u{F8FF}').find(|c| !text.contains(*c)) else {
             return Err(SyntaxKind::Template.error(
                 whole,
-                "the text uses every private character there is",
-                "no room for a hole",
+                "the text uses every private-use character",
+                "no free delimiter",
             ));
         };
         let mut marked = String::with_capacity(text.len());
@@ -51,19 +51,19 @@ impl Text for HookText {
         }
         // Offsets in the marked text are not offsets in the source.
         let mut template = parse(source, &marked, base).map_err(|error| error.within(whole))?;
-        template.move_to(whole);
+        template.set_span(whole);
         Ok(Self { template, inputs, mark })
     }
 
-    fn move_to(&mut self, to: Span) {
-        self.template.move_to(to);
+    fn set_span(&mut self, to: Span) {
+        self.template.set_span(to);
         for hole in &mut self.inputs {
             hole.span = to;
         }
     }
 
-    fn holes(&self) -> impl Iterator<Item = &Placeholder> {
-        super::holes(&self.template)
+    fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        super::placeholders(&self.template)
     }
 }
 
@@ -77,7 +77,7 @@ impl HookText {
     ///
     /// # Errors
     /// Returns the first required input without a value.
-    pub fn bind(&self, inputs: &Map<String, Value>) -> Result<Template, MissingInput> {
+    pub fn bind_inputs(&self, inputs: &Map<String, Value>) -> Result<Template, MissingInput> {
         if self.inputs.is_empty() {
             return Ok(self.template.clone());
         }
@@ -123,7 +123,7 @@ mod tests {
         let mut facts = Facts::new();
         facts.set("model", json!("m"));
         let text = HookText::parse(SourceId(0), text, 0).unwrap();
-        match render(&text.bind(inputs.as_object().unwrap()).unwrap(), &facts) {
+        match render(&text.bind_inputs(inputs.as_object().unwrap()).unwrap(), &facts) {
             Rendered::Value(value) => value,
             Rendered::Pending(paths) => panic!("{paths:?}"),
         }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn errors_have_source_spans() {
-        let missing = HookText::parse(SourceId(0), "a {input:gone}", 10).unwrap().bind(&Map::new()).unwrap_err();
+        let missing = HookText::parse(SourceId(0), "a {input:gone}", 10).unwrap().bind_inputs(&Map::new()).unwrap_err();
         assert_eq!((missing.name.as_str(), missing.span), ("gone", Span::new(SourceId(0), 12, 24)));
         assert!(HookText::parse(SourceId(0), "{input:n} ${", 0).is_err());
         assert!(HookText::parse(SourceId(0), "${inputs.{input:n}}", 0).is_err());

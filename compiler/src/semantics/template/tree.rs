@@ -5,12 +5,12 @@ use rye_grammar::template::{InputPlaceholder, Placeholder, Template, TemplatePar
 use rye_grammar::{Parsed, SourceId, Span, SyntaxError};
 use serde_json::{Map, Value};
 
-use super::{HookText, MissingInput, Rendered, holes, render};
+use super::{HookText, MissingInput, Rendered, placeholders, render};
 use crate::semantics::facts::Facts;
 
 /// A value whose strings are templates.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Tree<T = Template> {
+pub enum TemplateTree<T = Template> {
     Value(Value),
     Text(T),
     List(Vec<Self>),
@@ -18,10 +18,10 @@ pub enum Tree<T = Template> {
 }
 
 /// A tree whose strings may also hold `{input:…}`.
-pub type HookTemplateTree = Tree<HookText>;
+pub type HookTemplateTree = TemplateTree<HookText>;
 
 /// A text with placeholders.
-pub trait Text: Sized {
+pub trait TemplateText: Sized {
     /// Parses a text; `base` is the byte offset of `text` in its source.
     ///
     /// # Errors
@@ -29,18 +29,18 @@ pub trait Text: Sized {
     fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError>;
 
     /// Sets the span of every placeholder.
-    fn move_to(&mut self, to: Span);
+    fn set_span(&mut self, to: Span);
 
     /// Returns every `${…}` placeholder, in order.
-    fn holes(&self) -> impl Iterator<Item = &Placeholder>;
+    fn placeholders(&self) -> impl Iterator<Item = &Placeholder>;
 }
 
-impl Text for Template {
+impl TemplateText for Template {
     fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
         parse(source, text, base)
     }
 
-    fn move_to(&mut self, to: Span) {
+    fn set_span(&mut self, to: Span) {
         for part in &mut self.parts {
             if let TemplatePart::Hole(hole) = part {
                 hole.span = to;
@@ -48,12 +48,12 @@ impl Text for Template {
         }
     }
 
-    fn holes(&self) -> impl Iterator<Item = &Placeholder> {
-        holes(self)
+    fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        placeholders(self)
     }
 }
 
-impl<T: Text> Tree<T> {
+impl<T: TemplateText> TemplateTree<T> {
     /// Reads every string of a value; a malformed one stays a plain value, and its error is returned.
     pub fn read(node: &Node) -> Parsed<Self> {
         let mut errors = Vec::new();
@@ -69,7 +69,7 @@ impl<T: Text> Tree<T> {
                     // Offsets in an escaped string are not offsets in the source, so placeholders get the string's
                     // span.
                     if !node.is_verbatim() {
-                        text.move_to(node.span);
+                        text.set_span(node.span);
                     }
                     Self::Text(text)
                 }
@@ -97,11 +97,11 @@ impl<T: Text> Tree<T> {
 
     /// Returns every `${…}` placeholder, in order.
     pub fn holes(&self) -> Vec<&Placeholder> {
-        self.texts().into_iter().flat_map(Text::holes).collect()
+        self.texts().into_iter().flat_map(TemplateText::placeholders).collect()
     }
 }
 
-impl Tree {
+impl TemplateTree {
     /// Renders the value, or returns every path that is not known yet.
     pub fn render(&self, facts: &Facts) -> Rendered {
         let mut pending = Vec::new();
@@ -136,14 +136,16 @@ impl HookTemplateTree {
     ///
     /// # Errors
     /// Returns the first required input without a value.
-    pub fn bind(&self, inputs: &Map<String, Value>) -> Result<Tree, MissingInput> {
+    pub fn bind(&self, inputs: &Map<String, Value>) -> Result<TemplateTree, MissingInput> {
         Ok(match self {
-            Self::Value(value) => Tree::Value(value.clone()),
-            Self::Text(text) => Tree::Text(text.bind(inputs)?),
-            Self::List(items) => Tree::List(items.iter().map(|item| item.bind(inputs)).collect::<Result<_, _>>()?),
+            Self::Value(value) => TemplateTree::Value(value.clone()),
+            Self::Text(text) => TemplateTree::Text(text.bind_inputs(inputs)?),
+            Self::List(items) => {
+                TemplateTree::List(items.iter().map(|item| item.bind(inputs)).collect::<Result<_, _>>()?)
+            }
             Self::Map(entries) => {
                 let bound = entries.iter().map(|(key, tree)| Ok((key.clone(), tree.bind(inputs)?)));
-                Tree::Map(bound.collect::<Result<_, MissingInput>>()?)
+                TemplateTree::Map(bound.collect::<Result<_, MissingInput>>()?)
             }
         })
     }

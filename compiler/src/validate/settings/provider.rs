@@ -6,7 +6,7 @@ use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
 
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
-use crate::model::{SCRIPTED, WIRES};
+use crate::model::{SCRIPTED_WIRE, WIRE_FORMATS};
 
 /// Checks the merged file `id`, `agent/providers/NAME`.
 pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
@@ -15,11 +15,11 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     for (key, _) in keyed.into_iter().filter(|(_, variable)| variable.is_some_and(|name| !is_variable(name))) {
         // The value may be the key itself, so neither the value nor its line is shown.
         let expected =
-            "the name of a variable of the environment, such as `MY_API_KEY`; the key itself stands in no file";
+            "the name of an environment variable, such as `MY_API_KEY`; do not store the key itself in a file";
         found.push(ConfigError::Invalid {
             file: id.to_owned(),
             key: key.to_owned(),
-            found: "what stands there".to_owned(),
+            found: "this value".to_owned(),
             expected: expected.to_owned(),
             span: None,
         });
@@ -29,7 +29,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     };
     let text = |key: &str| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));
     // An unknown wire is reported by the schema; skip the checks that depend on it.
-    let wire = text("wire").filter(|(wire, _)| WIRES.contains(wire) && *wire != SCRIPTED);
+    let wire = text("wire").filter(|(wire, _)| WIRE_FORMATS.contains(wire) && *wire != SCRIPTED_WIRE);
     if let Some((written, span)) = text("id").filter(|(written, _)| *written != name) {
         invalid("id".into(), format!("`{written}`"), format!("the file's own name, `{name}`, or no `id`"), span);
     }

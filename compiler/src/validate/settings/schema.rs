@@ -1,14 +1,14 @@
 //! The schemas of all settings files as data (`language.md` 1), used by the check and printed in the language
 //! reference. Readers of the settings define what a value does.
 
-use crate::model::WIRES;
+use crate::model::WIRE_FORMATS;
 use crate::plan::Tokenizer;
 use crate::semantics::classify::Category;
 use crate::semantics::risk::{Policy, Tier};
 
 /// The kind of value that a key accepts.
 #[derive(Debug, Clone, Copy)]
-pub enum Shape {
+pub enum SettingShape {
     Text,
     Truth,
     /// A whole number, at least `least`.
@@ -23,14 +23,14 @@ pub enum Shape {
     Price,
     OneOf(&'static [&'static str]),
     /// A mapping of exactly these keys.
-    Map(&'static [Field]),
+    Map(&'static [SettingField]),
     /// This word, or a mapping of these keys.
-    MapOr(&'static str, &'static [Field]),
+    MapOr(&'static str, &'static [SettingField]),
     /// A mapping of any names to values of this shape.
-    Names(&'static Shape),
+    Names(&'static SettingShape),
     /// A mapping of names of a closed list to values of this shape.
-    Known(&'static [&'static str], &'static Shape),
-    List(&'static Shape),
+    Known(&'static [&'static str], &'static SettingShape),
+    List(&'static SettingShape),
     /// A condition over the facts of a failure.
     Failure,
     /// A capability pattern.
@@ -43,9 +43,9 @@ pub enum Shape {
 
 /// A key of a mapping.
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub struct SettingField {
     pub key: &'static str,
-    pub shape: Shape,
+    pub shape: SettingShape,
     /// Set if a mapping without the key is an error.
     pub needed: bool,
     /// The meaning, as a phrase.
@@ -54,18 +54,18 @@ pub struct Field {
 
 /// A settings file, or all files of a folder.
 #[derive(Debug, Clone, Copy)]
-pub struct File {
+pub struct SettingsFile {
     /// The id; an id that ends in `/` stands for every file directly below it.
     pub id: &'static str,
-    pub shape: Shape,
+    pub shape: SettingShape,
     pub about: &'static str,
 }
 
-const fn key(key: &'static str, shape: Shape, about: &'static str) -> Field {
-    Field { key, shape, needed: false, about }
+const fn key(key: &'static str, shape: SettingShape, about: &'static str) -> SettingField {
+    SettingField { key, shape, needed: false, about }
 }
-const fn needed(key: &'static str, shape: Shape, about: &'static str) -> Field {
-    Field { key, shape, needed: true, about }
+const fn required_key(key: &'static str, shape: SettingShape, about: &'static str) -> SettingField {
+    SettingField { key, shape, needed: true, about }
 }
 
 const TIERS: [&str; 4] =
@@ -78,260 +78,314 @@ const CATEGORIES: [&str; 4] = [
     Category::Cancelled.as_str(),
 ];
 
-const RETRY: &[Field] = &[
-    key("max_retries", Shape::Whole { least: 0 }, "attempts after the first one"),
-    key("base_seconds", Shape::Amount, "the first wait; it doubles with each attempt"),
-    key("max_seconds", Shape::Amount, "the longest wait"),
+const RETRY: &[SettingField] = &[
+    key("max_retries", SettingShape::Whole { least: 0 }, "attempts after the first one"),
+    key("base_seconds", SettingShape::Amount, "the first wait; it doubles with each attempt"),
+    key("max_seconds", SettingShape::Amount, "the longest wait"),
 ];
 
-const MODEL_PRICES: &[Field] = &[
-    needed("input", Shape::Price, "dollars per million tokens"),
-    needed("output", Shape::Price, "dollars per million tokens"),
-    key("cache_read", Shape::Price, "as `input` where it is left out"),
-    key("cache_write", Shape::Price, "as `input` where it is left out"),
-    key("long_prompt", Shape::Map(LONG_PROMPT), "what a request with a long prompt costs instead"),
+const MODEL_PRICES: &[SettingField] = &[
+    required_key("input", SettingShape::Price, "dollars per million tokens"),
+    required_key("output", SettingShape::Price, "dollars per million tokens"),
+    key("cache_read", SettingShape::Price, "default: as `input`"),
+    key("cache_write", SettingShape::Price, "default: as `input`"),
+    key("long_prompt", SettingShape::Map(LONG_PROMPT), "prices of a request with a long prompt"),
 ];
 
-const LONG_PROMPT: &[Field] = &[
-    needed("above", Shape::Whole { least: 1 }, "prompt tokens above which these prices hold"),
-    needed("input", Shape::Price, "dollars per million tokens"),
-    needed("output", Shape::Price, "dollars per million tokens"),
-    key("cache_read", Shape::Price, "as `input` where it is left out"),
-    key("cache_write", Shape::Price, "as `input` where it is left out"),
+const LONG_PROMPT: &[SettingField] = &[
+    required_key("above", SettingShape::Whole { least: 1 }, "prompt tokens above which these prices apply"),
+    required_key("input", SettingShape::Price, "dollars per million tokens"),
+    required_key("output", SettingShape::Price, "dollars per million tokens"),
+    key("cache_read", SettingShape::Price, "default: as `input`"),
+    key("cache_write", SettingShape::Price, "default: as `input`"),
 ];
 
-const MODEL: &[Field] = &[
-    needed("id", Shape::Text, "as the provider calls it"),
-    needed("context_window", Shape::Whole { least: 1 }, "tokens of prompt and answer together"),
-    needed("max_output", Shape::Whole { least: 1 }, "tokens of the longest answer"),
-    key("tool_use", Shape::OneOf(&["native", "text_parsed"]), "how calls are read; `native` unless it says otherwise"),
-    key("images", Shape::Truth, "`false`: a message to it may hold no images; `true` unless it says otherwise"),
+const MODEL: &[SettingField] = &[
+    required_key("id", SettingShape::Text, "the provider's name of the model"),
+    required_key("context_window", SettingShape::Whole { least: 1 }, "tokens of prompt and answer together"),
+    required_key("max_output", SettingShape::Whole { least: 1 }, "tokens of the longest answer"),
+    key("tool_use", SettingShape::OneOf(&["native", "text_parsed"]), "how tool calls are read (default: `native`)"),
+    key("images", SettingShape::Truth, "`false` if messages may not contain images (default: `true`)"),
     key(
         "prices",
-        Shape::MapOr("none", MODEL_PRICES),
-        "without them tokens count and money does not; `none`: that is meant",
+        SettingShape::MapOr("none", MODEL_PRICES),
+        "without prices, only tokens are counted; `none`: the model costs nothing",
     ),
     key(
         "tokenizer",
-        Shape::OneOf(&Tokenizer::EXACT),
-        "what counts its tokens exactly; without it, and in a build without the feature `tokenizers`, characters / 4",
+        SettingShape::OneOf(&Tokenizer::EXACT),
+        "the exact tokenizer; without it, or without the feature `tokenizers`, characters / 4",
     ),
-    key("priced_at", Shape::Text, "the day the prices were looked up"),
-    key("source", Shape::Text, "where they were looked up"),
+    key("priced_at", SettingShape::Text, "date of the prices"),
+    key("source", SettingShape::Text, "source of the prices"),
 ];
 
-const RULE: &[Field] = &[
-    needed("id", Shape::Text, "a rule of the same id in a higher space takes its place"),
-    key("name", Shape::Text, "what hooks read as `classification.name`; the id unless it says otherwise"),
-    needed("category", Shape::OneOf(&CATEGORIES), "what hooks read as `classification.category`"),
-    key("retryable", Shape::Truth, "follows from the category unless it says otherwise"),
-    key("retry", Shape::Map(RETRY), "a backoff of its own"),
-    needed("match", Shape::Failure, "a condition over `stage`, `status`, `headers`, `error` and `attempt`"),
+const RULE: &[SettingField] = &[
+    required_key("id", SettingShape::Text, "id; a rule with the same id in a higher space replaces it"),
+    key("name", SettingShape::Text, "value of `classification.name` in hooks (default: the id)"),
+    required_key("category", SettingShape::OneOf(&CATEGORIES), "value of `classification.category` in hooks"),
+    key("retryable", SettingShape::Truth, "default: follows from the category"),
+    key("retry", SettingShape::Map(RETRY), "backoff of this rule"),
+    required_key(
+        "match",
+        SettingShape::Failure,
+        "a condition over `stage`, `status`, `headers`, `error` and `attempt`",
+    ),
 ];
 
-const FALLBACK: &[Field] = &[
-    key("id", Shape::Text, "the name of what no rule names"),
-    key("name", Shape::Text, "the same"),
-    needed("category", Shape::OneOf(&CATEGORIES), "its category"),
-    key("retryable", Shape::Truth, "follows from the category unless it says otherwise"),
-    key("retry", Shape::Map(RETRY), "a backoff of its own"),
+const FALLBACK: &[SettingField] = &[
+    key("id", SettingShape::Text, "name of failures that no rule matches"),
+    key("name", SettingShape::Text, "default: the id"),
+    required_key("category", SettingShape::OneOf(&CATEGORIES), "its category"),
+    key("retryable", SettingShape::Truth, "default: follows from the category"),
+    key("retry", SettingShape::Map(RETRY), "backoff of this rule"),
 ];
 
-const GROUP: &[Field] = &[
-    needed("description", Shape::Text, "what the group is for"),
-    needed("patterns", Shape::List(&Shape::Pattern), "the capabilities in it"),
+const GROUP: &[SettingField] = &[
+    required_key("description", SettingShape::Text, "purpose of the group"),
+    required_key("patterns", SettingShape::List(&SettingShape::Pattern), "the capabilities in it"),
+];
+
+/// The ceilings of `limits.max`.
+const CEILINGS: &[SettingField] = &[
+    key("turns", SettingShape::Whole { least: 1 }, "the most turns that a file can set"),
+    key("tokens", SettingShape::Whole { least: 1 }, "the most tokens that a file can set"),
+    key("spend", SettingShape::Amount, "the most dollars that a file can set; `--limit spend=…` can set more"),
+    key("spawns", SettingShape::Whole { least: 0 }, "the most children that a file can set"),
+    key("depth", SettingShape::Whole { least: 0 }, "the greatest depth that a file can set"),
+    key("duration_seconds", SettingShape::Whole { least: 1 }, "the longest duration that a file can set"),
 ];
 
 /// Every settings file, by id.
-pub const FILES: &[File] = &[
-    File {
+pub const FILES: &[SettingsFile] = &[
+    SettingsFile {
         id: "agent/agent",
         about: "The agent system as a whole.",
-        shape: Shape::Map(&[
+        shape: SettingShape::Map(&[
             key(
                 "signing",
-                Shape::Map(&[key(
+                SettingShape::Map(&[key(
                     "require",
-                    Shape::OneOf(&["none", "shared", "all"]),
-                    "which files have to be signed; `shared`: those installed from elsewhere",
+                    SettingShape::OneOf(&["none", "shared", "all"]),
+                    "files that must be signed; `shared`: only files from other sources",
                 )]),
                 "signatures",
             ),
             key(
                 "approvals",
-                Shape::Map(&[key(
-                    "unattended",
-                    Shape::OneOf(&["allow", "queue", "deny"]),
-                    "unacknowledged risky calls where nobody can be asked: the user's word, or what is stricter in the project's",
-                )]),
-                "a person's word",
+                SettingShape::Map(&[
+                    key(
+                        "unattended",
+                        SettingShape::OneOf(&["allow", "queue", "deny"]),
+                        "policy for unacknowledged risky calls without a terminal: the stricter of the user's and the project's setting",
+                    ),
+                    key(
+                        "timeout_seconds",
+                        SettingShape::Whole { least: 1 },
+                        "an approval request without an answer suspends its thread after this time",
+                    ),
+                ]),
+                "an approval by a person",
+            ),
+            key(
+                "limits",
+                SettingShape::Map(&[key("max", SettingShape::Map(CEILINGS), "the ceilings")]),
+                "bounds of limits",
             ),
             key(
                 "sandbox",
-                Shape::OneOf(&["landlock", "bubblewrap"]),
-                "`bubblewrap`: the wall of a program is raised inside it; any space can ask for it",
+                SettingShape::OneOf(&["landlock", "bubblewrap"]),
+                "`bubblewrap`: programs run in bubblewrap, with their sandbox inside; any space can set it",
             ),
         ]),
     },
-    File { id: "agent/assertions", about: "Properties that `rye assert` proves.", shape: Shape::Elsewhere },
-    File {
+    SettingsFile {
+        id: "agent/assertions",
+        about: "Properties that `rye assert` proves.",
+        shape: SettingShape::Elsewhere,
+    },
+    SettingsFile {
         id: "agent/budget_ledger_schema",
         about: "The JSON Schema of one ledger entry; for readers.",
-        shape: Shape::ForReaders("it says how `rye threads show --format json` prints an account"),
+        shape: SettingShape::ForReaders("it describes how `rye threads show --format json` prints a ledger account"),
     },
-    File {
+    SettingsFile {
         id: "agent/capabilities/",
         about: "Named groups of capability patterns: for documentation, completion and suggestions. They grant nothing.",
-        shape: Shape::Map(&[
-            needed("description", Shape::Text, "what the file is about"),
-            needed("groups", Shape::Names(&Shape::Map(GROUP)), "group name → group"),
+        shape: SettingShape::Map(&[
+            required_key("description", SettingShape::Text, "subject of the file"),
+            required_key("groups", SettingShape::Names(&SettingShape::Map(GROUP)), "group name → group"),
         ]),
     },
-    File {
+    SettingsFile {
         id: "agent/capability_risk",
-        about: "How dangerous capabilities are.",
-        shape: Shape::Map(&[
+        about: "Risk tiers of capabilities.",
+        shape: SettingShape::Map(&[
             key(
                 "risk_levels",
-                Shape::Known(
+                SettingShape::Known(
                     &TIERS,
-                    &Shape::Map(&[needed("policy", Shape::OneOf(&POLICIES), "what a grant of the tier takes")]),
+                    &SettingShape::Map(&[required_key(
+                        "policy",
+                        SettingShape::OneOf(&POLICIES),
+                        "requirement of a grant of the tier",
+                    )]),
                 ),
                 "tier → policy",
             ),
             key(
                 "classifications",
-                Shape::List(&Shape::Map(&[
-                    needed("risk", Shape::OneOf(&TIERS), "the tier"),
-                    needed("patterns", Shape::List(&Shape::Pattern), "what is of this tier"),
+                SettingShape::List(&SettingShape::Map(&[
+                    required_key("risk", SettingShape::OneOf(&TIERS), "the tier"),
+                    required_key("patterns", SettingShape::List(&SettingShape::Pattern), "patterns of this tier"),
                 ])),
                 "the pattern with the most literal characters decides",
             ),
         ]),
     },
-    File {
+    SettingsFile {
         id: "agent/coordination",
-        about: "How threads wait for each other and go on after one another.",
-        shape: Shape::Map(&[
+        about: "Waiting for child threads, and continuation in new threads.",
+        shape: SettingShape::Map(&[
             key(
                 "wait_threads",
-                Shape::Map(&[key("default_timeout", Shape::Amount, "seconds")]),
+                SettingShape::Map(&[key("default_timeout", SettingShape::Amount, "seconds")]),
                 "waiting for other threads",
             ),
             key(
                 "continuation",
-                Shape::Map(&[
-                    key("trigger_threshold", Shape::Share, "of the context window"),
+                SettingShape::Map(&[
+                    key("trigger_threshold", SettingShape::Share, "of the context window"),
                     key(
                         "resume_ceiling_tokens",
-                        Shape::Whole { least: 1 },
-                        "trailing messages that a continuation begins with",
+                        SettingShape::Whole { least: 1 },
+                        "trailing messages that a continuation starts with",
                     ),
                 ]),
-                "going on when the context is full",
+                "continuation when the context is full",
             ),
         ]),
     },
-    File {
+    SettingsFile {
         id: "agent/error_classification",
-        about: "What kind of failure a failure is; the first rule whose condition holds decides.",
-        shape: Shape::Map(&[
-            key("patterns", Shape::List(&Shape::Map(RULE)), "the rules, in order"),
-            key("default", Shape::Map(FALLBACK), "what no rule names"),
+        about: "Classification of failures; the first rule whose condition is true applies.",
+        shape: SettingShape::Map(&[
+            key("patterns", SettingShape::List(&SettingShape::Map(RULE)), "the rules, in order"),
+            key("default", SettingShape::Map(FALLBACK), "failures that no rule matches"),
         ]),
     },
-    File {
+    SettingsFile {
         id: "agent/events",
-        about: "What the engine's events are called; nothing changes it.",
-        shape: Shape::ForReaders("it says what the events are called and which of them are never held back"),
+        about: "Names of the engine's events; documentation only.",
+        shape: SettingShape::ForReaders("it documents the names of events, and which of them are never delayed"),
     },
-    File { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: Shape::Elsewhere },
-    File { id: "agent/hooks", about: "Hooks (section 7).", shape: Shape::Elsewhere },
-    File {
+    SettingsFile { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: SettingShape::Elsewhere },
+    SettingsFile { id: "agent/hooks", about: "Hooks (section 7).", shape: SettingShape::Elsewhere },
+    SettingsFile {
         id: "agent/models",
-        about: "Which provider and tier are meant where a directive names none.",
-        shape: Shape::Map(&[
-            key("default_provider", Shape::Text, "the id of a provider file"),
-            key("default_tier", Shape::Text, "the tier of a directive and a provider that name none"),
-            key("aliases", Shape::Names(&Shape::Text), "another name → tier"),
+        about: "Default provider and tier of directives that name none.",
+        shape: SettingShape::Map(&[
+            key("default_provider", SettingShape::Text, "the id of a provider file"),
+            key("default_tier", SettingShape::Text, "the tier of a directive and a provider that name none"),
+            key("aliases", SettingShape::Names(&SettingShape::Text), "another name → tier"),
         ]),
     },
-    File {
+    SettingsFile {
         id: "agent/providers/",
-        about: "One provider: how it is reached, and its models.",
-        shape: Shape::Map(&[
-            key("id", Shape::Text, "the file's own name"),
-            needed("wire", Shape::OneOf(&WIRES), "the shape of requests and streams"),
-            key("base_url", Shape::Text, "where requests go"),
-            key("base_url_env", Shape::Text, "a variable that takes its place when it is set"),
-            key("key_env", Shape::Text, "the variable that holds the key; without it no key is sent"),
-            key("key_header", Shape::Text, "`authorization` (a bearer token) or a header that holds the key alone"),
+        about: "A provider: its connection and its models.",
+        shape: SettingShape::Map(&[
+            key("id", SettingShape::Text, "the file's own name"),
+            required_key("wire", SettingShape::OneOf(&WIRE_FORMATS), "the wire format of requests and streams"),
+            key("base_url", SettingShape::Text, "base URL of requests"),
+            key("base_url_env", SettingShape::Text, "environment variable that overrides `base_url`"),
+            key("key_env", SettingShape::Text, "environment variable with the key; without it, no key is sent"),
+            key(
+                "key_header",
+                SettingShape::Text,
+                "`authorization` (a bearer token), or a header that contains only the key",
+            ),
             key(
                 "max_tokens_field",
-                Shape::OneOf(&["max_tokens", "max_completion_tokens"]),
+                SettingShape::OneOf(&["max_tokens", "max_completion_tokens"]),
                 "for `openai-chat`: the field that bounds the answer",
             ),
-            key("encrypted_reasoning", Shape::Truth, "for `openai-responses`: whether sealed thoughts are asked for"),
-            key("script", Shape::Text, "for `scripted`: the script, relative to the project"),
-            key("default_tier", Shape::Text, "the tier of a directive that names none"),
-            key("tiers", Shape::Names(&Shape::Text), "tier → model id"),
-            key("models", Shape::List(&Shape::Map(MODEL)), "the models"),
+            key(
+                "encrypted_reasoning",
+                SettingShape::Truth,
+                "for `openai-responses`: set if encrypted reasoning is requested",
+            ),
+            key("script", SettingShape::Text, "for `scripted`: the script, relative to the project"),
+            key("default_tier", SettingShape::Text, "the tier of a directive that names none"),
+            key("tiers", SettingShape::Names(&SettingShape::Text), "tier → model id"),
+            key("models", SettingShape::List(&SettingShape::Map(MODEL)), "the models"),
         ]),
     },
-    File {
+    SettingsFile {
         id: "agent/resilience",
-        about: "What a thread may use when nothing else says so, and how it holds out against failures.",
-        shape: Shape::Map(&[
-            key("limits", Shape::Elsewhere, "the limits of section 11"),
-            key("retry", Shape::Map(RETRY), "the backoff of failed model calls"),
+        about: "Default limits of a thread, and retry settings.",
+        shape: SettingShape::Map(&[
+            key("limits", SettingShape::Elsewhere, "the limits of section 11"),
+            key("retry", SettingShape::Map(RETRY), "the backoff of failed model calls"),
             key(
                 "budget",
-                Shape::Map(&[key(
+                SettingShape::Map(&[key(
                     "unknown_outcome",
-                    Shape::OneOf(&["worst_case", "estimate"]),
-                    "what a model call costs whose stream broke off before the provider reported its final usage",
+                    SettingShape::OneOf(&["worst_case", "estimate"]),
+                    "cost of a model call whose stream broke before the provider reported its final usage",
                 )]),
                 "money",
             ),
             key(
                 "tool_preload",
-                Shape::Map(&[
-                    key("enabled", Shape::Truth, "whether granted tools are registered at all"),
-                    key("max_tokens", Shape::Whole { least: 0 }, "what their definitions may weigh: characters / 4"),
+                SettingShape::Map(&[
+                    key("enabled", SettingShape::Truth, "`false`: granted tools are not registered"),
+                    key(
+                        "max_tokens",
+                        SettingShape::Whole { least: 0 },
+                        "maximum tokens of their definitions: characters / 4",
+                    ),
                 ]),
                 "the palette (section 10)",
             ),
             key(
                 "tool_result",
-                Shape::Map(&[key("max_bytes", Shape::Whole { least: 1 }, "a longer result becomes a reference")]),
+                SettingShape::Map(&[key(
+                    "max_bytes",
+                    SettingShape::Whole { least: 1 },
+                    "a longer result becomes a reference",
+                )]),
                 "results",
             ),
             key(
                 "child_policy",
-                Shape::Map(&[key(
+                SettingShape::Map(&[key(
                     "on_end",
-                    Shape::OneOf(&["wait", "cancel"]),
-                    "what becomes of children that still run",
+                    SettingShape::OneOf(&["wait", "cancel"]),
+                    "policy for children that are still running",
                 )]),
                 "children",
             ),
             key(
                 "concurrency",
-                Shape::Map(&[key("max_concurrent_children", Shape::Whole { least: 1 }, "more of them queue")]),
-                "how many at once",
+                SettingShape::Map(&[key(
+                    "max_concurrent_children",
+                    SettingShape::Whole { least: 1 },
+                    "more of them queue",
+                )]),
+                "parallel children",
             ),
         ]),
     },
-    File {
+    SettingsFile {
         id: "check",
-        about: "How loud each code of `rye check` is (`docs/reference/check.md`).",
-        shape: Shape::Elsewhere,
+        about: "Severity of each code of `rye check` (`docs/reference/check.md`).",
+        shape: SettingShape::Elsewhere,
     },
-    File { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: Shape::Elsewhere },
+    SettingsFile { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: SettingShape::Elsewhere },
 ];
 
 /// Returns the schema entry of an id.
-pub fn file(id: &str) -> Option<&'static File> {
+pub fn file(id: &str) -> Option<&'static SettingsFile> {
     FILES.iter().find(|file| match file.id.strip_suffix('/') {
         Some(folder) => {
             id.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')).is_some_and(|n| !n.contains('/'))
@@ -340,7 +394,7 @@ pub fn file(id: &str) -> Option<&'static File> {
     })
 }
 
-impl Shape {
+impl SettingShape {
     /// Describes the expected value, as a phrase.
     pub fn expected(&self) -> String {
         match self {

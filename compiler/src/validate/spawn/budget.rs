@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use rye_grammar::Span;
 
-use super::graph::{Graph, Node};
-use super::{Link, SpawnSource, Start};
+use super::graph::{SpawnGraph, SpawnNode};
+use super::{SpawnEdge, SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
@@ -18,12 +18,12 @@ const MAX_DEPTH: usize = 5;
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,
-    above: Option<(usize, &'n Start)>,
+    above: Option<(usize, &'n SpawnEdge)>,
 }
 
-pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
-    let own = |node: &Node<'_>| own(node.links).map(|spend| Budget { spend, above: None });
+    let own = |node: &SpawnNode<'_>| max_spend(node.links).map(|spend| Budget { spend, above: None });
     let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
     let mut told: BTreeSet<Span> = BTreeSet::new();
     // Directives whose budget changed since their children were last visited.
@@ -70,13 +70,13 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
 }
 
 /// Returns the highest spend limit over all routes.
-fn own(links: &[Rc<Link>]) -> Option<Nanos> {
+fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// Returns the lowest spend that the child requests over all routes, with its span; `None` if a route takes what is
 /// left.
-fn min_requested_spend(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
+fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let asked: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
     asked?.into_iter().min_by_key(|(asked, _)| *asked)
@@ -84,7 +84,7 @@ fn min_requested_spend(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
 
 /// Returns the most that a thread can reserve for a child. A call of the thread tool may request less than the child's
 /// own limit (`None`), and a hook may run when the thread needs no further turn.
-fn max_child_spend(link: &Link, start: &Start, spend: Nanos) -> Option<Nanos> {
+fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,
         SpawnSource::Body { free: false } => Some(Nanos(spend.0.saturating_sub(link.keep.0).max(0))),

@@ -8,10 +8,10 @@ use petgraph::graphmap::DiGraphMap;
 use rye_grammar::Span;
 
 use super::SpawnSource;
-use super::graph::Graph;
+use super::graph::SpawnGraph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let mut edges: DiGraphMap<usize, Span> = DiGraphMap::new();
     for (place, node) in graph.nodes.iter().enumerate() {
         // A hook that may not fire can end the recursion.

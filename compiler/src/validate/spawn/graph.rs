@@ -5,32 +5,32 @@ use std::rc::Rc;
 
 use rye_grammar::ItemId;
 
-use super::{Link, SpawnRoutes, Spawns, Start};
+use super::{SpawnEdge, SpawnRoute, SpawnRoutes, Spawns};
 
 /// All directives that spawn or are spawned.
-pub struct Graph<'n> {
-    pub nodes: Vec<Node<'n>>,
+pub struct SpawnGraph<'n> {
+    pub nodes: Vec<SpawnNode<'n>>,
 }
 
 /// A directive, with its routes.
-pub struct Node<'n> {
+pub struct SpawnNode<'n> {
     pub id: &'n ItemId,
-    pub links: &'n [Rc<Link>],
+    pub links: &'n [Rc<SpawnRoute>],
     pub edges: Vec<SpawnGraphEdge<'n>>,
 }
 
 /// A spawn on one route.
 #[derive(Clone, Copy)]
 pub struct SpawnGraphEdge<'n> {
-    pub link: &'n Link,
-    pub start: &'n Start,
+    pub link: &'n SpawnRoute,
+    pub start: &'n SpawnEdge,
     /// The index of the spawned directive; `None` if it cannot be looked up.
     pub child: Option<usize>,
 }
 
 /// Returns the directives that are spawned and spawn none themselves. `several` hold disjoint directives, in the order
 /// of their ids; `elsewhere` looks up those that none of them has.
-pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<Link>>>) -> SpawnRoutes {
+pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =
         several.iter().filter_map(|s| Some((s.others.last_key_value()?.0, &s.others))).collect();
@@ -44,19 +44,19 @@ pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<
     named.into_iter().filter_map(|id| Some((id.clone(), find(id).or_else(|| elsewhere(id))?))).collect()
 }
 
-impl<'n> Graph<'n> {
+impl<'n> SpawnGraph<'n> {
     /// Builds the graph; `leaves` are the directives that spawn none.
     pub fn new(several: &[&'n Spawns], leaves: &'n SpawnRoutes) -> Self {
-        let mut all: Vec<(&ItemId, &[Rc<Link>])> =
+        let mut all: Vec<(&ItemId, &[Rc<SpawnRoute>])> =
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();
         all.sort_by_key(|(id, _)| *id);
         let places: HashMap<&ItemId, usize> = all.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
-        let edge = |link: &'n Rc<Link>, start: &'n Start| SpawnGraphEdge {
+        let edge = |link: &'n Rc<SpawnRoute>, start: &'n SpawnEdge| SpawnGraphEdge {
             link,
             start,
             child: places.get(&start.to).copied(),
         };
-        let node = |(id, links): &(&'n ItemId, &'n [Rc<Link>])| Node {
+        let node = |(id, links): &(&'n ItemId, &'n [Rc<SpawnRoute>])| SpawnNode {
             id,
             links,
             edges: links.iter().flat_map(|link| link.starts.iter().map(move |start| edge(link, start))).collect(),
@@ -65,7 +65,7 @@ impl<'n> Graph<'n> {
     }
 
     /// Returns the routes of the spawned directive.
-    pub fn child(&self, edge: &SpawnGraphEdge<'n>) -> Option<&'n [Rc<Link>]> {
+    pub fn child(&self, edge: &SpawnGraphEdge<'n>) -> Option<&'n [Rc<SpawnRoute>]> {
         self.nodes.get(edge.child?).map(|node| node.links)
     }
 }

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
-use super::graph::Graph;
-use super::{Link, SpawnSource, Start};
+use super::graph::SpawnGraph;
+use super::{SpawnEdge, SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError, closest};
 
 static OUTPUT_READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -20,12 +20,12 @@ static OUTPUT_READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// File extensions: `outputs.json` is a file name, not an output.
 const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt", "yaml", "yml"];
 
-pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     for node in &graph.nodes {
         for link in node.links.iter().filter(|link| !link.open) {
             // A hook of a file applies to directives that need not know of it, so its children alone do not count.
             let is_theirs =
-                |start: &Start| matches!(start.by, SpawnSource::Body { .. } | SpawnSource::Hook { own: true, .. });
+                |start: &SpawnEdge| matches!(start.by, SpawnSource::Body { .. } | SpawnSource::Hook { own: true, .. });
             if !link.starts.iter().any(is_theirs) {
                 continue;
             }
@@ -37,7 +37,8 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
             let children: BTreeSet<&ItemId> = edges().map(|edge| &edge.start.to).collect();
             let known: Option<BTreeMap<usize, _>> = edges().map(|e| Some((e.child?, graph.child(e)?))).collect();
             let Some(known) = known else { continue };
-            let of = |link: &Rc<Link>| link.chain.iter().flat_map(|l| l.outputs.keys().cloned()).collect::<Vec<_>>();
+            let of =
+                |link: &Rc<SpawnRoute>| link.chain.iter().flat_map(|l| l.outputs.keys().cloned()).collect::<Vec<_>>();
             let declared: BTreeSet<String> = known.into_values().flatten().flat_map(of).collect();
             let own = of(link);
             for (name, span) in read {
@@ -59,7 +60,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
 
 /// Returns every output that the leaf's body reads, with its span; empty if the body's text is not verbatim from the
 /// file.
-fn read_outputs(link: &Link) -> Vec<(String, Span)> {
+fn read_outputs(link: &SpawnRoute) -> Vec<(String, Span)> {
     let (Some(leaf), Some(read)) = (link.chain.last(), OUTPUT_READ.as_ref()) else { return Vec::new() };
     let body = &leaf.body;
     if body.span.len() != body.node.len() || !body.node.contains("outputs") {

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use rye_grammar::{ItemId, Span};
 
 use super::super::capability::is_trivially_covered;
-use super::graph::Graph;
-use super::{Link, SpawnSource, Start};
+use super::graph::SpawnGraph;
+use super::{SpawnEdge, SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError, SpawnError};
 use crate::item::Permissions;
-use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
+use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
 use crate::semantics::glob::{Coverage, covers};
 
 /// Memo key: (child permissions, parent permissions, hook grants).
@@ -20,7 +20,7 @@ type PermissionsKey<'n> = (Span, Span, &'n [String]);
 type Excess = Option<(Span, String)>;
 
 /// Checks every edge; reports one example per spawn, even if several routes fail.
-pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
     let mut told: BTreeSet<Span> = BTreeSet::new();
     for node in &graph.nodes {
@@ -37,7 +37,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     }
 }
 
-fn no_children_error(parent: &ItemId, link: &Link, start: &Start) -> Option<Diagnostic> {
+fn no_children_error(parent: &ItemId, link: &SpawnRoute, start: &SpawnEdge) -> Option<Diagnostic> {
     let limits = link.limits?;
     let limit = if limits.spawns == 0 {
         "spawns"
@@ -53,9 +53,9 @@ fn no_children_error(parent: &ItemId, link: &Link, start: &Start) -> Option<Diag
 
 fn excess_error<'n>(
     parent: &ItemId,
-    link: &'n Link,
-    start: &'n Start,
-    children: &'n [Rc<Link>],
+    link: &'n SpawnRoute,
+    start: &'n SpawnEdge,
+    children: &'n [Rc<SpawnRoute>],
     proved: &mut BTreeMap<PermissionsKey<'n>, Excess>,
 ) -> Option<Diagnostic> {
     // If the chain declares no permissions, the spawner's set applies.
@@ -95,8 +95,12 @@ fn excess_error<'n>(
 }
 
 fn is_allowed(own: &Permissions, child: &ItemId) -> bool {
-    let request =
-        Request { primary: Primary::Execute, item_type: ItemType::Directive, item_id: Some(child), space: None };
+    let request = CapabilityRequest {
+        primary: Primary::Execute,
+        item_type: ItemType::Directive,
+        item_id: Some(child),
+        space: None,
+    };
     let grants = CapabilitySet::new(own.grants.iter().map(|g| g.pattern.0.as_str()));
     grants.first_match(&request.capability()).is_some()
 }

@@ -9,7 +9,7 @@ use crate::world::{MapWorld, Space};
 type DirectiveSource = (&'static str, &'static str, &'static str, &'static str);
 
 /// Returns the spawn diagnostics of some directives, as `code: message`.
-fn told(directives: &[DirectiveSource], hooks: &str) -> Vec<String> {
+fn spawn_messages(directives: &[DirectiveSource], hooks: &str) -> Vec<String> {
     let mut world = MapWorld::new().with(
         Space::System,
         ".ai/config/agent/providers/p.yaml",
@@ -36,7 +36,7 @@ fn told(directives: &[DirectiveSource], hooks: &str) -> Vec<String> {
 }
 
 fn spawn_codes(directives: &[DirectiveSource], hooks: &str) -> Vec<String> {
-    told(directives, hooks).into_iter().map(|t| t.split(": ").next().unwrap().to_owned()).collect()
+    spawn_messages(directives, hooks).into_iter().map(|t| t.split(": ").next().unwrap().to_owned()).collect()
 }
 
 const ALL: &str = "<permissions><execute><directive>*</directive></execute></permissions>";
@@ -72,7 +72,7 @@ fn long_spawn_cycle_is_shown_by_its_first_steps() {
         Box::leak(text.into_boxed_str())
     };
     let forty: Vec<DirectiveSource> = (0..40).map(|n| (name(n), ALL, "", body(n))).collect();
-    let told = told(&forty, "");
+    let told = spawn_messages(&forty, "");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("`d11` and 28 more start each other") && !told[0].contains("`d12`"), "{told:?}");
 }
@@ -81,7 +81,7 @@ fn long_spawn_cycle_is_shown_by_its_first_steps() {
 fn child_exceeding_its_parent_is_reported_with_an_example() {
     let own = "<permissions><execute><directive>b</directive></execute></permissions>";
     let more = "<permissions><execute><tool>deploy.*</tool></execute></permissions>";
-    let told = told(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
+    let told = spawn_messages(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
     assert!(told.len() == 1 && told[0].contains("rye.execute.tool.deploy."), "{told:?}");
     let less = "<permissions><execute><directive>b</directive></execute></permissions>";
     assert_eq!(spawn_codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
@@ -120,7 +120,7 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
     let reads = "Call `rye_execute(item_type=\"directive\", item_id=\"b\")` and tell `result.outputs.url`.";
     assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "url", "x")], ""), NOTHING);
     assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
-    let told = told(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
+    let told = spawn_messages(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
     assert!(told[0].contains("`url`"), "{told:?}");
     // An output that the directive itself declares is its own.
     assert_eq!(spawn_codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);

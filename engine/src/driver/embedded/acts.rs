@@ -9,17 +9,18 @@ use rye_compiler::semantics::limits::spawn_limit_exceeded;
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::EmbeddedDriver;
 use crate::event::StateSet;
-use crate::hooks::{Act, HookCallResult, ReadyHook};
+use crate::hooks::{HookCallResult, HookRunner, ReadyHook};
 use crate::machine::HookRun;
-use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system_tool};
+use crate::machine::gate::{ChildStart, GatedCall, HookCall, authorize_hook_call, is_system_tool};
 use crate::machine::keep::{self, STATE_TOOL};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
 use crate::tool::secrets::mask_value;
-use crate::tool::stop::Halt;
+use crate::tool::stop::CancellationToken;
 
 /// The runner of the hook actions of one point, for one thread.
 pub(super) struct EmbeddedHookRunner<'a> {
@@ -28,33 +29,54 @@ pub(super) struct EmbeddedHookRunner<'a> {
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
     /// Signals a cancellation of the thread since the point was reached.
-    halt: Halt,
+    halt: CancellationToken,
+    /// The start of the point, and the remaining duration of the thread at that time.
+    started: Instant,
+    left_ms: u64,
 }
 
 impl<'a> EmbeddedHookRunner<'a> {
-    pub fn new(thread: &'a EmbeddedDriver, run: &HookRun, halt: Halt) -> Self {
-        Self { thread, store: Mutex::new((*run.store).clone()), kept: Mutex::default(), halt }
+    pub fn new(thread: &'a EmbeddedDriver, run: &HookRun, halt: CancellationToken) -> Self {
+        Self {
+            thread,
+            store: Mutex::new((*run.store).clone()),
+            kept: Mutex::default(),
+            halt,
+            started: Instant::now(),
+            left_ms: run.left_ms,
+        }
+    }
+
+    /// Returns the remaining duration of the thread in milliseconds. The hooks of a point run one after another.
+    fn left_ms(&self) -> u64 {
+        let used = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.left_ms.saturating_sub(used)
+    }
+
+    /// Returns true if the duration of the thread ended while the hooks ran.
+    pub fn is_overdue(&self) -> bool {
+        self.left_ms() == 0
     }
 
     /// Takes the writes to the store.
-    pub fn kept(&self) -> Vec<StateSet> {
+    pub fn take_writes(&self) -> Vec<StateSet> {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep(&self, parameters: &Value) -> Result<ToolOutcome, String> {
-        let asked = keep::read(parameters)?;
+        let asked = keep::parse_state_op(parameters)?;
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let (said, set) = keep::answer(&store, asked)?;
+        let (said, set) = keep::apply_state_op(&store, asked)?;
         if let Some(set) = set {
-            keep::write(&mut store, &set);
+            keep::apply_write(&mut store, &set);
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(set);
         }
         Ok(ToolOutcome::ok(said))
     }
 }
 
-impl Act for EmbeddedHookRunner<'_> {
-    fn act<'a>(
+impl HookRunner for EmbeddedHookRunner<'_> {
+    fn run_action<'a>(
         &'a self,
         hook: &'a ReadyHook,
         action: HookAction,
@@ -63,23 +85,25 @@ impl Act for EmbeddedHookRunner<'_> {
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         Box::pin(async move {
             let call = call(action)?;
-            let asked = HookCall { call, turn: run.turn, left_ms: run.left_ms };
+            let asked = HookCall { call, turn: run.turn, left_ms: self.left_ms() };
             let thread = self.thread;
-            let allowed = admit_hook(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
-            if let Call::Directive(start) = &allowed.call {
+            let allowed = authorize_hook_call(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
+            if let GatedCall::Directive(start) = &allowed.call {
                 let spawned = run.bounds.spawned.saturating_add(started);
                 if let Some(exceeded) = spawn_limit_exceeded(&run.bounds.limits.into(), spawned) {
                     return Err(exceeded.to_string());
                 }
-                return thread.engine.hook_child(thread, &hook.hook, start.clone(), run).await;
+                return thread.engine.hook_child(thread, &hook.hook, start.clone(), run, self.left_ms()).await;
             }
-            if let Call::Tool { item_id, parameters } = &allowed.call
+            if let GatedCall::Tool { item_id, parameters } = &allowed.call
                 && is_system_tool(&thread.plan, item_id, STATE_TOOL)
             {
                 return self.keep(parameters).map(HookCallResult::from);
             }
-            let mut outcome =
-                thread.dispatch(allowed, Some(&hook.hook), &self.halt).await.map_err(|error| error.to_string())?;
+            let mut outcome = thread
+                .dispatch(allowed, Some(&hook.hook), &self.halt, None)
+                .await
+                .map_err(|error| error.to_string())?;
             // Results of hooks enter prompts and transcripts without the guard.
             mask_value(&mut outcome.content);
             Ok(HookCallResult::from(outcome))
@@ -88,28 +112,28 @@ impl Act for EmbeddedHookRunner<'_> {
 }
 
 /// Converts a hook's action to a call. The item id is validated after its placeholders are filled.
-fn call(action: HookAction) -> Result<Call, String> {
+fn call(action: HookAction) -> Result<GatedCall, String> {
     let id = |text: &str| ItemId::parse(text).map_err(|invalid| invalid.reason);
     if let HookAction::Execute { item_type, item_id, params } = action {
         let item_id = id(&item_id)?;
         return match item_type {
-            ItemKind::Tool => Ok(Call::Tool { item_id, parameters: params }),
-            ItemKind::Knowledge => Ok(Call::Knowledge { item_id }),
+            ItemKind::Tool => Ok(GatedCall::Tool { item_id, parameters: params }),
+            ItemKind::Knowledge => Ok(GatedCall::Knowledge { item_id }),
             ItemKind::Directive => {
                 let inputs = if let Value::Object(map) = params { map } else { Map::new() };
                 let (model, limit_overrides, detached, tool) = (None, Map::new(), false, false);
                 let directive = item_id;
-                Ok(Call::Directive(ChildStart { directive, inputs, model, limit_overrides, detached, tool }))
+                Ok(GatedCall::Directive(ChildStart { directive, inputs, model, limit_overrides, detached, tool }))
             }
             ItemKind::Config => Err("a hook cannot execute settings".into()),
         };
     }
     if let HookAction::Fetch { item_type, item_id, .. } = action {
         let (item_type, item_id) = (kind(item_type)?, id(&item_id)?);
-        return Ok(Call::Fetch(FetchRequest::Item { item_type, item_id, offset: 0, limit: None }));
+        return Ok(GatedCall::Fetch(FetchRequest::Item { item_type, item_id, offset: 0, limit: None }));
     }
     if let HookAction::Sign { item_type, item_id } = action {
-        return Ok(Call::Sign(SignRequest { item_type: kind(item_type)?, item_id: id(&item_id)? }));
+        return Ok(GatedCall::Sign(SignRequest { item_type: kind(item_type)?, item_id: id(&item_id)? }));
     }
     Err("this action starts nothing".into())
 }
@@ -119,6 +143,6 @@ fn kind(kind: ItemKind) -> Result<ItemType, String> {
         ItemKind::Tool => Ok(ItemType::Tool),
         ItemKind::Directive => Ok(ItemType::Directive),
         ItemKind::Knowledge => Ok(ItemType::Knowledge),
-        ItemKind::Config => Err("settings are no item of a hook".into()),
+        ItemKind::Config => Err("a hook cannot name settings as its item".into()),
     }
 }

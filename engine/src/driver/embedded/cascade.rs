@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::EmbeddedDriver;
 use crate::driver::DriveError;
 use crate::event::ControlMessage;
-use crate::session::below::OUTSIDE;
+use crate::session::below::FIRST_OUTSIDE_SPAWN;
 use crate::session::blocking;
 use crate::session::children::FIRST_HOOK_SPAWN;
 use crate::store::{Registry, StoreError, mailbox};
@@ -15,12 +15,12 @@ use crate::thread_id::ThreadId;
 
 impl EmbeddedDriver {
     /// Sends the control message before the end is committed. If the process dies in between, recovery sends it again.
-    pub(super) async fn cascade(&self, status: Status) -> Result<(), DriveError> {
+    pub(super) async fn notify_outside_descendants(&self, status: Status) -> Result<(), DriveError> {
         let letter = if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };
         let id = self.id.clone();
-        let living = self.engine.read(move |registry| unfinished_outside_threads(registry, &id)).await?;
+        let living = self.engine.read_registry(move |registry| unfinished_outside_threads(registry, &id)).await?;
         for thread in living {
-            if self.engine.post(&thread, letter.clone()) {
+            if self.engine.send_message(&thread, letter.clone()) {
                 continue;
             }
             let (disk, now) = (Arc::clone(&self.engine.disk), self.engine.clock.now());
@@ -42,7 +42,7 @@ fn unfinished_outside_threads(registry: &Registry, thread: &ThreadId) -> Result<
     let (mut living, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
         for (spawn, child) in registry.children(&id)? {
-            if (OUTSIDE..FIRST_HOOK_SPAWN).contains(&spawn)
+            if (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn)
                 && let Some(last) = last(registry, child)?
             {
                 living.push(last);
@@ -63,7 +63,7 @@ fn last(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreE
         let Some(row) = registry.thread(&next)? else { break };
         match row.continued_by {
             Some(by) => seen.push(std::mem::replace(&mut next, by)),
-            None if row.status.is_over() && row.status != Status::Suspended => break,
+            None if row.status.has_ended() && row.status != Status::Suspended => break,
             None => return Ok(Some(next)),
         }
     }

@@ -2,13 +2,13 @@
 //! the fold.
 
 use rye_compiler::plan::PlanLimits;
-use rye_compiler::semantics::ledger::{Answer, Refusal};
+use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
 
 use super::EmbeddedDriver;
 use crate::driver::DriveError;
 use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
-use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, ThreadRow};
+use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, ThreadRow};
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
@@ -24,7 +24,7 @@ impl EmbeddedDriver {
         changes.extend(raised.map(|limits| Change::Ledger(LedgerStep::raise(&self.id, limits.spend))));
         changes.push(Change::Ledger(LedgerStep::issue(&self.id, turn, attempt, amount)));
         match self.engine.writer.commit(changes).await?.pop() {
-            Some(Answered::Ledger(Answer::Refused { refusal })) => {
+            Some(ChangeResult::Ledger(LedgerReply::Refused { refusal })) => {
                 let left = if let Refusal::MoreThanIsLeft { left, .. } = refusal { left.to_u64() } else { 0 };
                 Ok(Fact::NotReserved { remaining: left })
             }
@@ -68,7 +68,7 @@ impl EmbeddedDriver {
         let mut lists = vec![changes];
         if ended.status != Status::Suspended {
             // A child may end at this moment; the refusal of its move must not affect the rest.
-            lists.extend(self.survivors().await?.into_iter().map(|moved| vec![moved]));
+            lists.extend(self.moves_of_survivors().await?.into_iter().map(|moved| vec![moved]));
             match &next {
                 Some((next, limits)) => lists.extend(self.continuation(next, limits).await?),
                 None => lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]),
@@ -84,7 +84,7 @@ impl EmbeddedDriver {
     async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Vec<Change>>, DriveError> {
         let id = self.id.clone();
         let (row, account) =
-            self.engine.read(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
+            self.engine.read_registry(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
         let mut row = row.ok_or_else(|| StoreError::UnknownThread { thread: self.id.to_string() })?;
         let is_child = account.is_some_and(|account| account.parent().is_some());
         if row.parent.is_none() {
@@ -102,7 +102,7 @@ impl EmbeddedDriver {
         };
         let put = Change::Put(Box::new(row));
         Ok(if is_child {
-            vec![vec![Change::Ledger(LedgerStep::hand_over(&self.id, next, limits.spend)), put]]
+            vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, limits.spend)), put]]
         } else {
             let end = Change::Ledger(LedgerStep::end(&self.id));
             vec![vec![end], vec![put, Change::Ledger(LedgerStep::register(next, limits.spend))]]
@@ -111,21 +111,22 @@ impl EmbeddedDriver {
 
     /// Returns the moves of surviving children, with their reservations, to the nearest living ancestor or to the root,
     /// whose account stays open for them.
-    async fn survivors(&self) -> Result<Vec<Change>, DriveError> {
+    async fn moves_of_survivors(&self) -> Result<Vec<Change>, DriveError> {
         let Some(link) = &self.launch.parent else { return Ok(Vec::new()) };
         let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());
         self.engine
-            .read(move |registry| {
+            .read_registry(move |registry| {
                 let Some(account) = registry.account(&id)? else { return Ok(Vec::new()) };
                 let children: Vec<ThreadId> =
                     account.children().filter_map(|child| ThreadId::parse(child).ok()).collect();
                 let mut to = None;
                 while let Some(thread) = above.take().filter(|_| !children.is_empty()) {
                     let Some(row) = registry.thread(&thread)? else { break };
-                    above = row.parent.filter(|_| row.status.is_over());
+                    above = row.parent.filter(|_| row.status.has_ended());
                     to = Some(thread);
                 }
-                let moved = |child: &ThreadId| to.as_ref().map(|to| Change::Ledger(LedgerStep::moved(&id, child, to)));
+                let moved =
+                    |child: &ThreadId| to.as_ref().map(|to| Change::Ledger(LedgerStep::move_child(&id, child, to)));
                 Ok(children.iter().filter_map(moved).collect())
             })
             .await

@@ -12,31 +12,32 @@ use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
 #[cfg(feature = "mcp")]
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
-use rye_compiler::trust::{Executes, of_tool};
+use rye_compiler::trust::command_files::CallValues;
+use rye_compiler::trust::{TrustRequirement, requirement_of_call};
 use rye_compiler::world::{ItemKind, RecordingWorld, Space, World};
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::EmbeddedDriver;
-use crate::driver::DriveError;
+use crate::driver::{Deadline, DriveError};
 use crate::event::Settled;
 use crate::machine::Fact;
-use crate::machine::gate::{Allowed, Call, Dispatch, touches};
-use crate::machine::signal::{Answer, ToolFinished};
+use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access};
+use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::session::blocking;
-use crate::tool::environment::provider_keys;
-use crate::tool::guard::{DEFAULT_MAX_BYTES, guard, is_kept_whole};
+use crate::tool::environment::{declared_variables, provider_keys};
+use crate::tool::guard::{DEFAULT_MAX_BYTES, guard_result, is_kept_whole};
 #[cfg(feature = "mcp")]
 use crate::tool::mcp;
 use crate::tool::primary::{FetchSources, fetch, sign};
-use crate::tool::process::GRACE;
-use crate::tool::registry::Prepared;
+use crate::tool::process::TERMINATION_GRACE;
+use crate::tool::registry::PreparedTool;
 #[cfg(feature = "mcp")]
 use crate::tool::registry::ToolFile;
-use crate::tool::stop::{Halt, PATIENCE};
+use crate::tool::stop::{CANCEL_GRACE, CancellationToken};
 use crate::tool::{Invocation, ToolOutcome};
-use crate::trust::Trusted;
+use crate::trust::TrustSnapshot;
 
 /// Duration after which a running call books the open settlements.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
@@ -47,11 +48,16 @@ impl EmbeddedDriver {
         &self,
         call: Allowed<Dispatch>,
         unsettled: &[Settled],
-        halt: &Halt,
+        halt: &CancellationToken,
+        deadline: Option<Deadline>,
     ) -> Result<Fact, DriveError> {
+        // Siblings must not reserve what this thread has overspent.
+        if unsettled.iter().any(|settled| settled.overspent > 0) {
+            self.commit_settlements(unsettled).await?;
+        }
         let began = self.engine.clock.now();
         let index = call.index;
-        let mut running = std::pin::pin!(self.dispatch(call, None, halt));
+        let mut running = std::pin::pin!(self.dispatch(call, None, halt, deadline));
         let outcome = tokio::select! {
             outcome = &mut running => outcome,
             () = tokio::time::sleep(SETTLE_AFTER) => {
@@ -64,21 +70,44 @@ impl EmbeddedDriver {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
-    /// Performs an authorized call until it ends or is cancelled by `halt`. `hook` makes the call; `None` for the
-    /// model.
+    /// Performs an authorized call until it ends, is cancelled by `halt`, or outlives the deadline. `hook` makes the call;
+    /// `None` for the model.
     pub(super) async fn dispatch(
         &self,
         call: Allowed<Dispatch>,
         hook: Option<&PlannedHook>,
-        halt: &Halt,
+        halt: &CancellationToken,
+        deadline: Option<Deadline>,
     ) -> Result<ToolOutcome, DriveError> {
         let dispatch = call.into_inner();
+        // Every tool gets the remaining duration as its timeout. This bound also holds for a tool that ignores it.
+        let left = Duration::from_millis(dispatch.left_ms);
+        let overdue = async {
+            match deadline {
+                Some(deadline) => self.reach(Some(deadline)).await,
+                None => tokio::time::sleep(left).await,
+            }
+            tokio::time::sleep(TERMINATION_GRACE + TERMINATION_GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            done = self.dispatch_call(dispatch, hook, halt) => done,
+            () = overdue => Ok(ToolOutcome::error("stopped: the thread reached its duration limit")),
+        }
+    }
+
+    async fn dispatch_call(
+        &self,
+        dispatch: Dispatch,
+        hook: Option<&PlannedHook>,
+        halt: &CancellationToken,
+    ) -> Result<ToolOutcome, DriveError> {
         match &dispatch.call {
-            Call::Tool { item_id, parameters } => {
+            GatedCall::Tool { item_id, parameters } => {
                 let (item_id, parameters) = (item_id.clone(), parameters.clone());
                 self.tool(&dispatch, (item_id, parameters), hook, halt).await
             }
-            Call::Knowledge { item_id } => {
+            GatedCall::Knowledge { item_id } => {
                 let request = FetchRequest::Item {
                     item_type: ItemType::Knowledge,
                     item_id: item_id.clone(),
@@ -87,9 +116,9 @@ impl EmbeddedDriver {
                 };
                 self.fetch(request, hook).await
             }
-            Call::Fetch(request) => self.fetch(request.clone(), hook).await,
-            Call::Sign(request) => self.sign(request.clone()).await,
-            Call::Directive(_) => Ok(ToolOutcome::error("a directive is started as a child, not as a call")),
+            GatedCall::Fetch(request) => self.fetch(request.clone(), hook).await,
+            GatedCall::Sign(request) => self.sign(request.clone()).await,
+            GatedCall::Directive(_) => Ok(ToolOutcome::error("a directive is started as a child, not as a call")),
         }
     }
 
@@ -98,11 +127,11 @@ impl EmbeddedDriver {
         dispatch: &Dispatch,
         (item_id, parameters): (ItemId, Value),
         hook: Option<&PlannedHook>,
-        halt: &Halt,
+        halt: &CancellationToken,
     ) -> Result<ToolOutcome, DriveError> {
         let tool = match self.fitting(&item_id, &parameters, hook, (&dispatch.write, &dispatch.net)).await? {
             Ok(tool) => tool,
-            Err(reason) => return Ok(ToolOutcome::error(reason)),
+            Err(reason) => return Ok(ToolOutcome::refused(reason)),
         };
         let invocation = Invocation {
             item_id,
@@ -118,8 +147,8 @@ impl EmbeddedDriver {
         };
         let mut halt = halt.clone();
         let overdue = async {
-            halt.told().await;
-            tokio::time::sleep(PATIENCE + GRACE + GRACE).await;
+            halt.cancelled().await;
+            tokio::time::sleep(CANCEL_GRACE + TERMINATION_GRACE + TERMINATION_GRACE).await;
         };
         // A tool that panics is an error of the tool, not of the thread. Dropping this future aborts the task.
         let mut task = tokio::task::JoinSet::new();
@@ -130,7 +159,7 @@ impl EmbeddedDriver {
         };
         Ok(match joined {
             Some(Ok(outcome)) => outcome,
-            Some(Err(error)) => ToolOutcome::error(format!("the tool broke down: {error}")),
+            Some(Err(error)) => ToolOutcome::error(format!("the tool panicked: {error}")),
             None => ToolOutcome::error("the tool broke down"),
         })
     }
@@ -142,13 +171,13 @@ impl EmbeddedDriver {
     }
 
     /// Checks that a thread with these grants can run a tool with these parameters; returns the obstacle otherwise.
-    pub(crate) async fn ready(
+    pub(crate) async fn check_ready(
         &self,
         item_id: &ItemId,
         parameters: &Value,
         capability: &str,
     ) -> Result<Result<(), String>, DriveError> {
-        let (write, net) = touches(&self.launch.grants, capability);
+        let (write, net) = granted_access(&self.launch.grants, capability);
         Ok(self.fitting(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 
@@ -159,30 +188,33 @@ impl EmbeddedDriver {
         parameters: &Value,
         hook: Option<&PlannedHook>,
         (write, net): (&[String], &[String]),
-    ) -> Result<Result<Arc<Prepared>, String>, DriveError> {
-        Ok(self.prepared(item_id, hook).await?.and_then(|tool| {
+    ) -> Result<Result<Arc<PreparedTool>, String>, DriveError> {
+        Ok(self.prepared(item_id, parameters, hook).await?.and_then(|tool| {
             tool.check(parameters).map_err(|error| error.to_string())?;
             missing_need(&tool.spec, write, net).map_or(Ok(tool), Err)
         }))
     }
 
-    /// Returns the tool as it was when the plan was made.
+    /// Returns the tool as it was when the plan was made. Project files that a command names with these parameters must
+    /// be trusted as they are now.
     async fn prepared(
         &self,
         id: &ItemId,
+        parameters: &Value,
         hook: Option<&PlannedHook>,
-    ) -> Result<Result<Arc<Prepared>, String>, DriveError> {
+    ) -> Result<Result<Arc<PreparedTool>, String>, DriveError> {
         if let Some(tool) = self.known_tool(id) {
             return Ok(Ok(tool));
         }
         let (plan, wanted, hook) = (Arc::clone(&self.plan), id.clone(), hook.cloned());
+        let parameters = parameters.as_object().cloned().unwrap_or_default();
         let engine = Arc::clone(&self.engine);
         #[cfg(feature = "mcp")]
         let project = self.engine.project.clone();
         let found = self
             .engine
             .with_world(move |world| {
-                unchanged(world, &plan.manifest, ItemKind::Tool, &wanted)?;
+                check_unchanged(world, &plan.manifest, ItemKind::Tool, &wanted)?;
                 let world = RecordingWorld::new(world);
                 let items = Items::new(&world);
                 let tool = items.tool(&wanted);
@@ -191,7 +223,7 @@ impl EmbeddedDriver {
                 }
                 let complaint = || {
                     let first = items.diagnostics().iter().next().map(rye_compiler::diagnostics::Diagnostic::message);
-                    first.unwrap_or_else(|| format!("there is no tool `{wanted}`"))
+                    first.unwrap_or_else(|| format!("unknown tool `{wanted}`"))
                 };
                 let tool = tool.ok_or_else(complaint)?;
                 if tool.file.space == Space::User {
@@ -200,22 +232,25 @@ impl EmbeddedDriver {
                 let sha256 = world.sha256(ItemKind::Tool, &wanted, tool.file.space).unwrap_or_default();
                 #[cfg(feature = "mcp")]
                 let server = match &tool.spec.kind {
-                    ToolKind::Mcp { server, .. } => mcp::config::servers(&project, &items)?.remove(server),
+                    ToolKind::Mcp { server, .. } => mcp::config::read_servers(&project, &items)?.remove(server),
                     ToolKind::Builtin { .. }
                     | ToolKind::Command { .. }
                     | ToolKind::Script { .. }
                     | ToolKind::Http(_) => None,
                 };
-                let mut executes: Vec<Executes> = of_tool(&tool, sha256, &items.sources()).into_iter().collect();
+                let environment = declared_variables(&tool.spec.environment);
+                let call = CallValues { parameters: &parameters, environment: &environment };
+                let mut executes: Vec<TrustRequirement> =
+                    requirement_of_call(&tool, sha256, &items.sources(), Some(call)).into_iter().collect();
                 #[cfg(feature = "mcp")]
-                executes.extend(server.as_ref().and_then(mcp::Server::executes));
-                let missing = |now: Trusted<'_>| now.missing(&executes).map(|missing| missing.len());
-                match engine.trust.now().and_then(missing) {
+                executes.extend(server.as_ref().and_then(mcp::McpServer::trust_requirement));
+                let missing = |now: TrustSnapshot<'_>| now.missing(&executes).map(|missing| missing.len());
+                match engine.trust.snapshot().and_then(missing) {
                     Ok(0) => {}
                     Ok(_) => {
                         return Err(format!(
-                            "permission denied: `{wanted}` is a tool of this project, which the user does not trust \
-                         yet; `rye trust --list` shows it"
+                            "permission denied: `{wanted}` is a tool of this project, and the user does not trust it, or \
+                         a file that it names, as it is now; `rye trust --list` shows it"
                         ));
                     }
                     Err(error) => return Err(error.to_string()),
@@ -272,7 +307,7 @@ impl EmbeddedDriver {
 
     async fn sign(&self, request: SignRequest) -> Result<ToolOutcome, DriveError> {
         let Some(keys) = self.engine.keys.clone() else {
-            return Ok(ToolOutcome::error("there is no user space, and so no key to sign with"));
+            return Ok(ToolOutcome::error("no user space, so there is no key to sign with"));
         };
         let project = self.engine.project.clone();
         let now = Timestamp::from_millisecond(self.engine.clock.now()).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -284,22 +319,24 @@ impl EmbeddedDriver {
     }
 
     /// Returns a result as it enters the conversation, shortened by the guard.
-    pub(crate) async fn guarded(&self, outcome: ToolOutcome) -> Result<Answer, DriveError> {
+    pub(crate) async fn guarded(&self, outcome: ToolOutcome) -> Result<CallAnswer, DriveError> {
+        let was_refused = outcome.was_refused;
         let setting = self.plan.settings.get("resilience").and_then(|v| v.pointer("/tool_result/max_bytes"));
         let most = setting.and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_MAX_BYTES);
         let objects = Arc::clone(&self.engine.objects);
         // A small result is guarded inline; one that may have to be stored is guarded on a blocking thread.
         let guarded = if is_kept_whole(&outcome, most) {
-            guard(&outcome, most, &BTreeMap::new(), &*objects)?
+            guard_result(&outcome, most, &BTreeMap::new(), &*objects)?
         } else {
-            blocking(move || Ok(guard(&outcome, most, &BTreeMap::new(), &*objects)?)).await?
+            blocking(move || Ok(guard_result(&outcome, most, &BTreeMap::new(), &*objects)?)).await?
         };
-        Ok(Answer {
+        Ok(CallAnswer {
             content: guarded.content,
             is_error: guarded.is_error,
             details: guarded.details,
             bytes: guarded.bytes,
             object: guarded.object,
+            was_refused,
         })
     }
 }
@@ -314,7 +351,7 @@ struct FoundTool {
     /// Trust is checked before every call, because the tool names files of the project or belongs to the user space.
     is_looked_at_again: bool,
     #[cfg(feature = "mcp")]
-    server: Option<mcp::Server>,
+    server: Option<mcp::McpServer>,
 }
 
 /// Returns the settings that a tool requests (`CONFIG_RESOLVE`); an empty mapping if no space has them.
@@ -334,15 +371,15 @@ fn check_no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), Stri
     }
     let keys = provider_keys(items);
     match spec.environment.iter().find(|name| keys.contains(*name)) {
-        Some(key) => Err(format!("`{key}` holds a provider's key; no tool gets it")),
+        Some(key) => Err(format!("`{key}` holds a provider's key, which tools cannot receive")),
         None => Ok(()),
     }
 }
 
 /// Checks that an item is the one that the plan was made from.
-pub(crate) fn unchanged(
+pub(crate) fn check_unchanged(
     world: &dyn World,
-    manifest: &[rye_compiler::plan::Read],
+    manifest: &[rye_compiler::plan::ManifestEntry],
     kind: ItemKind,
     id: &ItemId,
 ) -> Result<(), String> {
@@ -353,7 +390,7 @@ pub(crate) fn unchanged(
     if now == Some((read.space, read.sha256.clone())) {
         return Ok(());
     }
-    Err(format!("`{id}` is not what it was when this thread's plan was made"))
+    Err(format!("`{id}` changed after this thread's plan was compiled"))
 }
 
 /// Returns the error for a host or folder that the tool needs and no grant names.
@@ -365,5 +402,5 @@ fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<Str
     let folder = unmet(&spec.needs.write, write, is_folder_inside).map(|folder| ("write", folder));
     let host = || unmet(&spec.needs.net, net, is_host_inside).map(|host| ("net", host));
     let (need, what) = folder.or_else(host)?;
-    Some(format!("permission denied: the tool needs {need}=\"{what}\", which no grant of it names"))
+    Some(format!("permission denied: the tool needs {need}=\"{what}\", which is not granted"))
 }

@@ -6,13 +6,13 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
-use super::super::state::{CallState, EarlyEnd, Position, State};
+use super::super::state::{CallState, EarlyEnd, RunPosition, ThreadState};
 use super::super::step::outcome_of;
 use crate::event::{HookOutcome, HookPointRun};
 use crate::message::Message;
 use crate::thread::Status;
 
-pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
+pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64) {
     let point = run.point;
     state.hook_points += 1;
     // A hook that fails at the end does not change the end status.
@@ -64,19 +64,35 @@ pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
         | HookPoint::ContextLimitReached
         | HookPoint::DirectiveReturn
         | HookPoint::AgentEnd => {
-            let outcome = step(state, run, ts);
-            state.position = Position::After(Node::Hooks(point), outcome);
+            let mut outcome = step(state, run, ts);
+            if point == HookPoint::AfterStep {
+                outcome = after_step(state, outcome);
+            }
+            state.position = RunPosition::After(Node::Hooks(point), outcome);
         }
     }
 }
 
-fn call<'a>(state: &'a mut State, run: &HookPointRun) -> Option<&'a mut CallState> {
+/// Returns the outcome of the `after_step` hooks, which depends on the kind of the turn. An accepted return cannot be
+/// taken back; only `terminate` changes the end.
+fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
+    let goes_on = matches!(outcome, Outcome::Pass | Outcome::Continue);
+    if state.returned.is_some() && (goes_on || outcome == Outcome::Retry) {
+        Outcome::Accepted
+    } else if goes_on && state.calls.list.is_empty() {
+        Outcome::Text
+    } else {
+        outcome
+    }
+}
+
+fn call<'a>(state: &'a mut ThreadState, run: &HookPointRun) -> Option<&'a mut CallState> {
     let index: usize = run.subject.as_ref()?.parse().ok()?;
     state.calls.list.get_mut(index)
 }
 
 /// Applies the answer of a point that is a node of the graph; returns the outcome of the step.
-fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
+fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     match &run.answer {
         HookOutcome::Collected { fired, texts } => {
             state.talk.fired.extend(fired.iter().cloned());
@@ -101,7 +117,7 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
         }
         HookOutcome::Raise { limit, value } => {
-            return if super::raise(state, limit, *value) {
+            return if super::raise_limit(state, limit, *value) {
                 state.limit = None;
                 Outcome::Raise
             } else {
@@ -123,7 +139,7 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
 
 /// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error
 /// determines the end.
-fn stop_at_point(state: &mut State, run: &HookPointRun) {
+fn stop_at_point(state: &mut ThreadState, run: &HookPointRun) {
     let HookOutcome::Terminate { status, error } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();
     if silent && matches!(run.point, HookPoint::Limit | HookPoint::Error) {
@@ -132,7 +148,7 @@ fn stop_at_point(state: &mut State, run: &HookPointRun) {
     stop(state, &run.answer);
 }
 
-fn stop(state: &mut State, answer: &HookOutcome) {
+fn stop(state: &mut ThreadState, answer: &HookOutcome) {
     let HookOutcome::Terminate { status, error } = answer else { return };
     let known = state.limit.as_ref().map(|hit| hit.limit_code.clone());
     let code = known.or_else(|| state.failed.as_ref().map(|f| f.classification.name.clone()));
@@ -144,7 +160,7 @@ fn stop(state: &mut State, answer: &HookOutcome) {
 }
 
 /// Applies a `tool_result` hook's changes to the result that the model receives.
-fn modified(state: &mut State, run: &HookPointRun) {
+fn modified(state: &mut ThreadState, run: &HookPointRun) {
     let Some(call) = call(state, run) else { return };
     let id = call.call.id.clone();
     let Some(result) = call.result.as_mut() else { return };

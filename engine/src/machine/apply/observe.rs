@@ -4,10 +4,10 @@ use rye_compiler::hook::HookPoint;
 use serde_json::{Map, Value, json};
 
 use super::super::facts::call_fact;
-use super::super::state::{Observation, State};
+use super::super::state::{Observation, ThreadState};
 use crate::event::{Event, EventBody, ResultKind};
 
-pub(super) fn observe(state: &mut State, event: &Event) {
+pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
     if state.observes.is_empty() {
         return;
     }
@@ -50,7 +50,7 @@ pub(super) fn observe(state: &mut State, event: &Event) {
 }
 
 /// Returns the event's own fields; for the points around a tool, the call and the size of its result.
-fn fields(state: &State, point: HookPoint, body: &EventBody) -> Map<String, Value> {
+fn fields(state: &ThreadState, point: HookPoint, body: &EventBody) -> Map<String, Value> {
     let mut facts = match serde_json::to_value(body) {
         Ok(Value::Object(map)) => map,
         Ok(_) | Err(_) => Map::new(),

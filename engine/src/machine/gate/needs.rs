@@ -7,7 +7,7 @@ pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside
 
 /// Returns the items of `field` in the thread's own matching grants that the matching grants of every ancestor also
 /// cover.
-pub(super) fn granted(
+pub(super) fn granted_items(
     chain: &[Vec<Grant>],
     capability: &str,
     field: impl Fn(&Grant) -> &Vec<String>,
@@ -39,7 +39,7 @@ mod tests {
         };
         let capability = "rye.execute.tool.a.b";
         let chain = [vec![grant("rye.execute.tool.a.*", &["out/", "tmp"])], vec![grant("rye.*", &["out"])]];
-        assert_eq!(granted(&chain, capability, |g| &g.write, is_folder_inside), ["out/"]);
-        assert!(granted(&chain, "rye.execute.tool.c", |g| &g.write, is_folder_inside).is_empty());
+        assert_eq!(granted_items(&chain, capability, |g| &g.write, is_folder_inside), ["out/"]);
+        assert!(granted_items(&chain, "rye.execute.tool.c", |g| &g.write, is_folder_inside).is_empty());
     }
 }

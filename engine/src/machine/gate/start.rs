@@ -13,10 +13,10 @@ const PARAMETER_NAMES: [&str; 5] = ["directive_name", "async", "inputs", "model"
 const LIMIT_NAMES: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_seconds", "depth"];
 
 /// Parses the arguments; an error is a message for the model.
-pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
+pub(super) fn parse_child_start(parameters: &Value) -> Result<ChildStart, String> {
     let Value::Object(given) = parameters else { return Err(wrong("its parameters must be an object")) };
     if let Some(key) = given.keys().find(|key| !PARAMETER_NAMES.contains(&key.as_str())) {
-        return Err(wrong(&format!("there is no parameter `{key}`; there are {}", PARAMETER_NAMES.join(", "))));
+        return Err(wrong(&format!("unknown parameter `{key}`; expected one of {}", PARAMETER_NAMES.join(", "))));
     }
     let value = |key: &str| given.get(key).filter(|value| !value.is_null());
     let Some(Value::String(name)) = value("directive_name") else {
@@ -35,7 +35,7 @@ pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
     };
     let limit_overrides = object(value("limit_overrides"), "limit_overrides")?;
     if let Some(name) = limit_overrides.keys().find(|name| !LIMIT_NAMES.contains(&name.as_str())) {
-        return Err(wrong(&format!("there is no limit `{name}`; there are {}", LIMIT_NAMES.join(", "))));
+        return Err(wrong(&format!("unknown limit `{name}`; expected one of {}", LIMIT_NAMES.join(", "))));
     }
     let inputs = object(value("inputs"), "inputs")?;
     Ok(ChildStart { directive, inputs, model, limit_overrides, detached, tool: false })

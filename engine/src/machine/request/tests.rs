@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::machine::fixture::plan;
 use crate::provider::settings::ProviderSettings;
 use crate::provider::{Wire, body, published, text_tools};
 
@@ -29,7 +30,7 @@ fn block() -> impl Strategy<Value = ContentBlock> {
             signature: signed.then(|| "sig".to_owned()),
         }),
         1 => other.prop_map(|(wire, value)| ContentBlock::Other { wire: wire.to_owned(), value }),
-        1 => Just(ContentBlock::Image(crate::provider::fixture::image())),
+        1 => Just(ContentBlock::Image(crate::provider::fixture::test_image())),
     ]
 }
 
@@ -56,19 +57,41 @@ proptest! {
         messages.push(Message::user("Go on."));
         let tool = ToolDefinition { name: "read".into(), description: "d".into(), schema: json!({"type": "object"}).into() };
         let request = Request {
-            turns: turns(&messages),
+            turns: to_turns(&messages),
             tools: vec![tool],
             first_turn_constant: constant,
-            ..crate::provider::fixture::small()
+            ..crate::provider::fixture::minimal_request()
         };
         let in_words = text_tools::request_as_text(&Request { text_tools: true, ..request.clone() });
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
             for request in [&request, &in_words] {
-                let body = body(&ProviderSettings::bare("test", wire), request).unwrap();
-                if let Err(error) = published::judge(wire, &body) {
+                let body = body(&ProviderSettings::with_defaults("test", wire), request).unwrap();
+                if let Err(error) = published::validate_body(wire, &body) {
                     prop_assert!(false, "{}: {error}\n{body:#}", wire.name());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn input_bound_covers_the_bytes_of_the_body_on_every_wire(
+        messages in proptest::collection::vec(message(), 0..8),
+        system in any::<String>(),
+        said in any::<String>(),
+        words in any::<bool>(),
+    ) {
+        let mut plan = plan();
+        plan.model.tool_use = if words { ToolUse::TextParsed } else { ToolUse::Native };
+        let mut state = ThreadState::new();
+        state.talk.system = Some(system.into());
+        state.talk.messages = messages;
+        state.talk.messages.push(Message::user(said));
+        let request = build_request(&plan, &state, 1_000);
+        let request = if words { text_tools::request_as_text(&request) } else { request };
+        let bound = bound_input_tokens(&plan, &state, false);
+        for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
+            let bytes = body(&ProviderSettings::with_defaults("test", wire), &request).unwrap().to_string().len();
+            prop_assert!(bound >= bytes as u64, "{}: {bound} for {bytes}", wire.name());
         }
     }
 }

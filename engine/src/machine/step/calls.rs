@@ -11,45 +11,48 @@ use super::super::effect::{AwaitedChild, Effect, SpawnChild};
 use super::super::gate::{self, GateDecision};
 use super::super::keep::{self, StateOp};
 use super::super::outputs;
-use super::super::state::{CallPhase, CallState, Position, State};
-use super::super::walk::{Decision, WalkContext};
+use super::super::state::{CallPhase, CallState, RunPosition, ThreadState};
+use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
 /// Returns the current group, or the next one.
 fn group(walk: &WalkContext<'_>) -> Range<usize> {
-    if walk.state.position == Position::At(Node::Tools) {
+    if walk.state.position == RunPosition::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;
     }
-    gate::group(walk.plan, walk.state, walk.group_start)
+    gate::next_call_group(walk.plan, walk.state, walk.group_start)
 }
 
-fn waiting<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
+fn waiting<'a>(state: &'a ThreadState, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
     in_group(state, group).filter(|(_, call)| call.phase == CallPhase::Waiting)
 }
 
-fn in_group<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
+fn in_group<'a>(
+    state: &'a ThreadState,
+    group: &Range<usize>,
+) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
     let group = group.clone();
     state.calls.list.iter().enumerate().filter(move |(index, _)| group.contains(index))
 }
 
 /// Runs the `tool_call` hooks of every call in the group.
-pub(super) fn before_gate(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn before_gate(walk: &WalkContext<'_>) -> StepResult {
     if !walk.state.mail.steering.is_empty() {
-        return Decision::Gives(Outcome::Pass);
+        return StepResult::Gives(Outcome::Pass);
     }
     let group = group(walk);
     match waiting(walk.state, &group).find(|(_, call)| !call.hooked) {
         Some((index, _)) => run_hooks(walk, HookPoint::ToolCall, Some(index.to_string())),
-        None => Decision::Gives(Outcome::Pass),
+        None => StepResult::Gives(Outcome::Pass),
     }
 }
 
-pub(super) fn gate(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);
     if waiting(state, &group).next().is_none() {
-        return Decision::Gives(Outcome::Denied);
+        return StepResult::Gives(Outcome::Denied);
     }
     if !state.mail.steering.is_empty() {
         let rest = group.start..state.calls.list.len();
@@ -57,28 +60,28 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> Decision {
             let text = "skipped due to queued user message".to_owned();
             answer_event(state, index, rest.end, call, ResultKind::Skipped, text)
         };
-        return Decision::Write(waiting(state, &rest).map(skip).collect());
+        return StepResult::Write(waiting(state, &rest).map(skip).collect());
     }
     let mut answers = Vec::new();
     for (index, call) in waiting(state, &group) {
-        match gate::rule(walk.plan, state, index) {
-            GateDecision::Run(_) | GateDecision::Spawn(_) => return Decision::Gives(Outcome::Allowed),
+        match gate::authorize(walk.plan, state, index) {
+            GateDecision::Run(_) | GateDecision::Spawn(_) => return StepResult::Gives(Outcome::Allowed),
             GateDecision::Keep(keep) => {
                 answers.extend(state_op_events(state, index, group.end, call, keep.into_inner()));
             }
-            GateDecision::Return => return Decision::Gives(Outcome::Returns),
-            GateDecision::Asks { .. } => return Decision::Gives(Outcome::Asks),
+            GateDecision::Return => return StepResult::Gives(Outcome::Returns),
+            GateDecision::Asks { .. } => return StepResult::Gives(Outcome::Asks),
             GateDecision::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
         }
     }
-    Decision::Write(answers)
+    StepResult::Write(answers)
 }
 
 /// Returns the text of the approval request for the call at the gate.
-pub(super) fn asked(walk: &WalkContext<'_>) -> String {
+pub(super) fn approval_text(walk: &WalkContext<'_>) -> String {
     let group = group(walk);
     waiting(walk.state, &group)
-        .find_map(|(index, call)| match gate::rule(walk.plan, walk.state, index) {
+        .find_map(|(index, call)| match gate::authorize(walk.plan, walk.state, index) {
             GateDecision::Asks { capability } => Some(format!("{capability} with {}", call.call.input)),
             GateDecision::Run(_)
             | GateDecision::Spawn(_)
@@ -89,12 +92,12 @@ pub(super) fn asked(walk: &WalkContext<'_>) -> String {
         .unwrap_or_default()
 }
 
-pub(super) fn tools(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);
     let begun = begin(walk, &group);
     if !begun.is_empty() {
-        return Decision::Write(begun);
+        return StepResult::Write(begun);
     }
     // The call of a detached child that exists still lacks an answer; repeating the spawn gives the answer.
     let unmade = |call: &CallState| match call.phase {
@@ -107,10 +110,10 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> Decision {
         CallPhase::Waiting | CallPhase::Started | CallPhase::Answered => false,
     };
     let sharing = in_group(state, &group).filter(|(_, call)| unmade(call) && !is_tool(call)).count() as u64;
-    let keep_back = if sharing > 0 { model::one_turn(walk.plan, state) } else { 0 };
+    let keep_back = if sharing > 0 { model::turn_worst_case(walk.plan, state) } else { 0 };
     let (mut run, mut made, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
     for (index, call) in in_group(state, &group) {
-        match (call.phase, gate::rule(walk.plan, state, index)) {
+        match (call.phase, gate::authorize(walk.plan, state, index)) {
             (CallPhase::Started, GateDecision::Run(allowed)) => run.push(allowed),
             (CallPhase::Spawning(spawn), GateDecision::Spawn(allowed)) => {
                 if unmade(call) {
@@ -127,15 +130,15 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> Decision {
         }
     }
     if !made.is_empty() {
-        return Decision::Do(Effect::Spawn(made));
+        return StepResult::Do(Effect::Spawn(made));
     }
     if !run.is_empty() {
-        return Decision::Do(Effect::RunTools(run));
+        return StepResult::Do(Effect::RunTools(run));
     }
     if !awaited.is_empty() {
-        return Decision::Do(Effect::Await(awaited));
+        return StepResult::Do(Effect::Await(awaited));
     }
-    Decision::Gives(Outcome::Finished)
+    StepResult::Gives(Outcome::Finished)
 }
 
 /// Returns the events that precede the run of a group: starts, intended children, and answers to calls that do not run.
@@ -145,7 +148,7 @@ fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let mut spawns = 0;
     for (index, call) in waiting(state, group) {
         let refused = |why, text| answer_event(state, index, group.end, call, why, text);
-        match gate::rule(walk.plan, state, index) {
+        match gate::authorize(walk.plan, state, index) {
             GateDecision::Run(allowed) => events.push(EventBody::ToolStarted(ToolStarted {
                 turn: state.cost.turns,
                 index,
@@ -170,7 +173,7 @@ fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
             }
             GateDecision::Answer { why, text } => events.push(refused(why, text)),
             GateDecision::Asks { capability } => {
-                let text = format!("permission denied: {capability} needs an acknowledgement");
+                let text = format!("permission denied: {capability} needs an approval");
                 events.push(refused(ResultKind::Denied { capability }, text));
             }
             GateDecision::Return => {
@@ -182,7 +185,7 @@ fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
 }
 
 fn intended(
-    state: &State,
+    state: &ThreadState,
     spawn: u64,
     index: usize,
     group_end: usize,
@@ -205,10 +208,16 @@ fn intended(
 }
 
 /// Returns the answer of the thread's store, and the event of a write.
-fn state_op_events(state: &State, index: usize, group_end: usize, call: &CallState, asked: StateOp) -> Vec<EventBody> {
-    match keep::answer(&state.store, asked) {
+fn state_op_events(
+    state: &ThreadState,
+    index: usize,
+    group_end: usize,
+    call: &CallState,
+    asked: StateOp,
+) -> Vec<EventBody> {
+    match keep::apply_state_op(&state.store, asked) {
         Ok((said, set)) => {
-            let text = rye_compiler::semantics::value::embed(&said).into_owned();
+            let text = rye_compiler::semantics::value::inline_text(&said).into_owned();
             let answer = answer_event(state, index, group_end, call, ResultKind::Ran, text);
             set.map(EventBody::StateSet).into_iter().chain([answer]).collect()
         }
@@ -217,7 +226,7 @@ fn state_op_events(state: &State, index: usize, group_end: usize, call: &CallSta
 }
 
 /// Runs the hooks on the results of the group, then goes to the next group or to the end of the calls.
-pub(super) fn guard(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);
     let unrun = match walk.from {
@@ -227,7 +236,7 @@ pub(super) fn guard(walk: &WalkContext<'_>) -> Decision {
     };
     if unrun && waiting(state, &fresh).next().is_some() {
         // The plan has no step that runs these calls or requests their approval.
-        return Decision::Write(refuse_all(walk, &fresh));
+        return StepResult::Write(refuse_all(walk, &fresh));
     }
     let done = state.calls.start..state.calls.end;
     for (index, call) in in_group(state, &done) {
@@ -240,15 +249,15 @@ pub(super) fn guard(walk: &WalkContext<'_>) -> Decision {
             return run_hooks(walk, point, Some(index.to_string()));
         }
     }
-    Decision::Gives(if done.end < state.calls.list.len() { Outcome::More } else { Outcome::Done })
+    StepResult::Gives(if done.end < state.calls.list.len() { Outcome::More } else { Outcome::Done })
 }
 
 fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let refuse = |(index, call): (usize, &CallState)| {
-        let (why, text) = match gate::rule(walk.plan, walk.state, index) {
+        let (why, text) = match gate::authorize(walk.plan, walk.state, index) {
             GateDecision::Answer { why, text } => (why, text),
             GateDecision::Asks { capability } => {
-                let text = format!("permission denied: nobody allowed {capability}");
+                let text = format!("permission denied: {capability} was not approved");
                 (ResultKind::Denied { capability }, text)
             }
             GateDecision::Run(_) | GateDecision::Spawn(_) | GateDecision::Keep(_) | GateDecision::Return => {
@@ -261,17 +270,17 @@ fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
 }
 
 /// Validates a `rye_directive_return` against the declared outputs.
-pub(super) fn returned(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn returned(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);
-    let Some((index, call)) = waiting(state, &group).next() else { return Decision::Gives(Outcome::Incomplete) };
-    let (why, text) = outputs::check(&walk.plan.interface.outputs, &call.call.input);
-    Decision::Write(vec![answer_event(state, index, group.end, call, why, text)])
+    let Some((index, call)) = waiting(state, &group).next() else { return StepResult::Gives(Outcome::Incomplete) };
+    let (why, text) = outputs::check_return(&walk.plan.interface.outputs, &call.call.input);
+    StepResult::Write(vec![answer_event(state, index, group.end, call, why, text)])
 }
 
 /// Builds the result event of a call that no tool answered.
 pub(in crate::machine) fn answer_event(
-    state: &State,
+    state: &ThreadState,
     index: usize,
     group_end: usize,
     call: &CallState,

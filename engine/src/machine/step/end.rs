@@ -6,16 +6,18 @@ use rye_compiler::semantics::limits;
 use serde_json::Value;
 
 use super::super::outputs;
-use super::super::walk::{Decision, WalkContext};
+use super::super::walk::{StepResult, WalkContext};
 use super::{INTERRUPTED, has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
 use crate::machine::effect::Effect;
 use crate::machine::facts;
-use crate::machine::state::State;
+use crate::machine::state::{ReplyDefect, ThreadState};
+use crate::provider::StopReason;
+use crate::retry;
 use crate::thread::{RunError, Status};
 
 /// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event.
-pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> Decision {
+pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let ended = end_result(walk);
     if !matches!(ended.status, Status::Killed | Status::Suspended) {
@@ -27,8 +29,8 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> Decision {
         };
         let due = |point: &HookPoint| has_hooks(plan, *point) && !state.ran.contains(point);
         if let Some(point) = [Some(HookPoint::AfterComplete), own].into_iter().flatten().find(due) {
-            let mut facts = facts::of(plan, state, point, None);
-            facts.insert("status".into(), ended.status.word().into());
+            let mut facts = facts::point_facts(plan, state, point, None);
+            facts.insert("status".into(), ended.status.as_str().into());
             if point != HookPoint::AfterComplete {
                 facts.insert("result".into(), ended.result.clone().map_or(Value::Null, Value::String));
                 facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
@@ -38,16 +40,16 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> Decision {
             if let Effect::RunHooks(run) = &mut effect {
                 run.ended = Some(Box::new(ended));
             }
-            return Decision::Do(effect);
+            return StepResult::Do(effect);
         }
     }
-    Decision::Write(vec![EventBody::Ended(Box::new(ended))])
+    StepResult::Write(vec![EventBody::Ended(Box::new(ended))])
 }
 
 /// Returns the living children to cancel with the thread, or `None` if descendants live on. After an error, a
 /// cancellation or a kill they always end; after completion the setting `child_policy.on_end` of `agent/resilience`
 /// decides.
-pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &State, status: Status) -> Option<Vec<String>> {
+pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, status: Status) -> Option<Vec<String>> {
     let policy =
         plan.settings.get("resilience").and_then(|v| v.pointer("/child_policy/on_end")).and_then(Value::as_str);
     let cancels = match status {
@@ -55,7 +57,7 @@ pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &State, status:
         Status::Completed => policy == Some("cancel"),
         Status::Created | Status::Running | Status::Continued | Status::Suspended => false,
     };
-    cancels.then(|| state.living().filter_map(|(_, child)| child.thread_id.clone()).collect())
+    cancels.then(|| state.living_children().filter_map(|(_, child)| child.thread_id.clone()).collect())
 }
 
 /// Maximum characters of a tool's failure in the error message.
@@ -66,12 +68,15 @@ fn end_result(walk: &WalkContext<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
     let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
     let answer = called.and_then(|call| call.result.as_ref());
-    let result = answer.map(|answer| answer.content.clone()).or_else(|| state.last_text());
+    // Next to outputs, the result is the text of the reply that returned them, and no earlier remark.
+    let text = || if state.returned.is_some() { state.final_text() } else { state.last_text() };
+    let result = answer.map(|answer| answer.content.clone()).or_else(text);
     let ended = |status, error| Ended {
         status,
         result: result.clone(),
         outputs: None,
         missing: Vec::new(),
+        stop_reason: state.stop_reason.clone(),
         error,
         cost: state.cost,
     };
@@ -95,6 +100,11 @@ fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Cancelled, failed("cancelled", "the thread was cancelled".into()));
     }
     match walk.from {
+        // The new thread could not join the text that was cut with its own.
+        (Node::Handoff, _) if !state.talk.cut_text.is_empty() => {
+            let message = "the reply was cut at its output limit, and the context window has no room for the rest";
+            return ended(Status::Error, failed(TRUNCATED_CODE, message.to_owned()));
+        }
         (Node::Handoff, _) => return ended(Status::Continued, None),
         (Node::Ask(_), Outcome::Suspended) => return ended(Status::Suspended, None),
         _ => {}
@@ -110,11 +120,49 @@ fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Error, failed(code, message));
     }
     if let Some(hit) = &state.limit {
-        let message = limits::told(&hit.limit_code, &hit.current_value, &hit.current_max);
+        let message = limits::describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max);
         return ended(Status::Error, failed(&hit.limit_code, message));
     }
     if let Some(failure) = &state.failed {
-        return ended(Status::Error, failed(&failure.classification.name, failure.error.message.clone()));
+        let message = &failure.error.message;
+        let message = if failure.classification.name == retry::PROMPT_TOO_LONG {
+            format!("the prompt is too long, also for a new thread with only the last messages: {message}")
+        } else {
+            message.clone()
+        };
+        return ended(Status::Error, failed(&failure.classification.name, message));
     }
-    Ended { missing: outputs::required(&plan.interface.outputs), ..ended(Status::Completed, None) }
+    if called.is_some() {
+        // A run of a single tool call returns no outputs.
+        return ended(Status::Completed, None);
+    }
+    if let Some((code, message)) = reply_error(state) {
+        return Ended { outputs: state.partial_outputs.clone(), ..ended(Status::Error, failed(code, message)) };
+    }
+    let partial = state.partial_outputs.as_ref();
+    let missing = outputs::missing_names(&plan.interface.outputs, partial);
+    let allowed = missing.is_empty() || state.launch.as_ref().is_some_and(|launch| launch.allow_missing_outputs);
+    let (status, error) = if allowed {
+        (Status::Completed, None)
+    } else {
+        let message = format!("the model did not return the required outputs: {}", missing.join(", "));
+        (Status::Error, failed("missing_outputs", message))
+    };
+    Ended { outputs: partial.cloned(), missing, ..ended(status, error) }
+}
+
+/// The error code of a reply without its end.
+const TRUNCATED_CODE: &str = "output_truncated";
+
+/// Returns the error of a final reply that is no whole answer: a code and a message.
+fn reply_error(state: &ThreadState) -> Option<(&'static str, String)> {
+    let defect = state.reply_defect()?;
+    let stop = state.stop_reason.as_ref().map_or("", StopReason::as_str);
+    Some(match defect {
+        ReplyDefect::Cut => (TRUNCATED_CODE, format!("the reply of the model is incomplete (stop reason `{stop}`)")),
+        ReplyDefect::Empty => ("empty_reply", format!("the reply of the model holds no text (stop reason `{stop}`)")),
+        ReplyDefect::UnknownStop => {
+            ("unknown_stop_reason", format!("the provider gave the stop reason `{stop}`; the reply may be incomplete"))
+        }
+    })
 }

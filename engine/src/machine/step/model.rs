@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rye_compiler::plan::forecast::BILLIONTHS;
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
 use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
 use rye_compiler::semantics::money::Nanos;
@@ -9,8 +10,8 @@ use serde_json::Value;
 
 use super::super::effect::{AwaitedChild, Effect, Reservation};
 use super::super::request;
-use super::super::state::{Owed, State};
-use super::super::walk::{Decision, WalkContext};
+use super::super::state::{PendingSettlement, ThreadState};
+use super::super::walk::{StepResult, WalkContext};
 use crate::event::{AttemptIntended, EventBody, LimitHit, Settled};
 use crate::provider::Usage;
 use crate::provider::cost::cost;
@@ -18,52 +19,53 @@ use crate::provider::cost::cost;
 /// Minimum output tokens of a call (`language.md` 11).
 const MIN_OUTPUT_TOKENS: u64 = 1024;
 
-pub(super) fn limits(walk: &WalkContext<'_>) -> Decision {
-    match limits::check(&walk.state.limits.into(), &semantic_cost(walk.state)) {
-        None => Decision::Gives(Outcome::Within),
-        Some(exceeded) => Decision::Write(vec![hit(Node::Limits, exceeded)]),
+pub(super) fn limits(walk: &WalkContext<'_>) -> StepResult {
+    match limits::first_exceeded(&walk.state.limits.into(), &semantic_cost(walk.state)) {
+        None => StepResult::Gives(Outcome::Within),
+        Some(exceeded) => StepResult::Write(vec![hit(Node::Limits, exceeded)]),
     }
 }
 
-pub(super) fn model(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
     if let Some(under_way) = attempt(walk) {
         return under_way;
     }
     if let Some(until) = walk.state.wait_until.filter(|until| *until > walk.now) {
-        return Decision::Do(Effect::Sleep { until });
+        return StepResult::Do(Effect::Sleep { until });
     }
     let intended = intend(walk, false);
     if matches!(intended, EventBody::Limit(_)) {
         // The end of a living child returns the rest of its reservation, so waiting can make the call affordable.
-        let living = walk.state.living().filter(|(_, child)| child.spend > 0);
+        let living = walk.state.living_children().filter(|(_, child)| child.spend > 0);
         let waited: Vec<AwaitedChild> = living
             .filter_map(|(spawn, child)| child.thread_id.clone().map(|thread_id| AwaitedChild { spawn, thread_id }))
             .collect();
         if !waited.is_empty() {
-            return Decision::Do(Effect::Await(waited));
+            return StepResult::Do(Effect::Await(waited));
         }
     }
-    Decision::Write(vec![intended])
+    StepResult::Write(vec![intended])
 }
 
 /// Replaces most of the conversation by a summary. If a summary cannot help, the thread is handed off.
-pub(super) fn compact(walk: &WalkContext<'_>) -> Decision {
+pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     if let Some(under_way) = attempt(walk) {
         return under_way;
     }
     // A turn is compacted at most once.
-    if state.compacted == Some(state.cost.turns) || state.failed.is_some() || state.mail.handoff {
-        return Decision::Gives(Outcome::Full);
+    let has_failed = state.failed.is_some() && !state.is_prompt_too_long;
+    if state.compacted == Some(state.cost.turns) || has_failed || state.mail.handoff {
+        return StepResult::Gives(Outcome::Full);
     }
     let intended = intend(walk, true);
     // A summary that exceeds the budget is not requested.
     let paid = matches!(intended, EventBody::AttemptIntended(_));
-    if paid { Decision::Write(vec![intended]) } else { Decision::Gives(Outcome::Full) }
+    if paid { StepResult::Write(vec![intended]) } else { StepResult::Gives(Outcome::Full) }
 }
 
 /// Returns the next effect of the current attempt, if there is one.
-fn attempt(walk: &WalkContext<'_>) -> Option<Decision> {
+fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     let (plan, state) = (walk.plan, walk.state);
     let attempt = state.attempt.as_ref()?;
     let (turn, number) = (attempt.turn, attempt.number);
@@ -71,14 +73,14 @@ fn attempt(walk: &WalkContext<'_>) -> Option<Decision> {
         let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
         let begun = state.launch.as_ref().map(|launch| launch.limits);
         let raised = (begun != Some(state.limits)).then_some(state.limits);
-        return Some(Decision::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
+        return Some(StepResult::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
     }
     let request = if attempt.compacts {
-        request::summarise(plan, state, attempt.max_output)
+        request::build_summary_request(plan, state, attempt.max_output)
     } else {
-        request::build(plan, state, attempt.max_output)
+        request::build_request(plan, state, attempt.max_output)
     };
-    Some(Decision::Do(Effect::CallModel {
+    Some(StepResult::Do(Effect::CallModel {
         turn,
         attempt: number,
         fallback: state.on_fallback,
@@ -89,10 +91,10 @@ fn attempt(walk: &WalkContext<'_>) -> Option<Decision> {
 /// Returns the intent of the next attempt, or the limit that forbids it.
 fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
-    let input = request::estimate(plan, state);
-    let wanted = state.model(plan).output(state.limits.output).max(1);
-    let left = state.affordable();
-    let Some((max_output, worst_case)) = affordable(state.model(plan), input, wanted, left) else {
+    let input = request::bound_input_tokens(plan, state, compacts);
+    let wanted = state.model(plan).requested_output(state.limits.output).max(1);
+    let left = state.available_spend();
+    let Some((max_output, worst_case)) = affordable_output(state.model(plan), input, wanted, left) else {
         let spent = Nanos::from_u64(state.limits.spend.saturating_sub(left));
         return hit(
             Node::Model,
@@ -108,7 +110,7 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
         turn: state.cost.turns + 1,
         attempt: state.attempts,
         model: state.model(plan).id.clone(),
-        input_estimate: input,
+        input_bound: input,
         max_output,
         worst_case,
         compacts,
@@ -116,13 +118,13 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
 }
 
 /// Returns the worst-case cost of one more turn, in nano-dollars.
-pub(super) fn one_turn(plan: &Plan, state: &State) -> u64 {
-    let output = state.model(plan).output(state.limits.output);
-    state.model(plan).worst_case(request::estimate(plan, state), output).to_u64()
+pub(super) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u64 {
+    let output = state.model(plan).requested_output(state.limits.output);
+    state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }
 
 /// Returns the maximum output tokens that `left` nano-dollars pay for, and the worst-case cost of the call.
-fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
+fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));
     }
@@ -143,15 +145,15 @@ fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Optio
     (fits >= MIN_OUTPUT_TOKENS.min(wanted)).then(|| (fits, worst(fits)))
 }
 
-/// Returns the settlement of an attempt that ended. If the stream broke off before the final usage, the amount is the
-/// worst case, or with `budget.unknown_outcome: estimate` the cost of the bytes sent and received; at least the
+/// Returns the settlement of an attempt that ended. Without a usable final usage, the amount is the worst case, or with `budget.unknown_outcome: estimate` the cost of the bytes sent and received; at least the
 /// reported usage.
-pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
+pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
     let reported = price(model, &owed.usage);
     let (amount, usage) = match owed.unknown {
         None => (reported, owed.usage),
-        Some(unknown) if estimates_unknown_outcome(&plan.settings) => {
+        // A free and complete reply is bound by its tokens alone, which are not worth their worst case.
+        Some(unknown) if (unknown.replied && unknown.worst_case == 0) || estimates_unknown_outcome(&plan.settings) => {
             let estimate = unknown.cut.estimate();
             let usage = owed.usage.at_least(Usage { output: estimate.output.min(unknown.max_output), ..estimate });
             (price(model, &usage).min(unknown.worst_case.max(reported)), usage)
@@ -162,7 +164,8 @@ pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
         }
     };
     let (turn, attempt, unknown_outcome) = (owed.turn, owed.attempt, owed.unknown.is_some());
-    EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome })
+    let overspent = amount.saturating_sub(owed.worst_case);
+    EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome, overspent })
 }
 
 /// Returns true if the settings select an estimate instead of the worst case.
@@ -180,27 +183,26 @@ fn price(model: &PlannedModel, usage: &Usage) -> u64 {
     cost(model, usage).map_or(Nanos(i64::MAX), |nanos| nanos).to_u64()
 }
 
-pub(super) fn context(walk: &WalkContext<'_>) -> Decision {
+/// Checks the context window before a request. The limits have been checked: a limit wins over a full window.
+pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
-    if state.mail.handoff {
-        return Decision::Gives(Outcome::Full);
+    if state.attempt.is_some() {
+        return StepResult::Gives(Outcome::Fits);
     }
-    let used = request::tokens_used(plan, state);
+    // A handoff that was requested before the first turn follows it.
+    if state.is_prompt_too_long || (state.mail.handoff && state.cost.turns > 0) {
+        return StepResult::Gives(Outcome::Full);
+    }
+    // A prompt that no turn has added to does not get shorter by a handoff. The provider decides.
+    if state.cost.turns == 0 && state.starts_afresh() {
+        return StepResult::Gives(Outcome::Fits);
+    }
     let window = state.model(plan).context_window;
-    let full = u128::from(used) * u128::from(BILLIONTHS) >= u128::from(window) * u128::from(threshold(&plan.settings));
-    // A handoff does not help a thread that has reached a limit; the check of the limits reports it.
-    let spent = limits::check(&state.limits.into(), &semantic_cost(state)).is_some();
-    Decision::Gives(if full && window > 0 && !spent { Outcome::Full } else { Outcome::Fits })
-}
-
-/// The value 1 in the unit of [`threshold`].
-const BILLIONTHS: u64 = 1_000_000_000;
-
-/// Returns the usable part of the context window, in billionths.
-fn threshold(settings: &BTreeMap<String, Value>) -> u64 {
-    let written = settings.get("coordination").and_then(|v| v.pointer("/continuation/trigger_threshold"));
-    let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
-    read.filter(|part| (1..=BILLIONTHS).contains(part)).unwrap_or(BILLIONTHS / 10 * 9)
+    // After a compaction in this turn, only a request that does not fit at all is handed over.
+    let usable = if state.compacted == Some(state.cost.turns) { BILLIONTHS } else { plan.continuation_threshold() };
+    let used = request::tokens_used(plan, state);
+    let full = u128::from(used) * u128::from(BILLIONTHS) >= u128::from(window) * u128::from(usable);
+    StepResult::Gives(if full && window > 0 { Outcome::Full } else { Outcome::Fits })
 }
 
 fn hit(at: Node, exceeded: Exceeded) -> EventBody {
@@ -212,7 +214,7 @@ fn hit(at: Node, exceeded: Exceeded) -> EventBody {
     })
 }
 
-fn semantic_cost(state: &State) -> limits::Cost {
+fn semantic_cost(state: &ThreadState) -> limits::Cost {
     let c = &state.cost;
     limits::Cost {
         turns: c.turns,
@@ -226,7 +228,7 @@ fn semantic_cost(state: &State) -> limits::Cost {
 
 /// Returns the limit that forbids another child besides the existing ones and `more` others, if any. A tool starts no
 /// threads, so depth does not bound it.
-pub(super) fn spawn_refusal(state: &State, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
+pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };
     let exceeded = limits::spawn_limit_exceeded(&limits.into(), state.spawned().saturating_add(more))?;

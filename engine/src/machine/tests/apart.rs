@@ -4,7 +4,7 @@ use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::Outcome;
 use serde_json::{Value, json};
 
-use super::super::fixture::{Play, call, calls, grant, plan, text, with_hook};
+use super::super::fixture::{SimulatedThread, call, calls, grant, plan, text, with_hook};
 use super::super::{Effect, Fact, next};
 use crate::event::{ControlMessage, EventBody, HookOutcome, ResultKind};
 use crate::message::ToolCall;
@@ -14,7 +14,7 @@ fn start(item: &str, parameters: &Value) -> (String, Value) {
     call("rye_execute", json!({"item_type": "tool", "item_id": item, "parameters": parameters, "async": true}))
 }
 
-fn intents(play: &Play) -> Vec<(u64, String, bool)> {
+fn intents(play: &SimulatedThread) -> Vec<(u64, String, bool)> {
     let intent = |body: &EventBody| match body {
         EventBody::ChildIntended(child) => Some((child.spawn, child.directive.clone(), child.tool)),
         _ => None,
@@ -23,9 +23,9 @@ fn intents(play: &Play) -> Vec<(u64, String, bool)> {
 }
 
 /// Runs one call in a thread of its own, opened as the calling thread opens it.
-fn run_of(item: &str, change: impl FnOnce(&mut Play)) -> Play {
+fn run_of(item: &str, change: impl FnOnce(&mut SimulatedThread)) -> SimulatedThread {
     let input = json!({"item_type": "tool", "item_id": item, "parameters": {"x": 1}});
-    let mut play = Play::new(plan().for_call(), Vec::new());
+    let mut play = SimulatedThread::new(plan().for_call(), Vec::new());
     let mut launch = play.opened();
     launch.call = Some(Box::new(ToolCall { id: "c0".into(), name: "rye_execute".into(), input }));
     change(&mut play);
@@ -37,7 +37,7 @@ fn run_of(item: &str, change: impl FnOnce(&mut Play)) -> Play {
 #[test]
 fn detached_call_spawns_and_is_answered_at_once() {
     let list = [start("a/write", &json!({"n": 1})), start("a/read", &json!({})), call("a_read", json!({}))];
-    let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![calls(&list), text("done")]);
     play.run();
     assert_eq!(play.ended().status, Status::Completed);
     assert_eq!(intents(&play), [(1, "a/write".to_owned(), true), (2, "a/read".to_owned(), true)]);
@@ -72,7 +72,7 @@ fn gate_authorizes_detached_calls_before_the_spawn() {
         (call("a_read", json!({"async": true})), "ran a_read"),
     ];
     for (asked, told) in rows {
-        let mut play = Play::new(plan(), vec![calls(std::slice::from_ref(&asked)), text("done")]);
+        let mut play = SimulatedThread::new(plan(), vec![calls(std::slice::from_ref(&asked)), text("done")]);
         play.run();
         let results = play.results();
         assert!(results[0].1.starts_with(told), "{asked:?}: {}", results[0].1);
@@ -85,7 +85,7 @@ fn detached_thread_directive_starts_a_detached_child() {
     let mut with = plan();
     with.capabilities.grants.push(grant("rye.execute.tool.rye.agent.*"));
     let asked = start("rye/agent/threads/thread_directive", &json!({"directive_name": "test/other"}));
-    let mut play = Play::new(with, vec![calls(&[asked]), text("done")]);
+    let mut play = SimulatedThread::new(with, vec![calls(&[asked]), text("done")]);
     play.run();
     assert_eq!(intents(&play), [(1, "test/other".to_owned(), false)]);
     assert!(play.results()[0].1.contains("\"status\":\"running\""), "{:?}", play.results());
@@ -96,7 +96,7 @@ fn detached_calls_count_as_spawns_not_depth() {
     let mut flat = plan();
     (flat.limits.depth, flat.limits.spawns) = (0, 2);
     let three = [start("a/read", &json!({})), start("a/read", &json!({})), start("a/read", &json!({}))];
-    let mut play = Play::new(flat, vec![calls(&three), text("done")]);
+    let mut play = SimulatedThread::new(flat, vec![calls(&three), text("done")]);
     play.run();
     assert_eq!(intents(&play).len(), 2);
     let results = play.results();
@@ -113,7 +113,7 @@ fn detached_calls_reserve_no_spend() {
         (vec![directive.clone()], 1, true),
         (vec![start("a/read", &json!({}))], 0, false),
     ] {
-        let mut play = Play::new(plan(), vec![calls(&list)]);
+        let mut play = SimulatedThread::new(plan(), vec![calls(&list)]);
         play.start();
         let spawn = loop {
             match next(&play.plan, &play.state) {
@@ -150,7 +150,7 @@ fn recovered_call_runs_again_only_if_idempotent() {
     for (item, ran, status, code) in
         [("a/read", 1, Status::Completed, None), ("a/write", 0, Status::Error, Some("interrupted"))]
     {
-        let mut play = Play::new(plan().for_call(), Vec::new());
+        let mut play = SimulatedThread::new(plan().for_call(), Vec::new());
         let mut launch = play.opened();
         let input = json!({"item_type": "tool", "item_id": item, "parameters": {}});
         launch.call = Some(Box::new(ToolCall { id: "c0".into(), name: "rye_execute".into(), input }));

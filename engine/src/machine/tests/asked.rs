@@ -1,10 +1,10 @@
 //! Approval requests: recorded before they are asked, answered once, repeated after recovery.
 
-use rye_compiler::plan::graph::{Needs, Part, build};
+use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{ApprovalOrigin, Plan};
 use serde_json::json;
 
-use super::super::fixture::{Play, call, calls, plan, text};
+use super::super::fixture::{SimulatedThread, call, calls, plan, text};
 use super::super::{Effect, Fact, next};
 use crate::event::{Approval, ControlMessage, EventBody, ResultKind};
 use crate::thread::Status;
@@ -17,32 +17,32 @@ fn plan_with_risky_tool() -> Plan {
         "classifications": [{"risk": "safe", "patterns": ["rye.*"]},
                             {"risk": "elevated", "patterns": ["rye.execute.tool.a.look"]}]});
     plan.settings.insert("capability_risk".into(), table);
-    plan.graph = build(&Needs { parts: [Part::Tools, Part::Ask].into(), ..Needs::default() });
+    plan.graph = build_graph(&GraphNeeds { parts: [GraphPart::Tools, GraphPart::Ask].into(), ..GraphNeeds::default() });
     plan
 }
 
 /// Returns a thread with a recorded, open approval request, and the number of its event.
-fn thread_awaiting_approval(inputs: &[i64]) -> (Play, u64) {
+fn thread_awaiting_approval(inputs: &[i64]) -> (SimulatedThread, u64) {
     let turns = inputs.iter().map(|n| calls(&[call("a_look", json!({"x": n}))]));
-    let mut play = Play::new(plan_with_risky_tool(), turns.chain([text("done")]).collect());
+    let mut play = SimulatedThread::new(plan_with_risky_tool(), turns.chain([text("done")]).collect());
     play.says = Approval::Approved;
     play.start();
     let seq = to_the_question(&mut play);
     (play, seq)
 }
 
-fn to_the_question(play: &mut Play) -> u64 {
+fn to_the_question(play: &mut SimulatedThread) -> u64 {
     while !matches!(next(&play.plan, &play.state), Effect::Ask { .. }) {
         assert!(play.step());
     }
     pending_approval(&play.events).unwrap().seq
 }
 
-fn approve(play: &mut Play, id: &str, yes: bool, question: Option<u64>) -> usize {
+fn approve(play: &mut SimulatedThread, id: &str, yes: bool, question: Option<u64>) -> usize {
     play.signal(Fact::Mail { id: id.into(), letter: ControlMessage::Approve { yes, question } })
 }
 
-fn count(play: &Play, name: &str) -> usize {
+fn count(play: &SimulatedThread, name: &str) -> usize {
     play.names().iter().filter(|found| **found == name).count()
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::super::fixture::{Play, plan, text};
-use super::super::{State, apply, next};
+use super::super::fixture::{SimulatedThread, plan, text};
+use super::super::{ThreadState, apply, next};
 use crate::event::{EventBody, Settled};
 use crate::provider::{CallError, CutStream, FailedStage, Reply, Usage};
 
@@ -15,12 +15,12 @@ fn cut(usage: Option<Usage>, received: u64) -> Result<Reply, CallError> {
     Err(CallError { usage, cut, ..CallError::new(FailedStage::Truncated, "cut") })
 }
 
-fn settlements(play: &Play) -> Vec<&Settled> {
+fn settlements(play: &SimulatedThread) -> Vec<&Settled> {
     play.events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect()
 }
 
 /// Returns the first settlement, and the reservation of its attempt.
-fn first(play: &Play) -> (&Settled, u64) {
+fn first(play: &SimulatedThread) -> (&Settled, u64) {
     (settlements(play)[0], play.reservations[0].0)
 }
 
@@ -33,7 +33,7 @@ fn estimating() -> rye_compiler::plan::Plan {
 #[test]
 fn cut_stream_is_settled_at_the_reserved_worst_case() {
     for usage in [None, Some(INTERIM)] {
-        let mut play = Play::new(plan(), vec![cut(usage, 4_000), text("done")]);
+        let mut play = SimulatedThread::new(plan(), vec![cut(usage, 4_000), text("done")]);
         play.run();
         let (settled, reserved) = first(&play);
         assert_eq!((settled.amount, settled.unknown_outcome), (reserved, true));
@@ -48,13 +48,13 @@ fn cut_stream_is_settled_at_the_reserved_worst_case() {
 #[test]
 fn cut_stream_is_settled_at_the_reported_usage_when_that_is_more_or_final() {
     let large = Usage { input: 5_000_000, ..INTERIM };
-    let mut play = Play::new(plan(), vec![cut(Some(large), 10), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![cut(Some(large), 10), text("done")]);
     play.plan.limits.spend = 100_000_000_000;
     play.run();
     let (settled, reserved) = first(&play);
     assert!(settled.amount > reserved && settled.unknown_outcome, "{settled:?} of {reserved}");
     let last = CallError { usage: Some(INTERIM), ..CallError::new(FailedStage::Truncated, "cut") };
-    let mut play = Play::new(plan(), vec![Err(last), text("done")]);
+    let mut play = SimulatedThread::new(plan(), vec![Err(last), text("done")]);
     play.run();
     let (settled, _) = first(&play);
     assert_eq!((settled.amount, settled.usage, settled.unknown_outcome), (42_000, INTERIM, false));
@@ -66,14 +66,14 @@ fn estimate_counts_bytes_up_to_the_worst_case_and_no_less_than_was_reported() {
     for (usage, received, tokens) in
         [(None, 80, (100, 20)), (Some(INTERIM), 80, (100, 20)), (Some(Usage { input: 150, ..INTERIM }), 0, (150, 1))]
     {
-        let mut play = Play::new(estimating(), vec![cut(usage, received), text("done")]);
+        let mut play = SimulatedThread::new(estimating(), vec![cut(usage, received), text("done")]);
         play.run();
         let (settled, reserved) = first(&play);
         assert_eq!((settled.usage.whole_input(), settled.usage.output), tokens);
         assert_eq!((settled.amount, settled.unknown_outcome), (1_000 * tokens.0 + 2_000 * tokens.1, true));
         assert!(settled.amount < reserved);
     }
-    let mut play = Play::new(estimating(), vec![cut(None, u64::MAX), text("done")]);
+    let mut play = SimulatedThread::new(estimating(), vec![cut(None, u64::MAX), text("done")]);
     play.run();
     let (settled, reserved) = first(&play);
     assert!(settled.amount <= reserved, "{settled:?}");
@@ -82,12 +82,12 @@ fn estimate_counts_bytes_up_to_the_worst_case_and_no_less_than_was_reported() {
 #[test]
 fn settlement_that_a_crash_cut_off_is_derived_again() {
     for plan in [plan(), estimating()] {
-        let mut whole = Play::new(plan.clone(), vec![cut(Some(INTERIM), 80), text("done")]);
+        let mut whole = SimulatedThread::new(plan.clone(), vec![cut(Some(INTERIM), 80), text("done")]);
         whole.run();
         let at = whole.events.iter().position(|e| matches!(e.body, EventBody::AttemptFailed(_))).unwrap();
-        let mut state = State::new();
+        let mut state = ThreadState::new();
         whole.events[..=at].iter().for_each(|event| apply(&mut state, event));
-        let mut play = Play::new(plan, vec![text("done")]);
+        let mut play = SimulatedThread::new(plan, vec![text("done")]);
         play.events = whole.events[..=at].to_vec();
         play.state = state;
         assert_eq!(next(&play.plan, &play.state), super::super::Effect::Record);
@@ -101,7 +101,7 @@ fn repeated_cut_streams_stop_at_the_limits() {
     let run = |change: &dyn Fn(&mut rye_compiler::plan::Plan)| {
         let mut plan = plan();
         change(&mut plan);
-        let mut play = Play::new(plan, (0..9).map(|_| cut(None, 8_000)).collect());
+        let mut play = SimulatedThread::new(plan, (0..9).map(|_| cut(None, 8_000)).collect());
         play.run();
         let code = play.ended().error.as_ref().unwrap().code.clone();
         (code, play)

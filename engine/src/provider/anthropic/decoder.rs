@@ -1,7 +1,7 @@
 //! Decoder of Anthropic's stream events: a pure state machine.
 //!
-//! Blocks of unknown kinds are kept whole, unknown events and deltas are ignored, and missing block starts are
-//! inferred.
+//! Blocks of unknown kinds are kept whole, unknown events and deltas are named in the reply, and missing block starts
+//! are inferred.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::WIRE;
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
-use crate::provider::sse::Event;
-use crate::provider::wire::ReplyDecoder;
+use crate::provider::sse::SseEvent;
+use crate::provider::wire::{ReplyDecoder, UnreadKinds, parse_lenient, read_count};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The events of a message; an empty name means that the data has the type.
@@ -21,13 +21,19 @@ const KNOWN_EVENTS: [&str; 7] =
 
 /// The state between two events.
 #[derive(Debug, Default)]
-pub struct Decoder {
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a stream")]
+pub struct AnthropicDecoder {
     model: Option<String>,
     usage: Option<Usage>,
+    /// The provider has reported the input.
+    input_is_counted: bool,
+    /// A reported count is no number of tokens.
+    usage_is_unreadable: bool,
     usage_is_final: bool,
     stop: Option<StopReason>,
     blocks: BTreeMap<u64, OpenBlock>,
     stopped: bool,
+    unread: UnreadKinds,
     failure: Option<CallError>,
 }
 
@@ -40,8 +46,8 @@ enum OpenBlock {
     Other { value: Value, arguments: String },
 }
 
-impl ReplyDecoder for Decoder {
-    fn push(&mut self, event: &Event) -> Vec<Delta> {
+impl ReplyDecoder for AnthropicDecoder {
+    fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         if self.is_done() {
             return Vec::new();
         }
@@ -50,25 +56,34 @@ impl ReplyDecoder for Decoder {
             return text.and_then(|text| self.apply_delta(index, delta.kind, text)).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
-            if !KNOWN_EVENTS.contains(&event.name.as_str()) || event.data.trim() == "[DONE]" {
+            let known = KNOWN_EVENTS.contains(&event.name.as_str());
+            if !known || event.data.trim() == "[DONE]" {
+                if !known && event.name != "ping" {
+                    self.unread.add(&event.name);
+                }
                 return Vec::new(); // not part of a message
             }
-            let message = format!("the stream holds an event `{}` that is not JSON", name_of(event));
+            let message = format!("the stream contains an event `{}` that is not JSON", name_of(event));
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
         // The data has its own type; the event's name repeats it, and some gateways drop the name.
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
+        if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
+            self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
+            return Vec::new();
+        }
         match kind {
             "message_start" => self.start(value.get("message").unwrap_or(&Value::Null)),
-            "content_block_start" => return self.open(&value).into_iter().collect(),
+            "content_block_start" => return self.open_block(&value).into_iter().collect(),
             "content_block_delta" => return self.apply_generic_delta(&value).into_iter().collect(),
             "message_delta" => self.message_delta(&value),
             "message_stop" => self.stopped = true,
             "error" => {
                 self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             }
-            _ => {} // `ping`, `content_block_stop`, and future types
+            "ping" | "content_block_stop" => {}
+            other => self.unread.add(other),
         }
         Vec::new()
     }
@@ -82,7 +97,7 @@ impl ReplyDecoder for Decoder {
     }
 
     fn is_usage_final(&self) -> bool {
-        self.usage_is_final
+        self.usage_is_final && self.input_is_counted && !self.usage_is_unreadable
     }
 
     fn finish(self) -> Result<Reply, CallError> {
@@ -100,44 +115,55 @@ impl ReplyDecoder for Decoder {
             None => StopReason::EndTurn,
             Some(stop) => stop,
         };
-        Ok(Reply { content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+        Ok(Reply {
+            content,
+            usage: self.usage.unwrap_or_default(),
+            stop,
+            model: self.model,
+            uncounted: None,
+            unread: self.unread.into_vec(),
+        })
     }
 }
 
-impl Decoder {
+impl AnthropicDecoder {
     fn start(&mut self, message: &Value) {
         if let Some(model) = message.get("model").and_then(Value::as_str) {
             self.model = Some(model.to_owned());
         }
-        self.count(message.get("usage"));
+        self.update_usage(message.get("usage"));
     }
 
     fn message_delta(&mut self, value: &Value) {
         if let Some(reason) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
             self.stop = Some(stop_reason(reason));
         }
-        self.count(value.get("usage"));
+        self.update_usage(value.get("usage"));
         let counted = value.pointer("/usage/output_tokens").is_some_and(Value::is_u64);
         self.usage_is_final |= counted && self.stop.is_some();
     }
 
     /// Updates the usage. Counts are cumulative: a later one replaces earlier ones.
-    fn count(&mut self, usage: Option<&Value>) {
+    fn update_usage(&mut self, usage: Option<&Value>) {
         let Some(told) = usage.filter(|usage| usage.is_object()) else { return };
         let mut usage = self.usage.unwrap_or_default();
-        let set = |field: &mut u64, key: &str| {
-            if let Some(count) = told.get(key).and_then(Value::as_u64) {
-                *field = count;
-            }
+        let mut set = |field: &mut u64, path: &str| {
+            let Some(count) = read_count(told, path) else {
+                self.usage_is_unreadable = true;
+                return false;
+            };
+            *field = count.unwrap_or(*field);
+            count.is_some()
         };
-        set(&mut usage.input, "input_tokens");
-        set(&mut usage.output, "output_tokens");
-        set(&mut usage.cache_read, "cache_read_input_tokens");
-        set(&mut usage.cache_write, "cache_creation_input_tokens");
+        let input = set(&mut usage.input, "/input_tokens");
+        set(&mut usage.output, "/output_tokens");
+        set(&mut usage.cache_read, "/cache_read_input_tokens");
+        set(&mut usage.cache_write, "/cache_creation_input_tokens");
+        self.input_is_counted |= input;
         self.usage = Some(usage);
     }
 
-    fn open(&mut self, value: &Value) -> Option<Delta> {
+    fn open_block(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         if self.blocks.contains_key(&index) {
             return None; // a repeated start: keep the accumulated block
@@ -159,8 +185,11 @@ impl Decoder {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;
         let kind = delta.get("type").and_then(Value::as_str)?;
-        let text =
-            ["text", "thinking", "signature", "partial_json"].iter().find_map(|key| delta.get(*key)?.as_str())?;
+        let text = ["text", "thinking", "signature", "partial_json"].iter().find_map(|key| delta.get(*key)?.as_str());
+        let Some(text) = text else {
+            self.unread.add(kind);
+            return None;
+        };
         self.apply_delta(index, kind, text.to_owned())
     }
 
@@ -200,7 +229,10 @@ impl Decoder {
                 }
                 OpenBlock::Text(_) | OpenBlock::Thinking { .. } => None,
             },
-            _ => None,
+            other => {
+                self.unread.add(other);
+                None
+            }
         }
     }
 }
@@ -264,7 +296,7 @@ impl OpenBlock {
             }
             Self::Other { mut value, arguments } => {
                 if !arguments.is_empty()
-                    && let (Some(object), Ok(input)) = (value.as_object_mut(), serde_json::from_str(&arguments))
+                    && let (Some(object), Ok(input)) = (value.as_object_mut(), parse_lenient(&arguments))
                 {
                     object.insert("input".to_owned(), input);
                 }
@@ -286,14 +318,16 @@ fn append(value: &mut Value, key: &str, more: &str) {
 
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
-        "end_turn" => StopReason::EndTurn,
+        "end_turn" | "stop_sequence" => StopReason::EndTurn,
         "tool_use" => StopReason::ToolUse,
-        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        // The next request continues a paused turn, like a cut one.
+        "max_tokens" | "pause_turn" => StopReason::Length,
+        "model_context_window_exceeded" => StopReason::ContextWindow,
         "refusal" => StopReason::Refusal,
         other => StopReason::Other(other.to_owned()),
     }
 }
 
-fn name_of(event: &Event) -> String {
+fn name_of(event: &SseEvent) -> String {
     event.name.chars().filter(|c| !c.is_control()).take(60).collect()
 }

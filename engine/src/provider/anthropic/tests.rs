@@ -5,9 +5,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::message::{MALFORMED, ToolCall};
+use crate::message::{MALFORMED_KEY, ToolCall};
 use crate::provider::fixture::{
-    broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, result, small, text,
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
+    replay_all_chunkings, result, text,
 };
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{FailedStage, StopReason, ThreadPosition, Usage};
@@ -20,7 +21,7 @@ const ERROR: &str = include_str!("../../../fixtures/streams/anthropic-error.sse"
 #[test]
 fn minimal_request_has_exact_body() {
     assert_eq!(
-        body(&small()).to_string(),
+        body(&minimal_request()).to_string(),
         concat!(
             r#"{"model":"model-1","max_tokens":1024,"stream":true,"#,
             r#""system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],"#,
@@ -52,12 +53,12 @@ fn full_request_has_exact_body() {
         r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0="}},"#,
         r#"{"type":"text","text":"Go on."}]}]}"#,
     ];
-    assert_eq!(body(&large()).to_string(), expected.concat());
+    assert_eq!(body(&full_request()).to_string(), expected.concat());
 }
 
 #[test]
 fn thread_position_is_never_sent() {
-    let mut request = large();
+    let mut request = full_request();
     let before = body(&request);
     request.cue =
         ThreadPosition { directive: "project/x".to_owned(), turn: Some(3), attempt: 2, ..ThreadPosition::default() };
@@ -66,7 +67,7 @@ fn thread_position_is_never_sent() {
 
 #[test]
 fn request_without_constant_parts_has_no_breakpoints() {
-    let request = Request { system: " \n".into(), first_turn_constant: false, ..small() };
+    let request = Request { system: " \n".into(), first_turn_constant: false, ..minimal_request() };
     let body = body(&request);
     assert_eq!(body.get("system"), None);
     assert_eq!(body.get("tools"), None);
@@ -77,13 +78,13 @@ fn request_without_constant_parts_has_no_breakpoints() {
 fn tool_results_precede_text() {
     let request = Request {
         turns: vec![
-            Turn::User { content: vec![text("Go.")] },
-            Turn::Assistant { content: vec![call("a", "x", json!({})), call("b", "x", json!({}))] },
+            ProviderMessage::User { content: vec![text("Go.")] },
+            ProviderMessage::Assistant { content: vec![call("a", "x", json!({})), call("b", "x", json!({}))] },
             result("a", "1", false),
-            Turn::User { content: vec![text("Faster!")] },
+            ProviderMessage::User { content: vec![text("Faster!")] },
             result("b", "2", false),
         ],
-        ..small()
+        ..minimal_request()
     };
     let body = body(&request);
     let kinds: Vec<&str> = body["messages"][2]["content"]
@@ -97,20 +98,20 @@ fn tool_results_precede_text() {
 
 #[test]
 fn text_stream_decodes() {
-    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let (deltas, reply) = replay_all_chunkings::<AnthropicDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);
     assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 400 });
     assert_eq!(reply.stop, StopReason::EndTurn);
     assert_eq!(reply.model.as_deref(), Some("claude-test-1"));
     assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
-    no_front_part_is_a_reply::<Decoder>(TEXT);
-    broken_bytes::<Decoder>(TEXT);
+    assert_prefixes_fail::<AnthropicDecoder>(TEXT);
+    assert_broken_bytes_are_replaced::<AnthropicDecoder>(TEXT);
 }
 
 #[test]
 fn parallel_calls_with_empty_or_invalid_arguments_decode() {
-    let (deltas, reply) = replay_all::<Decoder>(TOOLS);
+    let (deltas, reply) = replay_all_chunkings::<AnthropicDecoder>(TOOLS);
     let reply = reply.unwrap();
     assert_eq!(
         reply.content,
@@ -118,7 +119,7 @@ fn parallel_calls_with_empty_or_invalid_arguments_decode() {
             text("Reading both."),
             call("toolu_a", "rye_file_system_read", json!({"path": "a.txt"})),
             call("toolu_b", "rye_file_system_ls", json!({})),
-            call("toolu_c", "rye_file_system_read", json!({MALFORMED: "{\"path\": \"b.t"})),
+            call("toolu_c", "rye_file_system_read", json!({MALFORMED_KEY: "{\"path\": \"b.t"})),
         ]
     );
     let ContentBlock::ToolCall(broken) = &reply.content[3] else { panic!("a call") };
@@ -126,17 +127,20 @@ fn parallel_calls_with_empty_or_invalid_arguments_decode() {
     assert_eq!(reply.stop, StopReason::ToolUse);
     assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
     assert_eq!(deltas.len(), 2 + 3 + 3);
-    no_front_part_is_a_reply::<Decoder>(TOOLS);
+    assert_prefixes_fail::<AnthropicDecoder>(TOOLS);
 }
 
 #[test]
 fn thinking_and_unknown_blocks_round_trip() {
-    let (_, reply) = replay_all::<Decoder>(THINKING);
+    let (_, reply) = replay_all_chunkings::<AnthropicDecoder>(THINKING);
     let reply = reply.unwrap();
     assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
     let request = Request {
-        turns: vec![Turn::User { content: vec![text("Hi")] }, Turn::Assistant { content: reply.content }],
-        ..small()
+        turns: vec![
+            ProviderMessage::User { content: vec![text("Hi")] },
+            ProviderMessage::Assistant { content: reply.content },
+        ],
+        ..minimal_request()
     };
     assert_eq!(
         body(&request)["messages"][1]["content"],
@@ -151,7 +155,7 @@ fn thinking_and_unknown_blocks_round_trip() {
 
 #[test]
 fn error_event_fails_with_usage() {
-    let (deltas, reply) = replay_all::<Decoder>(ERROR);
+    let (deltas, reply) = replay_all_chunkings::<AnthropicDecoder>(ERROR);
     let error = reply.unwrap_err();
     assert_eq!(error.stage, FailedStage::StreamError);
     assert_eq!(error.error_type.as_deref(), Some("overloaded_error"));
@@ -163,7 +167,7 @@ fn error_event_fails_with_usage() {
 #[test]
 fn stream_without_final_event_is_truncated() {
     let cut = TEXT.split("event: message_stop").next().unwrap();
-    let error = replay_all::<Decoder>(cut).1.unwrap_err();
+    let error = replay_all_chunkings::<AnthropicDecoder>(cut).1.unwrap_err();
     assert_eq!(error.stage, FailedStage::Truncated);
     assert_eq!(error.usage.unwrap().output, 15);
 }
@@ -174,17 +178,17 @@ fn repeated_and_missing_starts_are_tolerated() {
         "data: {\"type\": \"ping\"}",
         "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}",
     );
-    assert_eq!(replay_all::<Decoder>(&doubled).1.unwrap().content, [text("Grüße, world 🌍")]);
+    assert_eq!(replay_all_chunkings::<AnthropicDecoder>(&doubled).1.unwrap().content, [text("Grüße, world 🌍")]);
     let headless: String = TEXT
         .split("event: ")
         .filter(|part| !part.starts_with("content_block_start"))
         .fold(String::new(), |stream, part| if part.is_empty() { stream } else { format!("{stream}event: {part}") });
-    assert_eq!(replay_all::<Decoder>(&headless).1.unwrap().content, [text("Grüße, world 🌍")]);
+    assert_eq!(replay_all_chunkings::<AnthropicDecoder>(&headless).1.unwrap().content, [text("Grüße, world 🌍")]);
 }
 
 #[test]
 fn events_after_the_end_are_ignored() {
-    let mut decoder = Decoder::default();
+    let mut decoder = AnthropicDecoder::default();
     decoder.push(&event(&json!({"type": "message_stop"})));
     assert!(decoder.is_done());
     decoder.push(&event(&json!({"type": "error", "error": {"type": "late"}})));
@@ -194,8 +198,8 @@ fn events_after_the_end_are_ignored() {
 #[test]
 fn non_json_data_fails_only_in_message_events() {
     let push = |name: &str, data: &str| {
-        let mut decoder = Decoder::default();
-        decoder.push(&crate::provider::sse::Event { name: name.to_owned(), data: data.to_owned() });
+        let mut decoder = AnthropicDecoder::default();
+        decoder.push(&crate::provider::sse::SseEvent { name: name.to_owned(), data: data.to_owned() });
         decoder.finish().unwrap_err().stage
     };
     assert_eq!(push("content_block_delta", "{"), FailedStage::Protocol);
@@ -207,7 +211,7 @@ fn non_json_data_fails_only_in_message_events() {
 #[test]
 fn stop_reasons_are_mapped() {
     let stop = |reason: &str, block: serde_json::Value| {
-        let mut decoder = Decoder::default();
+        let mut decoder = AnthropicDecoder::default();
         decoder.push(&event(&json!({"type": "content_block_start", "index": 0, "content_block": block})));
         decoder.push(&event(&json!({"type": "message_delta", "delta": {"stop_reason": reason}})));
         decoder.push(&event(&json!({"type": "message_stop"})));
@@ -218,14 +222,14 @@ fn stop_reasons_are_mapped() {
     assert_eq!(stop("end_turn", said.clone()), StopReason::EndTurn);
     assert_eq!(stop("end_turn", called.clone()), StopReason::ToolUse);
     assert_eq!(stop("max_tokens", called), StopReason::Length);
-    assert_eq!(stop("model_context_window_exceeded", said.clone()), StopReason::Length);
+    assert_eq!(stop("model_context_window_exceeded", said.clone()), StopReason::ContextWindow);
     assert_eq!(stop("refusal", said.clone()), StopReason::Refusal);
-    assert_eq!(stop("pause_turn", said), StopReason::Other("pause_turn".to_owned()));
+    assert_eq!(stop("pause_turn", said), StopReason::Length);
 }
 
 #[test]
 fn arguments_in_the_start_event_are_kept() {
-    let mut decoder = Decoder::default();
+    let mut decoder = AnthropicDecoder::default();
     let block = json!({"type": "tool_use", "id": "a", "name": "b", "input": {"x": 1}});
     decoder.push(&event(&json!({"type": "content_block_start", "index": 0, "content_block": block})));
     decoder.push(&event(&json!({"type": "message_stop"})));

@@ -1,22 +1,22 @@
 //! Decoder of Gemini's stream of partial responses: a pure state machine.
 //!
 //! The stream is complete after a `finishReason`, or a report that the prompt was blocked. Only the first candidate is
-//! read. Parts of unknown kinds are kept whole.
+//! read. Parts of unknown kinds are kept whole, and unknown fields of a candidate are named in the reply.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{OWN_ID, SIGNATURE, WIRE};
+use super::{GENERATED_ID_PREFIX, SIGNATURE_FIELD, WIRE};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
-use crate::provider::sse::Event;
-use crate::provider::wire::{ReplyDecoder, is_keep_alive};
+use crate::provider::sse::SseEvent;
+use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_keep_alive};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct GeminiDecoder {
     model: Option<String>,
     /// The server's id of the response, used in generated call ids.
     answer: String,
@@ -25,28 +25,41 @@ pub struct Decoder {
     stop: Option<StopReason>,
     content: Vec<ContentBlock>,
     calls: usize,
+    unread: UnreadKinds,
     failure: Option<CallError>,
 }
 
-impl ReplyDecoder for Decoder {
-    fn push(&mut self, event: &Event) -> Vec<Delta> {
+impl ReplyDecoder for GeminiDecoder {
+    fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
         }
         if let Some((head, text)) = TextEvent::read(&event.data) {
-            self.head(&head);
+            self.read_head(&head);
             let mut deltas = Vec::new();
-            self.say(&text, &mut deltas);
+            self.append_text(&text, &mut deltas);
             return deltas;
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
-            let message = "the stream holds an event that is not JSON";
+            if !event.name.is_empty() && event.name != "error" && !event.data.trim_start().starts_with('{') {
+                self.unread.add(&event.name);
+                return Vec::new(); // not part of a reply
+            }
+            let message = "the stream contains an event that is not JSON";
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
-        if value.get("error").is_some_and(|error| !error.is_null()) {
+        if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
+        }
+        if ["candidates", "promptFeedback", "usageMetadata"].iter().all(|key| value.get(*key).is_none()) {
+            self.unread.add(value.get("type").and_then(Value::as_str).unwrap_or(&event.name));
+        }
+        for key in value.as_object().into_iter().flat_map(Map::keys) {
+            if !RESPONSE_FIELDS.contains(&key.as_str()) {
+                self.unread.add(key);
+            }
         }
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let usage = value.get("usageMetadata").and_then(|usage| TokenCounts::deserialize(usage).ok());
@@ -54,7 +67,7 @@ impl ReplyDecoder for Decoder {
         let ends = value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
             || value.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
         self.usage_is_final |= usage.is_some() && ends;
-        self.head(&ResponseHead { model: text("modelVersion"), answer: text("responseId"), usage });
+        self.read_head(&ResponseHead { model: text("modelVersion"), answer: text("responseId"), usage });
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
@@ -63,7 +76,7 @@ impl ReplyDecoder for Decoder {
         }
         let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |candidate: &&Value| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        candidates.iter().find(first).map(|candidate| self.candidate(candidate)).unwrap_or_default()
+        candidates.iter().find(first).map(|candidate| self.read_candidate(candidate)).unwrap_or_default()
     }
 
     fn is_done(&self) -> bool {
@@ -88,12 +101,19 @@ impl ReplyDecoder for Decoder {
         };
         let model = self.model.filter(|model| !model.is_empty());
         let stop = if stop == StopReason::EndTurn && self.calls > 0 { StopReason::ToolUse } else { stop };
-        Ok(Reply { content: self.content, usage: self.usage.unwrap_or_default(), stop, model })
+        Ok(Reply {
+            content: self.content,
+            usage: self.usage.unwrap_or_default(),
+            stop,
+            model,
+            uncounted: None,
+            unread: self.unread.into_vec(),
+        })
     }
 }
 
-impl Decoder {
-    fn head(&mut self, head: &ResponseHead<'_>) {
+impl GeminiDecoder {
+    fn read_head(&mut self, head: &ResponseHead<'_>) {
         let set = |field: &mut String, told: Option<&str>| {
             if let Some(told) = told.filter(|told| !told.is_empty() && told != field) {
                 told.clone_into(field);
@@ -104,12 +124,17 @@ impl Decoder {
         self.usage = head.usage.or(self.usage);
     }
 
-    fn candidate(&mut self, candidate: &Value) -> Vec<Delta> {
+    fn read_candidate(&mut self, candidate: &Value) -> Vec<Delta> {
         let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
         let parts = parts.map(Vec::as_slice).unwrap_or_default();
         let mut deltas = Vec::new();
         for part in parts {
-            self.part(part, &mut deltas);
+            self.read_part(part, &mut deltas);
+        }
+        for key in candidate.as_object().into_iter().flat_map(Map::keys) {
+            if !CANDIDATE_FIELDS.contains(&key.as_str()) {
+                self.unread.add(&format!("candidate.{key}"));
+            }
         }
         let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
         self.stop = stop_reason(reason);
@@ -122,8 +147,8 @@ impl Decoder {
         deltas
     }
 
-    fn part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
-        let sealed = part.get(SIGNATURE).filter(|seal| seal.as_str().is_some_and(|seal| !seal.is_empty()));
+    fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
+        let sealed = part.get(SIGNATURE_FIELD).filter(|seal| seal.as_str().is_some_and(|seal| !seal.is_empty()));
         if let Some(function) = part.get("functionCall") {
             let call = self.call(function);
             deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
@@ -131,14 +156,14 @@ impl Decoder {
             self.content.push(ContentBlock::ToolCall(call));
         } else if let Some(more) = part.get("text").and_then(Value::as_str) {
             if part.get("thought").and_then(Value::as_bool) == Some(true) {
-                self.think(more, deltas);
+                self.append_thinking(more, deltas);
                 if sealed.is_some() {
                     // A thought with a signature is sent back as the same part.
                     self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: part.clone() });
                 }
                 return;
             }
-            self.say(more, deltas);
+            self.append_text(more, deltas);
         } else if sealed.is_none_or(|_| part.as_object().is_some_and(|map| map.len() > 1)) {
             if part.as_object().is_some_and(|map| !map.is_empty()) {
                 self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: part.clone() });
@@ -146,11 +171,11 @@ impl Decoder {
             return;
         }
         if let Some(seal) = sealed {
-            self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: json!({SIGNATURE: seal}) });
+            self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: json!({SIGNATURE_FIELD: seal}) });
         }
     }
 
-    fn say(&mut self, more: &str, deltas: &mut Vec<Delta>) {
+    fn append_text(&mut self, more: &str, deltas: &mut Vec<Delta>) {
         if more.is_empty() {
             return;
         }
@@ -169,7 +194,7 @@ impl Decoder {
         deltas.push(Delta::Text(more.to_owned()));
     }
 
-    fn think(&mut self, more: &str, deltas: &mut Vec<Delta>) {
+    fn append_thinking(&mut self, more: &str, deltas: &mut Vec<Delta>) {
         if more.is_empty() {
             return;
         }
@@ -194,7 +219,7 @@ impl Decoder {
         self.calls += 1;
         let id = match text("id") {
             Some(id) => id.to_owned(),
-            None => format!("{OWN_ID}{}_{}", self.answer, self.calls),
+            None => format!("{GENERATED_ID_PREFIX}{}_{}", self.answer, self.calls),
         };
         let arguments = match function.get("args") {
             None | Some(Value::Null) => String::new(),
@@ -203,6 +228,21 @@ impl Decoder {
         ToolCall::parse(id, text("name").unwrap_or_default(), &arguments)
     }
 }
+
+/// Fields of a response that are read, or that hold no content.
+const RESPONSE_FIELDS: [&str; 7] =
+    ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime", "modelStatus"];
+/// Fields of a candidate that are read, or that hold no content.
+const CANDIDATE_FIELDS: [&str; 8] = [
+    "content",
+    "finishReason",
+    "finishMessage",
+    "index",
+    "safetyRatings",
+    "tokenCount",
+    "avgLogprobs",
+    "logprobsResult",
+];
 
 /// The fields of an event that apply to the whole response.
 struct ResponseHead<'e> {
@@ -298,9 +338,15 @@ fn stop_reason(reason: &str) -> Option<StopReason> {
     match reason {
         "STOP" | "FUNCTION_CALL" => Some(StopReason::EndTurn),
         "MAX_TOKENS" => Some(StopReason::Length),
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
-            Some(StopReason::Refusal)
-        }
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Some(StopReason::Refusal),
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => None,
         other => Some(StopReason::Other(other.to_ascii_lowercase())),
     }

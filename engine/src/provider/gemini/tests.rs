@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::provider::fixture::{
-    broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, result, small, text,
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
+    replay_all_chunkings, result, text,
 };
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{StopReason, Usage};
@@ -19,7 +20,7 @@ const ERROR: &str = include_str!("../../../fixtures/streams/gemini-error.sse");
 #[test]
 fn the_smallest_body() {
     assert_eq!(
-        body(&small()).to_string(),
+        body(&minimal_request()).to_string(),
         concat!(
             r#"{"systemInstruction":{"parts":[{"text":"Be brief."}]},"#,
             r#""contents":[{"role":"user","parts":[{"text":"Hello"}]}],"#,
@@ -30,11 +31,12 @@ fn the_smallest_body() {
 
 #[test]
 fn a_body_with_everything() {
-    let body = body(&large());
+    let body = body(&full_request());
     let expected = [
         r#"[{"role":"user","parts":[{"text":"First."},{"text":"Second."}]},"#,
         r#"{"role":"model","parts":[{"text":"Reading."},"#,
-        r#"{"functionCall":{"id":"c1","name":"read","args":{"path":"a"}}},"#,
+        r#"{"functionCall":{"id":"c1","name":"read","args":{"path":"a"}},"#,
+        r#""thoughtSignature":"skip_thought_signature_validator"},"#,
         r#"{"functionCall":{"id":"c_2","name":"no_such","args":{"__malformed":"{\"path"}}}]},"#,
         r#"{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"read","response":{"output":"content of a"}}},"#,
         r#"{"functionResponse":{"id":"c_2","name":"read","response":{"error":"(no output)"}}}]},"#,
@@ -43,23 +45,23 @@ fn a_body_with_everything() {
     ];
     assert_eq!(body["contents"].to_string(), expected.concat());
     assert_eq!(
-        body["tools"][0]["functionDeclarations"][0]["parameters"],
-        json!({"type": "OBJECT", "required": ["path"], "properties": {"path": {"type": "STRING"}}})
+        body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"],
+        json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}})
     );
 }
 
 #[test]
 fn model_is_part_of_the_path() {
-    assert_eq!(path("gemini-x").as_deref(), Some("/v1beta/models/gemini-x:streamGenerateContent"));
-    assert_eq!(path("tunedModels/mine").as_deref(), Some("/v1beta/tunedModels/mine:streamGenerateContent"));
+    assert_eq!(model_path("gemini-x").as_deref(), Some("/v1beta/models/gemini-x:streamGenerateContent"));
+    assert_eq!(model_path("tunedModels/mine").as_deref(), Some("/v1beta/tunedModels/mine:streamGenerateContent"));
     for model in ["", "..", "a/../b", "a?b", "a#b", "a b", "/a", "a:b", "../../x"] {
-        assert_eq!(path(model), None, "{model}");
+        assert_eq!(model_path(model), None, "{model}");
     }
 }
 
 #[test]
 fn a_text_stream() {
-    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let (deltas, reply) = replay_all_chunkings::<GeminiDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(crate::message::text_of(&reply.content), "Grüße, world 🌍");
     assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 0 });
@@ -67,13 +69,13 @@ fn a_text_stream() {
     assert_eq!(reply.model.as_deref(), Some("gemini-test-1"));
     assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
     assert_eq!(model_parts(&reply.content), [json!({"text": "Grüße, world 🌍", "thoughtSignature": "c2VhbA=="})]);
-    no_front_part_is_a_reply::<Decoder>(TEXT);
-    broken_bytes::<Decoder>(TEXT);
+    assert_prefixes_fail::<GeminiDecoder>(TEXT);
+    assert_broken_bytes_are_replaced::<GeminiDecoder>(TEXT);
 }
 
 #[test]
 fn parallel_calls_without_ids_get_generated_ids() {
-    let (deltas, reply) = replay_all::<Decoder>(TOOLS);
+    let (deltas, reply) = replay_all_chunkings::<GeminiDecoder>(TOOLS);
     let reply = reply.unwrap();
     assert_eq!(reply.stop, StopReason::ToolUse);
     assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
@@ -88,12 +90,17 @@ fn parallel_calls_without_ids_get_generated_ids() {
             &call("fc-9", "rye_file_system_read", json!({"path": "b.txt"})),
         ]
     );
-    no_front_part_is_a_reply::<Decoder>(TOOLS);
+    assert_prefixes_fail::<GeminiDecoder>(TOOLS);
     // Parts are sent back unchanged with their signatures; generated ids are not sent.
     let results = ["rye_r1_1", "rye_r1_2", "fc-9"].map(|id| result(id, "r", false));
-    let turns =
-        [vec![Turn::User { content: vec![text("Hi")] }, Turn::Assistant { content: reply.content }], results.to_vec()];
-    let body = body(&Request { turns: turns.concat(), ..small() });
+    let turns = [
+        vec![
+            ProviderMessage::User { content: vec![text("Hi")] },
+            ProviderMessage::Assistant { content: reply.content },
+        ],
+        results.to_vec(),
+    ];
+    let body = body(&Request { turns: turns.concat(), ..minimal_request() });
     assert_eq!(
         body["contents"][1]["parts"],
         json!([
@@ -109,7 +116,7 @@ fn parallel_calls_without_ids_get_generated_ids() {
 
 #[test]
 fn thinking_is_displayed_and_unknown_parts_are_kept() {
-    let (deltas, reply) = replay_all::<Decoder>(THINKING);
+    let (deltas, reply) = replay_all_chunkings::<GeminiDecoder>(THINKING);
     let reply = reply.unwrap();
     assert_eq!(reply.content[0], ContentBlock::Thinking { text: "First, look.".to_owned(), signature: None });
     assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
@@ -125,7 +132,7 @@ fn thinking_is_displayed_and_unknown_parts_are_kept() {
 
 #[test]
 fn an_error_inside_the_stream() {
-    let (deltas, reply) = replay_all::<Decoder>(ERROR);
+    let (deltas, reply) = replay_all_chunkings::<GeminiDecoder>(ERROR);
     let error = reply.unwrap_err();
     assert_eq!(error.stage, FailedStage::StreamError);
     assert_eq!((error.error_type.as_deref(), error.code.as_deref()), (Some("UNAVAILABLE"), Some("503")));
@@ -134,7 +141,7 @@ fn an_error_inside_the_stream() {
 }
 
 fn play(events: &[Value]) -> Result<Reply, CallError> {
-    let mut decoder = Decoder::default();
+    let mut decoder = GeminiDecoder::default();
     for value in events {
         decoder.push(&event(value));
     }
@@ -163,6 +170,9 @@ fn finish_reasons_are_mapped() {
 fn malformed_parts_do_not_panic() {
     let parts = json!([{}, {"text": 3}, {"thoughtSignature": ""}, {"functionCall": null}, {"functionCall": {"args": [1]}}, 7, null]);
     let reply = play(&[json!({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]})]).unwrap();
-    assert!(!body(&Request { turns: vec![Turn::Assistant { content: reply.content }], ..small() }).is_null());
+    assert!(
+        !body(&Request { turns: vec![ProviderMessage::Assistant { content: reply.content }], ..minimal_request() })
+            .is_null()
+    );
     assert_eq!(play(&[json!({"candidates": []}), json!([1]), json!("x")]).unwrap_err().stage, FailedStage::Truncated);
 }

@@ -1,21 +1,22 @@
 //! Decoder of Chat Completions chunks: a pure state machine, lenient with compatible servers.
 //!
-//! The stream is complete after a `finish_reason` and `[DONE]`. Only the first choice is read.
+//! The stream is complete after a `finish_reason` and `[DONE]`, or a `finish_reason` and the usage. Only the first
+//! choice is read. Unknown fields of a delta are named in the reply.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::WIRE;
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
-use crate::provider::sse::Event;
-use crate::provider::wire::ReplyDecoder;
+use crate::provider::sse::SseEvent;
+use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct ChatDecoder {
     model: Option<String>,
     usage: Option<Usage>,
     usage_is_final: bool,
@@ -25,6 +26,7 @@ pub struct Decoder {
     refused: bool,
     calls: Vec<OpenCall>,
     done: bool,
+    unread: UnreadKinds,
     failure: Option<CallError>,
 }
 
@@ -57,7 +59,7 @@ struct ChatTextDelta {
 
 impl<'e> ChatTextChunk<'e> {
     /// Returns the model and the text.
-    fn read(event: &'e Event) -> Option<(&'e str, String)> {
+    fn read(event: &'e SseEvent) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
         let Self { model, choices: [choice], usage: None, error: None } = piece else { return None };
         let ChatTextChoice { index: 0, delta, finish_reason: None } = choice else { return None };
@@ -65,6 +67,10 @@ impl<'e> ChatTextChunk<'e> {
         Some((model.unwrap_or_default(), text))
     }
 }
+
+/// Fields of a delta that are read, or that repeat what is read.
+const KNOWN_DELTA_FIELDS: [&str; 8] =
+    ["role", "name", "content", "refusal", "reasoning", "reasoning_content", "tool_calls", "function_call"];
 
 /// A tool call that may still grow.
 #[derive(Debug)]
@@ -77,8 +83,8 @@ struct OpenCall {
     other: Option<Value>,
 }
 
-impl ReplyDecoder for Decoder {
-    fn push(&mut self, event: &Event) -> Vec<Delta> {
+impl ReplyDecoder for ChatDecoder {
+    fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         if self.is_done() {
             return Vec::new();
         }
@@ -95,9 +101,15 @@ impl ReplyDecoder for Decoder {
         let value = match serde_json::from_str::<Value>(data) {
             Ok(value) => value,
             Err(_) if data.is_empty() => return Vec::new(),
+            Err(_) if !event.name.is_empty() && event.name != "error" && !data.starts_with('{') => {
+                if event.name != "ping" {
+                    self.unread.add(&event.name);
+                }
+                return Vec::new(); // not part of a reply
+            }
             Err(_) => {
                 self.failure =
-                    Some(CallError::new(FailedStage::Protocol, "the stream holds an event that is not JSON"));
+                    Some(CallError::new(FailedStage::Protocol, "the stream contains an event that is not JSON"));
                 return Vec::new();
             }
         };
@@ -105,12 +117,15 @@ impl ReplyDecoder for Decoder {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
+        if value.get("choices").is_none() && value.get("usage").is_none() {
+            self.unread.add(value.get("type").and_then(Value::as_str).unwrap_or(&event.name));
+        }
         self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         let usage = value.get("usage").and_then(usage);
         self.usage = usage.or(self.usage);
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        let deltas = choices.iter().find(first).map(|choice| self.choice(choice)).unwrap_or_default();
+        let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();
         // Some servers count with every piece; only the count with or after the `finish_reason` is of the whole reply.
         self.usage_is_final |= usage.is_some() && self.stop.is_some();
         deltas
@@ -132,7 +147,8 @@ impl ReplyDecoder for Decoder {
         if let Some(failure) = self.failure {
             return Err(CallError { usage: self.usage, ..failure });
         }
-        let (Some(stop), true) = (self.stop, self.done) else {
+        // Some servers omit `[DONE]`; after `finish_reason` and usage nothing is missing.
+        let (Some(stop), true) = (self.stop, self.done || self.usage_is_final) else {
             let message = if self.done {
                 "the stream ended without a `finish_reason`"
             } else {
@@ -155,20 +171,27 @@ impl ReplyDecoder for Decoder {
             (true, false, true) => StopReason::Refusal,
             (_, _, _) => stop,
         };
-        Ok(Reply { content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+        Ok(Reply {
+            content,
+            usage: self.usage.unwrap_or_default(),
+            stop,
+            model: self.model,
+            uncounted: None,
+            unread: self.unread.into_vec(),
+        })
     }
 }
 
-impl Decoder {
+impl ChatDecoder {
     fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.model.as_deref() != Some(model) {
             self.model = Some(model.to_owned());
         }
     }
 
-    fn choice(&mut self, choice: &Value) -> Vec<Delta> {
+    fn read_choice(&mut self, choice: &Value) -> Vec<Delta> {
         let mut deltas = Vec::new();
-        if let Some(delta) = choice.get("delta") {
+        if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
             let text = |key: &str| delta.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
             if let Some(more) = text("reasoning_content").or_else(|| text("reasoning")) {
                 self.thinking.push_str(more);
@@ -177,6 +200,9 @@ impl Decoder {
             if let Some(more) = text("content") {
                 self.text.push_str(more);
                 deltas.push(Delta::Text(more.to_owned()));
+            }
+            for part in delta.get("content").and_then(Value::as_array).into_iter().flatten() {
+                self.read_part(part, &mut deltas);
             }
             if let Some(more) = text("refusal") {
                 self.refused = true;
@@ -187,11 +213,51 @@ impl Decoder {
             for call in calls {
                 self.read_tool_call(call, &mut deltas);
             }
+            if let Some(function) = delta.get("function_call").filter(|function| function.is_object()) {
+                // The form before `tool_calls`: one call, without an id.
+                self.read_tool_call(&json!({"index": 0, "function": function}), &mut deltas);
+            }
+            for (key, value) in delta.as_object().into_iter().flatten() {
+                let empty =
+                    value.is_null() || value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty);
+                if !empty && !KNOWN_DELTA_FIELDS.contains(&key.as_str()) {
+                    self.unread.add(&format!("delta.{key}"));
+                }
+            }
         }
         if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
             self.stop = Some(stop_reason(reason));
         }
         deltas
+    }
+
+    /// Reads a part of content that comes as a list: text, or thinking with texts of its own.
+    fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
+        let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
+        match kind {
+            "text" | "output_text" | "refusal" => {
+                let text =
+                    part.as_str().or_else(|| part.get("text")?.as_str()).or_else(|| part.get("refusal")?.as_str());
+                self.refused |= kind == "refusal";
+                if let Some(more) = text.filter(|text| !text.is_empty()) {
+                    self.text.push_str(more);
+                    deltas.push(Delta::Text(more.to_owned()));
+                }
+            }
+            "thinking" | "reasoning" => {
+                let inner = part.get("thinking").or_else(|| part.get("reasoning")).or_else(|| part.get("text"));
+                let texts: Vec<&str> = match inner {
+                    Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
+                    Some(other) => other.as_str().into_iter().collect(),
+                    None => Vec::new(),
+                };
+                for more in texts.into_iter().filter(|text| !text.is_empty()) {
+                    self.thinking.push_str(more);
+                    deltas.push(Delta::Thinking(more.to_owned()));
+                }
+            }
+            other => self.unread.add(&format!("content.{other}")),
+        }
     }
 
     fn read_tool_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) {
@@ -203,7 +269,7 @@ impl Decoder {
             Some(object @ Value::Object(_)) => object.to_string(),
             Some(_) | None => String::new(),
         };
-        let position = self.position(index, id, name).unwrap_or_else(|| {
+        let position = self.call_position(index, id, name).unwrap_or_else(|| {
             // Some servers send no id, so one is generated for the result to refer to.
             let id = if id.is_empty() { format!("call_{}", self.calls.len()) } else { id.to_owned() };
             let kind = piece.get("type").and_then(Value::as_str).unwrap_or("function");
@@ -226,7 +292,7 @@ impl Decoder {
 
     /// Returns the index of the call that a chunk belongs to. Some servers number every call 0 and use different ids;
     /// some send neither.
-    fn position(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+    fn call_position(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if index.is_none() && id.is_empty() {
             return self.calls.len().checked_sub(1).filter(|_| name.is_empty());
         }
@@ -249,13 +315,12 @@ impl OpenCall {
 
 /// Converts the counts: this wire includes cached tokens in the prompt, [`Usage`] does not.
 fn usage(told: &Value) -> Option<Usage> {
-    let count = |path: &str| told.pointer(path).and_then(Value::as_u64);
-    let prompt = count("/prompt_tokens")?;
-    let cache_read = count("/prompt_tokens_details/cached_tokens").unwrap_or(0);
-    let cache_write = count("/prompt_tokens_details/cache_write_tokens").unwrap_or(0);
+    let prompt = read_count(told, "/prompt_tokens")??;
+    let cache_read = read_count(told, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0);
+    let cache_write = read_count(told, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0);
     Some(Usage {
         input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
-        output: count("/completion_tokens").unwrap_or(0),
+        output: read_count(told, "/completion_tokens")??,
         cache_read,
         cache_write,
     })
@@ -263,10 +328,14 @@ fn usage(told: &Value) -> Option<Usage> {
 
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
-        "stop" => StopReason::EndTurn,
-        "tool_calls" | "function_call" => StopReason::ToolUse,
-        "length" => StopReason::Length,
-        "content_filter" => StopReason::Refusal,
+        // The second line holds the names that compatible servers use.
+        "stop" | "stop_sequence" | "eos" | "eos_token" | "end_turn" | "end" | "complete" | "completed" => {
+            StopReason::EndTurn
+        }
+        "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
+        "length" | "max_tokens" | "max_output_tokens" => StopReason::Length,
+        "model_length" | "context_length_exceeded" | "model_context_window_exceeded" => StopReason::ContextWindow,
+        "content_filter" | "safety" | "refusal" | "recitation" => StopReason::Refusal,
         other => StopReason::Other(other.to_owned()),
     }
 }

@@ -5,8 +5,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::message::MALFORMED;
-use crate::provider::fixture::{broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, small, text};
+use crate::message::MALFORMED_KEY;
+use crate::provider::fixture::{
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
+    replay_all_chunkings, text,
+};
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{FailedStage, StopReason, Usage};
 
@@ -17,7 +20,7 @@ const ERROR: &str = include_str!("../../../fixtures/streams/openai-error.sse");
 #[test]
 fn the_smallest_body() {
     assert_eq!(
-        body(&small(), MaxTokensField::MaxTokens).to_string(),
+        body(&minimal_request(), MaxTokensField::MaxTokens).to_string(),
         concat!(
             r#"{"model":"model-1","max_tokens":1024,"stream":true,"stream_options":{"include_usage":true},"#,
             r#""messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hello"}]}"#
@@ -46,54 +49,54 @@ fn a_body_with_everything() {
         schema,
         r"}}]}",
     ];
-    assert_eq!(body(&large(), MaxTokensField::MaxCompletionTokens).to_string(), expected.concat());
+    assert_eq!(body(&full_request(), MaxTokensField::MaxCompletionTokens).to_string(), expected.concat());
 }
 
 #[test]
 fn a_reply_of_calls_alone_has_null_text() {
     let request = Request {
         turns: vec![
-            Turn::User { content: vec![text("Go.")] },
-            Turn::Assistant { content: vec![call("a", "x", json!({}))] },
+            ProviderMessage::User { content: vec![text("Go.")] },
+            ProviderMessage::Assistant { content: vec![call("a", "x", json!({}))] },
         ],
-        ..small()
+        ..minimal_request()
     };
     assert_eq!(body(&request, MaxTokensField::MaxTokens)["messages"][2]["content"], Value::Null);
 }
 
 #[test]
 fn a_text_stream() {
-    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let (deltas, reply) = replay_all_chunkings::<ChatDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);
     assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 400 });
     assert_eq!(reply.stop, StopReason::EndTurn);
     assert_eq!(reply.model.as_deref(), Some("gpt-test-1"));
     assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
-    no_front_part_is_a_reply::<Decoder>(TEXT);
-    broken_bytes::<Decoder>(TEXT);
+    assert_prefixes_fail::<ChatDecoder>(TEXT);
+    assert_broken_bytes_are_replaced::<ChatDecoder>(TEXT);
 }
 
 #[test]
 fn parallel_calls_whose_pieces_interleave() {
-    let (_, reply) = replay_all::<Decoder>(TOOLS);
+    let (_, reply) = replay_all_chunkings::<ChatDecoder>(TOOLS);
     let reply = reply.unwrap();
     assert_eq!(
         reply.content,
         [
             call("call_a", "rye_file_system_read", json!({"path": "a.txt"})),
             call("call_b", "rye_file_system_ls", json!({})),
-            call("call_c", "rye_file_system_read", json!({MALFORMED: "{\"path\": \"b.t"})),
+            call("call_c", "rye_file_system_read", json!({MALFORMED_KEY: "{\"path\": \"b.t"})),
         ]
     );
     assert_eq!(reply.stop, StopReason::ToolUse);
     assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
-    no_front_part_is_a_reply::<Decoder>(TOOLS);
+    assert_prefixes_fail::<ChatDecoder>(TOOLS);
 }
 
 #[test]
 fn an_error_inside_the_stream() {
-    let error = replay_all::<Decoder>(ERROR).1.unwrap_err();
+    let error = replay_all_chunkings::<ChatDecoder>(ERROR).1.unwrap_err();
     assert_eq!(error.stage, FailedStage::StreamError);
     assert_eq!(error.error_type.as_deref(), Some("server_error"));
     assert_eq!(error.code.as_deref(), Some("internal_error"));
@@ -101,22 +104,24 @@ fn an_error_inside_the_stream() {
 }
 
 #[test]
-fn finish_reason_and_done_are_both_required() {
+fn complete_reply_without_done_is_accepted() {
     let no_done = TEXT.replace("data: [DONE]\n\n", "");
-    let error = replay_all::<Decoder>(&no_done).1.unwrap_err();
-    assert_eq!((error.stage, error.usage.is_some()), (FailedStage::Truncated, true));
+    let whole = replay_all_chunkings::<ChatDecoder>(TEXT).1;
+    assert_eq!(replay_all_chunkings::<ChatDecoder>(&no_done).1, whole);
+    let no_usage: String = no_done.split_inclusive("\n\n").filter(|event| !event.contains("prompt_tokens")).collect();
+    assert_eq!(replay_all_chunkings::<ChatDecoder>(&no_usage).1.unwrap_err().stage, FailedStage::Truncated);
     let no_reason = TEXT.replace("\"stop\"", "null");
-    assert_eq!(replay_all::<Decoder>(&no_reason).1.unwrap_err().stage, FailedStage::Truncated);
+    assert_eq!(replay_all_chunkings::<ChatDecoder>(&no_reason).1.unwrap_err().stage, FailedStage::Truncated);
 }
 
 /// Returns the blocks of a stream with these tool call chunks, as compatible servers send them.
 fn calls(pieces: &[Value]) -> Vec<ContentBlock> {
-    let mut decoder = Decoder::default();
+    let mut decoder = ChatDecoder::default();
     for piece in pieces {
         decoder.push(&event(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]})));
     }
     decoder.push(&event(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})));
-    decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
+    decoder.push(&crate::provider::sse::SseEvent { name: String::new(), data: "[DONE]".to_owned() });
     let reply = decoder.finish().unwrap();
     assert_eq!(reply.stop, StopReason::ToolUse);
     reply.content
@@ -166,19 +171,19 @@ fn call_chunks_of_compatible_servers_are_joined() {
 
 #[test]
 fn a_call_of_an_unknown_kind_is_kept() {
-    let mut decoder = Decoder::default();
+    let mut decoder = ChatDecoder::default();
     let piece = json!({"index": 0, "id": "i", "type": "custom", "custom": {"name": "x", "input": "y"}});
     decoder.push(&event(&json!({"choices": [{"delta": {"tool_calls": [piece]}, "finish_reason": "tool_calls"}]})));
-    decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
+    decoder.push(&crate::provider::sse::SseEvent { name: String::new(), data: "[DONE]".to_owned() });
     assert_eq!(decoder.finish().unwrap().content, [ContentBlock::Other { wire: WIRE.to_owned(), value: piece }]);
 }
 
 #[test]
 fn reasoning_refusals_and_stop_reasons() {
     let end = |delta: Value, reason: &str| {
-        let mut decoder = Decoder::default();
+        let mut decoder = ChatDecoder::default();
         decoder.push(&event(&json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})));
-        decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
+        decoder.push(&crate::provider::sse::SseEvent { name: String::new(), data: "[DONE]".to_owned() });
         decoder.finish().unwrap()
     };
     let thought = end(json!({"reasoning_content": "Hm.", "content": "Yes."}), "stop");

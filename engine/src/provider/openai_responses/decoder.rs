@@ -1,7 +1,7 @@
 //! Decoder of Responses events: a pure state machine.
 //!
 //! Items grow by deltas and come whole at their end; a server may omit either. Items of unknown kinds are kept whole,
-//! unknown events are ignored.
+//! unknown events are named in the reply.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,20 @@ use serde_json::Value;
 use super::{REASONING, WIRE};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
-use crate::provider::sse::Event;
-use crate::provider::wire::{ReplyDecoder, is_keep_alive};
+use crate::provider::sse::SseEvent;
+use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_keep_alive, read_count};
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct ResponsesDecoder {
     model: Option<String>,
     usage: Option<Usage>,
     usage_is_final: bool,
     stop: Option<StopReason>,
     refused: bool,
     items: BTreeMap<u64, OpenItem>,
+    unread: UnreadKinds,
     failure: Option<CallError>,
 }
 
@@ -43,6 +44,31 @@ impl<'e> OutputTextDelta<'e> {
     }
 }
 
+/// Events that repeat what other events bring, or report the progress of a kept item.
+const KNOWN_EVENTS: [&str; 21] = [
+    "response.queued",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.output_text.done",
+    "response.refusal.done",
+    "response.reasoning_text.done",
+    "response.reasoning_summary_text.done",
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_part.done",
+    "response.web_search_call.in_progress",
+    "response.web_search_call.searching",
+    "response.web_search_call.completed",
+    "response.file_search_call.in_progress",
+    "response.file_search_call.searching",
+    "response.file_search_call.completed",
+    "response.code_interpreter_call.in_progress",
+    "response.code_interpreter_call.interpreting",
+    "response.code_interpreter_call.completed",
+    "response.custom_tool_call_input.delta",
+    "response.custom_tool_call_input.done",
+    "keepalive",
+];
+
 /// An item that may still grow.
 #[derive(Debug)]
 enum OpenItem {
@@ -60,40 +86,46 @@ enum OpenItem {
     },
 }
 
-impl ReplyDecoder for Decoder {
-    fn push(&mut self, event: &Event) -> Vec<Delta> {
+impl ReplyDecoder for ResponsesDecoder {
+    fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
         }
         if let Some(OutputTextDelta { output_index, content_index, delta, .. }) = OutputTextDelta::read(&event.data) {
-            return self.said(output_index, content_index, delta).into_iter().collect();
+            return self.append_text(output_index, content_index, delta).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             if !event.name.is_empty() && !event.name.starts_with("response.") && event.name != "error" {
+                self.unread.add(&event.name);
                 return Vec::new(); // not part of a reply
             }
-            let message = "the stream holds an event that is not JSON";
+            let message = "the stream contains an event that is not JSON";
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
         // The data has its own type; the event's name repeats it, and some gateways drop the name.
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
+        if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
+            self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
+            return Vec::new();
+        }
         match kind {
-            "response.output_text.delta" => return self.say(&value, false).into_iter().collect(),
-            "response.refusal.delta" => return self.say(&value, true).into_iter().collect(),
+            "response.output_text.delta" => return self.append_delta_text(&value, false).into_iter().collect(),
+            "response.refusal.delta" => return self.append_delta_text(&value, true).into_iter().collect(),
             "response.function_call_arguments.delta" => return self.append_arguments(&value).into_iter().collect(),
             "response.function_call_arguments.done" => self.set_arguments(&value),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                return self.think(&value).into_iter().collect();
+                return self.append_thinking(&value).into_iter().collect();
             }
-            "response.output_item.added" => return self.open(&value),
-            "response.output_item.done" => return self.close(&value),
-            "response.created" | "response.in_progress" => self.head(value.get("response")),
+            "response.output_item.added" => return self.open_item(&value),
+            "response.output_item.done" => return self.close_item(&value),
+            "response.created" | "response.in_progress" => self.read_head(value.get("response")),
             "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
-                return self.end(kind, &value);
+                return self.read_final_event(kind, &value);
             }
             "error" => self.failure = Some(ProviderErrorBody::read(&value).into_stream_error()),
-            _ => {} // starts and ends of parts, and future types
+            known if KNOWN_EVENTS.contains(&known) => {}
+            other => self.unread.add(other),
         }
         Vec::new()
     }
@@ -125,13 +157,20 @@ impl ReplyDecoder for Decoder {
             (StopReason::EndTurn, false, true) => StopReason::Refusal,
             (stop, _, _) => stop,
         };
-        Ok(Reply { content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+        Ok(Reply {
+            content,
+            usage: self.usage.unwrap_or_default(),
+            stop,
+            model: self.model,
+            uncounted: None,
+            unread: self.unread.into_vec(),
+        })
     }
 }
 
-impl Decoder {
+impl ResponsesDecoder {
     /// Reads the fields that every form of the response has.
-    fn head(&mut self, response: Option<&Value>) {
+    fn read_head(&mut self, response: Option<&Value>) {
         let Some(response) = response else { return };
         if let Some(model) = response.get("model").and_then(Value::as_str) {
             self.model = Some(model.to_owned());
@@ -143,9 +182,9 @@ impl Decoder {
 
     /// Handles the final event, which repeats the whole output: items that did not stream are taken from it. The
     /// event's name, and its status, give the outcome.
-    fn end(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
+    fn read_final_event(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
-        self.head(response);
+        self.read_head(response);
         self.usage_is_final = response.and_then(|response| usage(response.get("usage")?)).is_some();
         let text = |path: &str| value.pointer(path).and_then(Value::as_str);
         let status = text("/response/status").unwrap_or_default();
@@ -165,14 +204,14 @@ impl Decoder {
         let mut deltas = Vec::new();
         for (index, item) in (0..).zip(output) {
             if !self.items.contains_key(&index) {
-                deltas.extend(self.whole(index, item));
+                deltas.extend(self.add_whole_item(index, item));
             }
         }
         self.stop = Some(stop);
         deltas
     }
 
-    fn open(&mut self, value: &Value) -> Vec<Delta> {
+    fn open_item(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
         if self.items.contains_key(&index) {
             return Vec::new(); // a repeated start: keep the accumulated item
@@ -187,13 +226,13 @@ impl Decoder {
     }
 
     /// Handles the finished item; if none of it was streamed, returns its deltas now.
-    fn close(&mut self, value: &Value) -> Vec<Delta> {
+    fn close_item(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
         if !item.is_object() {
             return Vec::new();
         }
         if self.items.get(&index).is_none_or(OpenItem::is_bare) {
-            return self.whole(index, item);
+            return self.add_whole_item(index, item);
         }
         self.refused |= is_refusal(item);
         if let Some(OpenItem::Other { value, thinking }) = self.items.get_mut(&index) {
@@ -207,7 +246,7 @@ impl Decoder {
     }
 
     /// Adds an item that came whole.
-    fn whole(&mut self, index: u64, item: &Value) -> Vec<Delta> {
+    fn add_whole_item(&mut self, index: u64, item: &Value) -> Vec<Delta> {
         self.refused |= is_refusal(item);
         let known = self.items.contains_key(&index);
         let open = OpenItem::start(item);
@@ -224,14 +263,14 @@ impl Decoder {
         deltas
     }
 
-    fn say(&mut self, value: &Value, refusal: bool) -> Option<Delta> {
+    fn append_delta_text(&mut self, value: &Value, refusal: bool) -> Option<Delta> {
         let more = value.get("delta").and_then(Value::as_str)?;
         self.refused |= refusal;
         let part = value.get("content_index").and_then(Value::as_u64).unwrap_or(0);
-        self.said(index(value), part, more.to_owned())
+        self.append_text(index(value), part, more.to_owned())
     }
 
-    fn said(&mut self, index: u64, part: u64, more: String) -> Option<Delta> {
+    fn append_text(&mut self, index: u64, part: u64, more: String) -> Option<Delta> {
         if more.is_empty() {
             return None;
         }
@@ -242,7 +281,7 @@ impl Decoder {
         Some(Delta::Text(more))
     }
 
-    fn think(&mut self, value: &Value) -> Option<Delta> {
+    fn append_thinking(&mut self, value: &Value) -> Option<Delta> {
         let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
         let number = |key: &str| value.get(key).and_then(Value::as_u64);
         let part = number("summary_index").or_else(|| number("content_index")).unwrap_or(0);
@@ -344,13 +383,12 @@ fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
 
 /// Converts the counts: this wire includes cached tokens in the input, [`Usage`] does not.
 fn usage(told: &Value) -> Option<Usage> {
-    let count = |path: &str| told.pointer(path).and_then(Value::as_u64);
-    let input = count("/input_tokens")?;
-    let cache_read = count("/input_tokens_details/cached_tokens").unwrap_or(0);
-    let cache_write = count("/input_tokens_details/cache_write_tokens").unwrap_or(0);
+    let input = read_count(told, "/input_tokens")??;
+    let cache_read = read_count(told, "/input_tokens_details/cached_tokens")?.unwrap_or(0);
+    let cache_write = read_count(told, "/input_tokens_details/cache_write_tokens")?.unwrap_or(0);
     Some(Usage {
         input: input.saturating_sub(cache_read).saturating_sub(cache_write),
-        output: count("/output_tokens").unwrap_or(0),
+        output: read_count(told, "/output_tokens")??,
         cache_read,
         cache_write,
     })

@@ -5,8 +5,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::message::MALFORMED;
-use crate::provider::fixture::{broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, small, text};
+use crate::message::MALFORMED_KEY;
+use crate::provider::fixture::{
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
+    replay_all_chunkings, text,
+};
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{FailedStage, StopReason, Usage};
 
@@ -18,19 +21,19 @@ const ERROR: &str = include_str!("../../../fixtures/streams/responses-error.sse"
 #[test]
 fn the_smallest_body() {
     assert_eq!(
-        body(&small(), true).to_string(),
+        body(&minimal_request(), true).to_string(),
         concat!(
             r#"{"model":"model-1","max_output_tokens":1024,"stream":true,"store":false,"#,
             r#""include":["reasoning.encrypted_content"],"instructions":"Be brief.","#,
             r#""input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#
         )
     );
-    assert_eq!(body(&small(), false).get("include"), None);
+    assert_eq!(body(&minimal_request(), false).get("include"), None);
 }
 
 #[test]
 fn a_body_with_everything() {
-    let body = body(&large(), true);
+    let body = body(&full_request(), true);
     let expected = [
         r#"[{"type":"message","role":"user","content":[{"type":"input_text","text":"First."},{"type":"input_text","text":"Second."}]},"#,
         r#"{"type":"message","role":"assistant","content":"Reading."},"#,
@@ -49,45 +52,48 @@ fn a_body_with_everything() {
 
 #[test]
 fn a_text_stream() {
-    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let (deltas, reply) = replay_all_chunkings::<ResponsesDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);
     assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 400 });
     assert_eq!(reply.stop, StopReason::EndTurn);
     assert_eq!(reply.model.as_deref(), Some("gpt-test-1"));
     assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
-    no_front_part_is_a_reply::<Decoder>(TEXT);
-    broken_bytes::<Decoder>(TEXT);
+    assert_prefixes_fail::<ResponsesDecoder>(TEXT);
+    assert_broken_bytes_are_replaced::<ResponsesDecoder>(TEXT);
 }
 
 #[test]
 fn parallel_calls_whose_pieces_interleave() {
-    let (deltas, reply) = replay_all::<Decoder>(TOOLS);
+    let (deltas, reply) = replay_all_chunkings::<ResponsesDecoder>(TOOLS);
     let reply = reply.unwrap();
     assert_eq!(
         reply.content,
         [
             call("call_a", "rye_file_system_read", json!({"path": "a.txt"})),
             call("call_b", "rye_file_system_ls", json!({})),
-            call("call_c", "rye_file_system_read", json!({MALFORMED: "{\"path\": \"b.t"})),
+            call("call_c", "rye_file_system_read", json!({MALFORMED_KEY: "{\"path\": \"b.t"})),
         ]
     );
     assert_eq!(reply.stop, StopReason::ToolUse);
     assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
     assert_eq!(deltas.len(), 3 + 3);
-    no_front_part_is_a_reply::<Decoder>(TOOLS);
+    assert_prefixes_fail::<ResponsesDecoder>(TOOLS);
 }
 
 #[test]
 fn reasoning_and_unknown_items_round_trip() {
-    let (deltas, reply) = replay_all::<Decoder>(THINKING);
+    let (deltas, reply) = replay_all_chunkings::<ResponsesDecoder>(THINKING);
     let reply = reply.unwrap();
     let thought = ContentBlock::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
     assert_eq!(reply.content[0], thought);
     assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::Thinking(_))).count(), 3);
     let request = Request {
-        turns: vec![Turn::User { content: vec![text("Hi")] }, Turn::Assistant { content: reply.content }],
-        ..small()
+        turns: vec![
+            ProviderMessage::User { content: vec![text("Hi")] },
+            ProviderMessage::Assistant { content: reply.content },
+        ],
+        ..minimal_request()
     };
     assert_eq!(
         body(&request, true)["input"].as_array().unwrap()[1..],
@@ -114,7 +120,7 @@ fn reasoning_without_content_or_successor_is_not_sent() {
 
 #[test]
 fn failed_response_keeps_its_usage() {
-    let (deltas, reply) = replay_all::<Decoder>(ERROR);
+    let (deltas, reply) = replay_all_chunkings::<ResponsesDecoder>(ERROR);
     let error = reply.unwrap_err();
     assert_eq!(error.stage, FailedStage::StreamError);
     assert_eq!(error.code.as_deref(), Some("server_error"));
@@ -124,7 +130,7 @@ fn failed_response_keeps_its_usage() {
 }
 
 fn play(events: &[Value]) -> Result<Reply, CallError> {
-    let mut decoder = Decoder::default();
+    let mut decoder = ResponsesDecoder::default();
     for value in events {
         decoder.push(&event(value));
     }
@@ -183,8 +189,8 @@ fn whole_streamed_and_repeated_items_decode() {
 #[test]
 fn invalid_json_and_unknown_events_are_handled() {
     let push = |name: &str, data: &str| {
-        let mut decoder = Decoder::default();
-        decoder.push(&crate::provider::sse::Event { name: name.to_owned(), data: data.to_owned() });
+        let mut decoder = ResponsesDecoder::default();
+        decoder.push(&crate::provider::sse::SseEvent { name: name.to_owned(), data: data.to_owned() });
         decoder.finish().unwrap_err().stage
     };
     assert_eq!(push("response.output_text.delta", "{"), FailedStage::Protocol);

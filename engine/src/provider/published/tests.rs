@@ -5,8 +5,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::message::{ContentBlock, Turn};
-use crate::provider::fixture::{call, large, small, text};
+use crate::message::{ContentBlock, ProviderMessage};
+use crate::provider::fixture::{call, full_request, minimal_request, text};
 use crate::provider::settings::{MaxTokensField, ProviderSettings};
 use crate::provider::{Request, body};
 
@@ -15,29 +15,29 @@ const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiRespons
 fn sent(wire: Wire, request: &Request) -> Value {
     let settings = ProviderSettings {
         max_tokens_field: MaxTokensField::MaxCompletionTokens,
-        ..ProviderSettings::bare("test", wire)
+        ..ProviderSettings::with_defaults("test", wire)
     };
     body(&settings, request).unwrap()
 }
 
 #[test]
 fn every_wire_sends_schema_valid_bodies() {
-    let bare = Request { system: "".into(), ..small() };
+    let bare = Request { system: "".into(), ..minimal_request() };
     let foreign = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
     let odd = Request {
         turns: vec![
-            Turn::Assistant { content: vec![text("Left over.")] },
-            Turn::User { content: vec![text(" ")] },
-            Turn::User { content: vec![text("Hi")] },
-            Turn::Assistant { content: vec![foreign] },
-            Turn::User { content: vec![text("Again")] },
+            ProviderMessage::Assistant { content: vec![text("Left over.")] },
+            ProviderMessage::User { content: vec![text(" ")] },
+            ProviderMessage::User { content: vec![text("Hi")] },
+            ProviderMessage::Assistant { content: vec![foreign] },
+            ProviderMessage::User { content: vec![text("Again")] },
         ],
-        ..large()
+        ..full_request()
     };
     for wire in WIRES {
-        for request in [small(), large(), bare.clone(), odd.clone()] {
+        for request in [minimal_request(), full_request(), bare.clone(), odd.clone()] {
             let body = sent(wire, &request);
-            judge(wire, &body).unwrap_or_else(|error| panic!("{}: {error}\n{body:#}", wire.name()));
+            validate_body(wire, &body).unwrap_or_else(|error| panic!("{}: {error}\n{body:#}", wire.name()));
         }
     }
 }
@@ -46,10 +46,10 @@ fn every_wire_sends_schema_valid_bodies() {
 fn sampling_is_sent_only_if_set() {
     let sampling = crate::provider::Sampling { temperature: serde_json::Number::from_f64(0.5), top_p: None };
     for wire in WIRES {
-        let plain = sent(wire, &small()).to_string();
+        let plain = sent(wire, &minimal_request()).to_string();
         assert!(!plain.contains("temperature") && !plain.contains("top"), "{plain}");
-        let body = sent(wire, &Request { sampling: sampling.clone(), ..small() });
-        judge(wire, &body).unwrap();
+        let body = sent(wire, &Request { sampling: sampling.clone(), ..minimal_request() });
+        validate_body(wire, &body).unwrap();
         assert!(body.to_string().contains("\"temperature\":0.5"), "{body}");
         assert!(!body.to_string().contains("top"), "{body}");
     }
@@ -58,12 +58,12 @@ fn sampling_is_sent_only_if_set() {
 /// Returns the result for the body of a conversation with a call, with one value at `pointer` replaced or removed.
 fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Validation {
     let turns = vec![
-        Turn::User { content: vec![text("Go.")] },
-        Turn::Assistant { content: vec![text("Yes."), call("a", "read", json!({"path": "x"}))] },
+        ProviderMessage::User { content: vec![text("Go.")] },
+        ProviderMessage::Assistant { content: vec![text("Yes."), call("a", "read", json!({"path": "x"}))] },
         crate::provider::fixture::result("a", "r", false),
     ];
-    let mut body = sent(wire, &Request { turns, ..large() });
-    judge(wire, &body)?;
+    let mut body = sent(wire, &Request { turns, ..full_request() });
+    validate_body(wire, &body)?;
     match (pointer.rsplit_once('/').unwrap(), value) {
         ((parent, key), Value::Null) => {
             let parent = body.pointer_mut(parent).unwrap();
@@ -78,7 +78,7 @@ fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Validation 
         }
         (_, value) => *body.pointer_mut(pointer).unwrap() = value,
     }
-    judge(wire, &body)
+    validate_body(wire, &body)
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn invalid_bodies_fail_validation() {
                 ("/contents/1/parts/1/functionCall/args", Value::Null),
                 ("/contents/2", Value::Null),
                 ("/contents/2/parts/0/functionResponse/response", json!({})),
-                ("/tools/0/functionDeclarations/0/parameters/additionalProperties", json!(false)),
-                ("/tools/0/functionDeclarations/0/parameters/type", json!("object")),
+                ("/tools/0/functionDeclarations/0/parametersJsonSchema/$ref", json!("#")),
+                ("/tools/0/functionDeclarations/0/parametersJsonSchema/type", json!("OBJECT")),
             ],
         ),
     ];

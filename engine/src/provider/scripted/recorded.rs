@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::turn_text;
-use crate::message::Turn;
+use crate::message::ProviderMessage;
 use crate::provider::Request;
 
 /// Placeholder for the thread's own id, which differs between runs.
@@ -15,7 +15,7 @@ const MAX_SHOWN_CHARS: usize = 160;
 /// Texts that a request must contain exactly; omitted fields are not compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -30,16 +30,16 @@ pub struct Recorded {
     pub results: Option<Vec<String>>,
 }
 
-impl Recorded {
+impl RecordedRequest {
     /// Records all texts of a request.
-    pub fn of(request: &Request) -> Self {
+    pub fn from_request(request: &Request) -> Self {
         let thread = request.cue.thread.as_str();
         let own =
             |text: &str| if thread.is_empty() { text.to_owned() } else { text.replace(thread, THREAD_ID_PLACEHOLDER) };
-        let since: Vec<&Turn> =
-            request.turns.iter().rev().take_while(|turn| !matches!(turn, Turn::Assistant { .. })).collect();
+        let since: Vec<&ProviderMessage> =
+            request.turns.iter().rev().take_while(|turn| !matches!(turn, ProviderMessage::Assistant { .. })).collect();
         let texts = |results: bool| -> Vec<String> {
-            let mine = |turn: &&&Turn| matches!(turn, Turn::ToolResult { .. }) == results;
+            let mine = |turn: &&&ProviderMessage| matches!(turn, ProviderMessage::ToolResult { .. }) == results;
             since.iter().rev().filter(mine).map(|turn| own(&turn_text(turn))).collect()
         };
         Self {
@@ -52,7 +52,7 @@ impl Recorded {
 
     /// Removes fields that are unchanged since `before`, and empty ones.
     #[must_use]
-    pub fn since(self, before: Option<&Self>) -> Self {
+    pub fn without_unchanged(self, before: Option<&Self>) -> Self {
         let same = |now: &Option<_>, before: Option<&Option<_>>| before == Some(now);
         Self {
             system: self.system.clone().filter(|_| !same(&self.system, before.map(|b| &b.system))),
@@ -71,12 +71,12 @@ impl Recorded {
     /// # Errors
     /// The first difference: the place, the recorded line, and the current line.
     pub(super) fn check(&self, request: &Request) -> Result<(), String> {
-        let now = Self::of(request);
+        let now = Self::from_request(request);
         if let (Some(then), Some(now)) = (&self.system, &now.system) {
-            same("the system prompt", then, now)?;
+            compare_text("the system prompt", then, now)?;
         }
         if let (Some(then), Some(now)) = (&self.tools, &now.tools) {
-            same("the palette", &then.join("\n"), &now.join("\n"))?;
+            compare_text("the palette", &then.join("\n"), &now.join("\n"))?;
         }
         compare_texts("user message", self.user.as_deref(), now.user.as_deref())?;
         compare_texts("tool result", self.results.as_deref(), now.results.as_deref())
@@ -86,7 +86,7 @@ impl Recorded {
 fn compare_texts(what: &str, then: Option<&[String]>, now: Option<&[String]>) -> Result<(), String> {
     let (Some(then), Some(now)) = (then, now) else { return Ok(()) };
     for (n, (then, now)) in (1..).zip(then.iter().zip(now)) {
-        same(&format!("{what} {n}"), then, now)?;
+        compare_text(&format!("{what} {n}"), then, now)?;
     }
     if then.len() == now.len() {
         return Ok(());
@@ -98,7 +98,7 @@ fn compare_texts(what: &str, then: Option<&[String]>, now: Option<&[String]>) ->
 ///
 /// # Errors
 /// The first line that differs.
-fn same(place: &str, then: &str, now: &str) -> Result<(), String> {
+fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
     if then == now {
         return Ok(());
     }
@@ -128,27 +128,27 @@ fn same(place: &str, then: &str, now: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::provider::ThreadPosition;
-    use crate::provider::fixture::{large, result, small, text};
+    use crate::provider::fixture::{full_request, minimal_request, result, text};
 
     #[test]
     fn recorded_request_matches_in_another_thread() {
         let in_thread = |thread: &str| {
-            let mut request = large();
+            let mut request = full_request();
             request.cue = ThreadPosition { thread: thread.to_owned(), ..ThreadPosition::default() };
             request.system = format!("You are {thread}.").into();
             request
         };
-        let recorded = Recorded::of(&in_thread("a-1"));
+        let recorded = RecordedRequest::from_request(&in_thread("a-1"));
         assert_eq!(recorded.system.as_deref(), Some("You are ${thread_id}."));
         assert_eq!(recorded.check(&in_thread("a-2")), Ok(()));
-        assert!(recorded.clone().since(Some(&recorded)).system.is_none());
+        assert!(recorded.clone().without_unchanged(Some(&recorded)).system.is_none());
     }
 
     #[test]
     fn first_difference_is_reported() {
-        let recorded = Recorded::of(&small());
+        let recorded = RecordedRequest::from_request(&minimal_request());
         let difference = |change: &dyn Fn(&mut Request)| {
-            let mut request = small();
+            let mut request = minimal_request();
             change(&mut request);
             recorded.check(&request).err().unwrap_or_default()
         };
@@ -157,13 +157,15 @@ mod tests {
             "the system prompt differs in line 2: recorded was nothing, now it is `Be kind.`"
         );
         assert_eq!(
-            difference(&|request| request.turns = vec![Turn::User { content: vec![text("Hallo")] }]),
+            difference(&|request| request.turns = vec![ProviderMessage::User { content: vec![text("Hallo")] }]),
             "user message 1 differs in line 1: recorded was `Hello`, now it is `Hallo`"
         );
         assert_eq!(
             difference(&|request| request.turns.push(result("i", "r", false))),
             "there were 0 tool results, now there are 1"
         );
-        assert!(difference(&|request| request.tools = large().tools).starts_with("the palette differs in line 1"));
+        assert!(
+            difference(&|request| request.tools = full_request().tools).starts_with("the palette differs in line 1")
+        );
     }
 }

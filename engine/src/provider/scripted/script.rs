@@ -5,8 +5,8 @@ use rye_grammar::{Source, Sources, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Recorded, sent_bytes, turn_text, usage};
-use crate::message::Turn;
+use super::{RecordedRequest, scripted_usage, sent_bytes, turn_text};
+use crate::message::ProviderMessage;
 use crate::provider::wire::length;
 use crate::provider::{CallError, CutStream, FailedStage, Request, StopReason, ThreadPosition};
 
@@ -16,17 +16,17 @@ use crate::provider::{CallError, CutStream, FailedStage, Request, StopReason, Th
 pub struct Script {
     /// Steps of directives without a branch of their own.
     #[serde(default)]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
     /// Branches by the directive's full id.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub threads: IndexMap<String, Vec<Step>>,
+    pub threads: IndexMap<String, Vec<ScriptStep>>,
 }
 
 /// The outcome of one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Step {
-    Fault(Fault),
+pub enum ScriptStep {
+    Fault(ScriptedFault),
     Reply(ScriptedReply),
 }
 
@@ -34,8 +34,8 @@ pub enum Step {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {
-    #[serde(default, skip_serializing_if = "Expect::is_empty")]
-    pub expect: Expect,
+    #[serde(default, skip_serializing_if = "Expectation::is_empty")]
+    pub expect: Expectation,
     /// Delay before the first word, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay_ms: u64,
@@ -61,12 +61,12 @@ pub struct ScriptedCall {
     pub id: Option<String>,
     /// The tool's palette name.
     pub name: String,
-    pub arguments: Arguments,
+    pub arguments: ScriptedArguments,
 }
 
 /// The arguments of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Arguments {
+pub enum ScriptedArguments {
     Input(Value),
     /// The text as a model would send it, possibly invalid JSON.
     Raw(String),
@@ -88,8 +88,8 @@ struct CallFields {
 impl From<CallFields> for ScriptedCall {
     fn from(fields: CallFields) -> Self {
         let arguments = match (fields.arguments, fields.input) {
-            (Some(text), _) => Arguments::Raw(text),
-            (None, input) => Arguments::Input(input.unwrap_or_else(|| Value::Object(Map::new()))),
+            (Some(text), _) => ScriptedArguments::Raw(text),
+            (None, input) => ScriptedArguments::Input(input.unwrap_or_else(|| Value::Object(Map::new()))),
         };
         Self { id: fields.id, name: fields.name, arguments }
     }
@@ -98,8 +98,8 @@ impl From<CallFields> for ScriptedCall {
 impl From<ScriptedCall> for CallFields {
     fn from(call: ScriptedCall) -> Self {
         let (input, arguments) = match call.arguments {
-            Arguments::Input(input) => (Some(input), None),
-            Arguments::Raw(text) => (None, Some(text)),
+            ScriptedArguments::Input(input) => (Some(input), None),
+            ScriptedArguments::Raw(text) => (None, Some(text)),
         };
         Self { id: call.id, name: call.name, input, arguments }
     }
@@ -122,9 +122,9 @@ pub struct ScriptedUsage {
 /// A failed attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
-    #[serde(default, skip_serializing_if = "Expect::is_empty")]
-    pub expect: Expect,
+pub struct ScriptedFault {
+    #[serde(default, skip_serializing_if = "Expectation::is_empty")]
+    pub expect: Expectation,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay_ms: u64,
     /// Delay after each word of `after`, in milliseconds.
@@ -177,7 +177,7 @@ pub struct ScriptedErrorBody {
 /// Fragments that the request must contain, so that an outdated script is detected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expect {
+pub struct Expectation {
     /// Fragments of the system prompt.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub system: Fragments,
@@ -191,8 +191,8 @@ pub struct Expect {
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub tools: Fragments,
     /// Texts of a recording, which must match exactly.
-    #[serde(default, skip_serializing_if = "Recorded::is_empty")]
-    pub recorded: Recorded,
+    #[serde(default, skip_serializing_if = "RecordedRequest::is_empty")]
+    pub recorded: RecordedRequest,
 }
 
 /// A text, or a list of texts.
@@ -268,7 +268,7 @@ impl Script {
                 }
                 ("threads", _) => return Err(ScriptError("`threads` maps directive ids to steps".to_owned())),
                 (other, _) => {
-                    return Err(ScriptError(format!("unknown key `{other}`: a script holds `steps` and `threads`")));
+                    return Err(ScriptError(format!("unknown key `{other}`: a script has `steps` and `threads`")));
                 }
             }
         }
@@ -277,7 +277,7 @@ impl Script {
 
     /// Returns the step for the call that `cue` describes: from the branch of this child (`project/review#2`, the
     /// second that its parent started), else of its directive, else the common steps.
-    pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&Step> {
+    pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&ScriptStep> {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
         let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
         self.step(&branch, turn, cue.attempt)
@@ -285,28 +285,28 @@ impl Script {
 
     /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults belong to the
     /// reply after them; an attempt beyond the faults gets that reply.
-    pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&Step> {
+    pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&ScriptStep> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
         let mut replies = 0;
         let mut attempts = 0;
         for step in steps {
             match step {
-                Step::Fault(fault) if replies == turn => {
+                ScriptStep::Fault(fault) if replies == turn => {
                     attempts += u64::from(fault.times);
                     if u64::from(attempt) < attempts {
                         return Some(step);
                     }
                 }
-                Step::Reply(_) if replies == turn => return Some(step),
-                Step::Reply(_) => replies += 1,
-                Step::Fault(_) => {}
+                ScriptStep::Reply(_) if replies == turn => return Some(step),
+                ScriptStep::Reply(_) => replies += 1,
+                ScriptStep::Fault(_) => {}
             }
         }
         None
     }
 }
 
-fn steps(value: &Value, place: &str) -> Result<Vec<Step>, ScriptError> {
+fn steps(value: &Value, place: &str) -> Result<Vec<ScriptStep>, ScriptError> {
     let Value::Array(items) = value else {
         return Err(ScriptError(format!("{place} is a list of steps")));
     };
@@ -314,23 +314,23 @@ fn steps(value: &Value, place: &str) -> Result<Vec<Step>, ScriptError> {
     items.iter().enumerate().map(read).collect()
 }
 
-fn step(value: &Value) -> Result<Step, serde_json::Error> {
+fn step(value: &Value) -> Result<ScriptStep, serde_json::Error> {
     if let Value::String(text) = value {
-        Ok(Step::Reply(ScriptedReply { text: text.clone(), ..ScriptedReply::default() }))
+        Ok(ScriptStep::Reply(ScriptedReply { text: text.clone(), ..ScriptedReply::default() }))
     } else if value.get("fault").is_some() {
-        Fault::deserialize(value).map(Step::Fault)
+        ScriptedFault::deserialize(value).map(ScriptStep::Fault)
     } else {
-        ScriptedReply::deserialize(value).map(Step::Reply)
+        ScriptedReply::deserialize(value).map(ScriptStep::Reply)
     }
 }
 
-impl<'de> Deserialize<'de> for Step {
+impl<'de> Deserialize<'de> for ScriptStep {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         step(&Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
-impl Fault {
+impl ScriptedFault {
     /// Returns the error of this failed attempt.
     pub(super) fn error(&self, request: &Request) -> CallError {
         let fault = &self.fault;
@@ -359,14 +359,14 @@ impl Fault {
             headers,
             error_type: told.kind,
             code: told.code,
-            usage: fault.usage.as_ref().map(|told| usage(told, request, &[])),
+            usage: fault.usage.as_ref().map(|told| scripted_usage(told, request, &[])),
             cut,
             ..CallError::new(stage, message)
         }
     }
 }
 
-impl Expect {
+impl Expectation {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -376,13 +376,13 @@ impl Expect {
     /// # Errors
     /// The first missing fragment, and the start of the text that was searched.
     pub fn check(&self, request: &Request) -> Result<(), String> {
-        let user = request.turns.iter().rev().find(|turn| matches!(turn, Turn::User { .. }));
+        let user = request.turns.iter().rev().find(|turn| matches!(turn, ProviderMessage::User { .. }));
         let results: Vec<String> = request
             .turns
             .iter()
             .rev()
-            .take_while(|turn| !matches!(turn, Turn::Assistant { .. }))
-            .filter(|turn| matches!(turn, Turn::ToolResult { .. }))
+            .take_while(|turn| !matches!(turn, ProviderMessage::Assistant { .. }))
+            .filter(|turn| matches!(turn, ProviderMessage::ToolResult { .. }))
             .map(turn_text)
             .collect();
         let results: Vec<String> = results.into_iter().rev().collect();
@@ -401,11 +401,11 @@ fn find(fragments: &Fragments, place: &str, text: &str) -> Result<(), String> {
     const MAX_SEARCHED_TEXT_CHARS: usize = 400;
     match fragments.0.iter().find(|fragment| !text.contains(fragment.as_str())) {
         None => Ok(()),
-        Some(missing) if text.is_empty() => Err(format!("{place} should hold `{missing}` and is empty")),
+        Some(missing) if text.is_empty() => Err(format!("{place} should contain `{missing}`, but is empty")),
         Some(missing) => {
             let start: String = text.chars().take(MAX_SEARCHED_TEXT_CHARS).collect();
             let more = if text.chars().nth(MAX_SEARCHED_TEXT_CHARS).is_some() { "…" } else { "" };
-            Err(format!("{place} should hold `{missing}`; it is `{start}{more}`"))
+            Err(format!("{place} should contain `{missing}`, but is `{start}{more}`"))
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::message::MALFORMED;
-use crate::provider::fixture::{call as tool_call_block, result, small, text};
+use crate::message::MALFORMED_KEY;
+use crate::provider::fixture::{call as tool_call_block, minimal_request, result, text};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
 use crate::provider::{ThreadPosition, ToolDefinition, Wire};
 
@@ -24,10 +24,10 @@ async fn play(provider: &Scripted, request: &Request) -> (Vec<Delta>, Result<Rep
 
 /// Returns a request after `replies` replies, at attempt `attempt`.
 fn at(replies: usize, attempt: u32) -> Request {
-    let mut request = small();
+    let mut request = minimal_request();
     for _ in 0..replies {
-        request.turns.push(Turn::Assistant { content: vec![text("Before.")] });
-        request.turns.push(Turn::User { content: vec![text("On.")] });
+        request.turns.push(ProviderMessage::Assistant { content: vec![text("Before.")] });
+        request.turns.push(ProviderMessage::User { content: vec![text("On.")] });
     }
     request.cue =
         ThreadPosition { directive: "project/main".to_owned(), turn: None, attempt, ..ThreadPosition::default() };
@@ -100,7 +100,7 @@ async fn reply_has_all_scripted_fields() {
             ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None },
             text("two"),
             tool_call_block("call_2_1", "read", json!({"path": "a"})),
-            tool_call_block("call_2_2", "read", json!({MALFORMED: "{\"path"})),
+            tool_call_block("call_2_2", "read", json!({MALFORMED_KEY: "{\"path"})),
             tool_call_block("mine", "ls", json!({})),
         ]
     );
@@ -139,7 +139,7 @@ async fn scripted_delays_are_respected() {
 #[tokio::test]
 async fn first_missing_fragment_is_reported() {
     let mut request = at(1, 0);
-    request.turns.push(Turn::Assistant { content: vec![tool_call_block("a", "read", json!({}))] });
+    request.turns.push(ProviderMessage::Assistant { content: vec![tool_call_block("a", "read", json!({}))] });
     request.turns.push(result("a", "found Ada", false));
     request.turns.push(result("b", "and Bob", false));
     request.tools.push(ToolDefinition { name: "read".into(), description: "".into(), schema: json!({}).into() });
@@ -154,15 +154,15 @@ async fn first_missing_fragment_is_reported() {
     let message = |outcome: Result<Reply, String>| outcome.map(|_| ());
     assert_eq!(
         message(check("{ system: long }").await),
-        differs("the system prompt should hold `long`; it is `Be brief.`")
+        differs("the system prompt should contain `long`, but is `Be brief.`")
     );
     assert_eq!(
         message(check("{ user: Hello }").await),
-        differs("the last user message should hold `Hello`; it is `On.`")
+        differs("the last user message should contain `Hello`, but is `On.`")
     );
     assert_eq!(
         message(check("{ results: [Ada, Eve] }").await),
-        differs("the tool results should hold `Eve`; it is `found Ada\nand Bob`")
+        differs("the tool results should contain `Eve`, but is `found Ada\nand Bob`")
     );
     assert_eq!(message(check("{ tools: [read, ls] }").await), differs("the palette has no `ls`; it has `read`"));
 }
@@ -234,9 +234,9 @@ fn named_pipe_is_refused_as_script() {
     let folder = tempfile::tempdir().unwrap();
     let (pipe, large) = (folder.path().join("pipe.yaml"), folder.path().join("large.yaml"));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    std::fs::File::create(&large).unwrap().set_len(MAX_SCRIPT + 1).unwrap();
-    assert_eq!(read(&pipe).unwrap_err(), "it is not a regular file");
-    assert_eq!(read(folder.path()).unwrap_err(), "it is not a regular file");
-    assert_eq!(read(Path::new("/dev/zero")).unwrap_err(), "it is not a regular file");
-    assert_eq!(read(&large).unwrap_err(), "it is larger than 64 MiB");
+    std::fs::File::create(&large).unwrap().set_len(MAX_SCRIPT_FILE_BYTES + 1).unwrap();
+    assert_eq!(read_script(&pipe).unwrap_err(), "it is not a regular file");
+    assert_eq!(read_script(folder.path()).unwrap_err(), "it is not a regular file");
+    assert_eq!(read_script(Path::new("/dev/zero")).unwrap_err(), "it is not a regular file");
+    assert_eq!(read_script(&large).unwrap_err(), "it is larger than 64 MiB");
 }

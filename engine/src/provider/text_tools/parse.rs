@@ -3,19 +3,19 @@
 
 use serde_json::{Map, Value};
 
-use super::{CLOSE, OPEN, RESULT};
-use crate::message::{MALFORMED, ToolCall};
+use super::{CALL_END, CALL_START, RESULT_START};
+use crate::message::{MALFORMED_KEY, ToolCall};
 
 /// A piece of a reply, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum ReplyPiece {
     Text(String),
     /// The text between the call's tags.
     Call(String),
 }
 
 /// Splits a reply into text and calls. Blank text between them is dropped.
-pub(super) fn pieces(text: &str) -> Vec<Piece> {
+pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -26,14 +26,15 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
         let begun = line.trim_start();
         if begun.starts_with("```") {
             fenced = !fenced;
-        } else if !fenced && begun.starts_with(RESULT) && pieces.iter().any(|p| matches!(p, Piece::Call(_))) {
+        } else if !fenced && begun.starts_with(RESULT_START) && pieces.iter().any(|p| matches!(p, ReplyPiece::Call(_)))
+        {
             break;
-        } else if !fenced && begun.starts_with(OPEN) {
+        } else if !fenced && begun.starts_with(CALL_START) {
             flush_text(&mut pieces, &mut plain);
-            let start = rest.find(OPEN).map_or(0, |at| at + OPEN.len());
+            let start = rest.find(CALL_START).map_or(0, |at| at + CALL_START.len());
             let body = rest.get(start..).unwrap_or_default();
             let (body, after) = split_body(body);
-            pieces.push(Piece::Call(body.to_owned()));
+            pieces.push(ReplyPiece::Call(body.to_owned()));
             rest = after;
             continue;
         }
@@ -46,10 +47,10 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
 
 /// Splits at the closing tag; if there is none, at the next call or result, or at the end.
 fn split_body(text: &str) -> (&str, &str) {
-    let next = [format!("\n{OPEN}"), format!("\n{RESULT}")].iter().filter_map(|mark| text.find(mark)).min();
-    let (end, skip) = match (text.find(CLOSE), next) {
+    let next = [format!("\n{CALL_START}"), format!("\n{RESULT_START}")].iter().filter_map(|mark| text.find(mark)).min();
+    let (end, skip) = match (text.find(CALL_END), next) {
         (Some(close), Some(next)) if next < close => (next, 0),
-        (Some(close), _) => (close, CLOSE.len()),
+        (Some(close), _) => (close, CALL_END.len()),
         (None, Some(next)) => (next, 0),
         (None, None) => (text.len(), 0),
     };
@@ -57,20 +58,20 @@ fn split_body(text: &str) -> (&str, &str) {
     (text.get(..end).unwrap_or_default(), after)
 }
 
-fn flush_text(pieces: &mut Vec<Piece>, plain: &mut String) {
+fn flush_text(pieces: &mut Vec<ReplyPiece>, plain: &mut String) {
     let text = plain.trim();
     if !text.is_empty() {
-        pieces.push(Piece::Text(text.to_owned()));
+        pieces.push(ReplyPiece::Text(text.to_owned()));
     }
     plain.clear();
 }
 
 /// Parses the text between the tags as a call: a JSON object with `name` and `arguments`, with or without a code fence.
 /// Other text becomes a call with malformed arguments, so that the model sees what it wrote.
-pub(super) fn call(id: String, body: &str) -> ToolCall {
+pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
     let text = unfenced(body.trim());
     let broken = || {
-        let input = Value::Object(Map::from_iter([(MALFORMED.to_owned(), text.into())]));
+        let input = Value::Object(Map::from_iter([(MALFORMED_KEY.to_owned(), text.into())]));
         ToolCall { id: id.clone(), name: guessed_name(text), input }
     };
     let Ok(Value::Object(map)) = serde_json::from_str::<Value>(text) else { return broken() };

@@ -1,10 +1,10 @@
 //! Filter for streamed replies: passes the text on without the calls.
 
-use super::{CLOSE, OPEN};
+use super::{CALL_END, CALL_START};
 
 /// The state between two pieces of text.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct CallFilter {
     /// The current line without calls that ended in it, and the number of its bytes that were passed on.
     line: String,
     done: usize,
@@ -21,14 +21,14 @@ enum LinePlace {
     BehindCall,
 }
 
-impl Shown {
+impl CallFilter {
     /// Takes more text. Returns the part that can be displayed now, including text held back before.
     pub fn push(&mut self, more: &str) -> String {
         let mut out = String::new();
         for piece in more.split_inclusive('\n') {
             self.line.push_str(piece);
             while self.enter_or_leave_call() {}
-            if !self.waits() {
+            if !self.must_hold_back() {
                 out.push_str(self.line.get(self.done..).unwrap_or_default());
                 self.done = self.line.len();
             }
@@ -51,9 +51,11 @@ impl Shown {
     fn enter_or_leave_call(&mut self) -> bool {
         let (mark, then) = match self.place {
             LinePlace::CodeBlock => return false,
-            LinePlace::Plain | LinePlace::BehindCall if !self.line.trim_start().starts_with(OPEN) => return false,
-            LinePlace::Plain | LinePlace::BehindCall => (OPEN, LinePlace::Call),
-            LinePlace::Call => (CLOSE, LinePlace::BehindCall),
+            LinePlace::Plain | LinePlace::BehindCall if !self.line.trim_start().starts_with(CALL_START) => {
+                return false;
+            }
+            LinePlace::Plain | LinePlace::BehindCall => (CALL_START, LinePlace::Call),
+            LinePlace::Call => (CALL_END, LinePlace::BehindCall),
         };
         let Some(at) = self.line.find(mark) else { return false };
         self.line.drain(..at + mark.len());
@@ -62,9 +64,9 @@ impl Shown {
     }
 
     /// Returns true if the line must be held back: it is hidden, or may turn out to start a call.
-    fn waits(&self) -> bool {
+    fn must_hold_back(&self) -> bool {
         let begun = self.line.trim_start();
-        let may_begin = !self.line.ends_with('\n') && OPEN.starts_with(begun);
+        let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(begun);
         match self.place {
             LinePlace::Call => true,
             LinePlace::CodeBlock => false,
@@ -74,7 +76,7 @@ impl Shown {
     }
 
     /// Returns the text that was held back and turned out to be plain.
-    pub fn rest(&mut self) -> String {
+    pub fn take_rest(&mut self) -> String {
         let hidden = match self.place {
             LinePlace::Call => true,
             LinePlace::BehindCall => self.line.trim().is_empty(),

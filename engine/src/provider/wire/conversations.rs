@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use serde_json::json;
-
 use super::strict::ValidatingServer;
-use crate::message::{ContentBlock, Turn};
-use crate::provider::fixture::{large, result, text};
+use crate::message::{ContentBlock, ProviderMessage};
+use crate::provider::fixture::{full_request, result, text};
 use crate::provider::settings::KeyHeader;
-use crate::provider::{ApiKey, ProviderSettings, Request, StopReason, Wire, connect};
+use crate::provider::{ApiKey, ProviderSettings, Request, StopReason, Wire, connect_provider};
 
 macro_rules! stream {
     ($name:literal) => {
@@ -37,24 +35,25 @@ const STREAMS: [(Wire, &str, &[&str]); 4] = [
 async fn conversation_round_trips_on_every_wire() {
     for (wire, header, streams) in STREAMS {
         let server = ValidatingServer::start(wire, streams);
-        let provider = connect(&ProviderSettings {
+        let provider = connect_provider(&ProviderSettings {
             base_url: server.url.clone(),
             key: Some(ApiKey::new("sk-test")),
             key_header: KeyHeader::from(header.to_owned()),
-            ..ProviderSettings::bare("test", wire)
+            ..ProviderSettings::with_defaults("test", wire)
         })
         .unwrap();
-        let mut request = Request { turns: vec![Turn::User { content: vec![text("Go.")] }], ..large() };
+        let mut request =
+            Request { turns: vec![ProviderMessage::User { content: vec![text("Go.")] }], ..full_request() };
         for turn in 0..4 {
             let reply = provider.call(&request, &|_| {}).await.unwrap_or_else(|e| panic!("{}: {e}", wire.name()));
             assert_eq!(reply.stop == StopReason::ToolUse, turn == 0, "{} {turn}", wire.name());
-            request.turns.push(Turn::Assistant { content: reply.content.clone() });
+            request.turns.push(ProviderMessage::Assistant { content: reply.content.clone() });
             for block in &reply.content {
                 if let ContentBlock::ToolCall(call) = block {
                     request.turns.push(result(&call.id, "done", call.malformed().is_some()));
                 }
             }
-            request.turns.push(Turn::User { content: vec![text("Next.")] });
+            request.turns.push(ProviderMessage::User { content: vec![text("Next.")] });
         }
         let taken = server.taken.lock().unwrap();
         assert_eq!(taken.len(), 4, "{}", wire.name());
@@ -74,14 +73,16 @@ async fn validating_server_rejects_invalid_bodies() {
         base_url: server.url.clone(),
         key: Some(ApiKey::new("sk-test")),
         key_header: KeyHeader::from("x-api-key".to_owned()),
-        ..ProviderSettings::bare("test", Wire::Anthropic)
+        ..ProviderSettings::with_defaults("test", Wire::Anthropic)
     };
-    let orphan = Request { turns: vec![Turn::User { content: vec![text("a")] }, result("x", "r", false)], ..large() };
-    let error = connect(&settings).unwrap().call(&orphan, &|_| {}).await.unwrap_err();
+    let orphan = Request {
+        turns: vec![ProviderMessage::User { content: vec![text("a")] }, result("x", "r", false)],
+        ..full_request()
+    };
+    let error = connect_provider(&settings).unwrap().call(&orphan, &|_| {}).await.unwrap_err();
     assert_eq!(error.status, Some(400), "{error}");
     assert!(error.message.contains("answered by [\"x\"]"), "{error}");
-    let schema = json!({"type": "string"});
-    let mut bad = large();
-    bad.tools[0].schema = schema.into();
-    assert_eq!(connect(&settings).unwrap().call(&bad, &|_| {}).await.unwrap_err().status, Some(400));
+    let mut bad = full_request();
+    bad.tools[0].name = "no name".into();
+    assert_eq!(connect_provider(&settings).unwrap().call(&bad, &|_| {}).await.unwrap_err().status, Some(400));
 }

@@ -6,8 +6,8 @@
 use super::fake::{ScriptedServer, chunk, chunked, head, last_chunk, send};
 use super::tests::settings;
 use super::*;
-use crate::provider::fixture::small;
-use crate::provider::{Wire, body, connect};
+use crate::provider::fixture::minimal_request;
+use crate::provider::{Wire, body, connect_provider};
 
 macro_rules! stream {
     ($name:literal) => {
@@ -33,11 +33,11 @@ const STREAMS: [(Wire, &str, &str, &str); 4] = [
     (Wire::Gemini, stream!("gemini-text"), "\"finishReason\"", r#"{"error":{"code":503,"message":"Later."}}"#),
 ];
 
-async fn ask(wire: Wire, moves: Vec<super::fake::Move>) -> (u64, Result<Reply, CallError>) {
+async fn ask(wire: Wire, moves: Vec<super::fake::ServerMove>) -> (u64, Result<Reply, CallError>) {
     let server = ScriptedServer::start(moves);
     let settings = settings(wire, &server.url);
-    let sent = length(body(&settings, &small()).unwrap().to_string().len());
-    (sent, connect(&settings).unwrap().call(&small(), &|_| {}).await)
+    let sent = length(body(&settings, &minimal_request()).unwrap().to_string().len());
+    (sent, connect_provider(&settings).unwrap().call(&minimal_request(), &|_| {}).await)
 }
 
 #[tokio::test]
@@ -92,9 +92,9 @@ async fn usage_reported_with_every_piece_is_not_final_until_the_reply_is() {
     let error = replied.unwrap_err();
     assert!(error.cut.is_some() && error.usage.is_some_and(|usage| usage.output == 1), "{error:?}");
     let both = first + &last;
+    // The connection breaks after the `finish_reason` and the usage: nothing of the reply is missing.
     let (_, replied) = ask(Wire::OpenaiChat, vec![chunked(), chunk(both.as_bytes())]).await;
-    let error = replied.unwrap_err();
-    assert!(error.cut.is_none() && error.usage.is_some_and(|usage| usage.output == 2), "{error:?}");
+    assert_eq!(replied.unwrap().usage.output, 2);
 }
 
 #[tokio::test]
@@ -112,4 +112,52 @@ async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
     }
     let (_, replied) = ask(Wire::OpenaiChat, Vec::new()).await;
     assert_eq!(replied.unwrap_err().cut, None, "no answer at all");
+}
+
+/// Returns the stream with every number after these keys replaced.
+fn with_counts(stream: &str, keys: &[&str], value: &str) -> String {
+    keys.iter().fold(stream.to_owned(), |text, key| {
+        let label = format!("\"{key}\":");
+        let mut pieces = text.split(&label);
+        let mut changed = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let rest = piece.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+            changed.push_str(&label);
+            changed.push_str(value);
+            changed.push_str(rest);
+        }
+        changed
+    })
+}
+
+/// Keys of the input and of the output, wire by wire.
+const COUNTS: [(Wire, &[&str], &[&str]); 4] = [
+    (Wire::Anthropic, &["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"], &["output_tokens"]),
+    (Wire::OpenaiChat, &["prompt_tokens", "cached_tokens", "cache_write_tokens"], &["completion_tokens"]),
+    (Wire::OpenaiResponses, &["input_tokens", "cached_tokens", "cache_write_tokens"], &["output_tokens"]),
+    (
+        Wire::Gemini,
+        &["promptTokenCount", "cachedContentTokenCount", "toolUsePromptTokenCount"],
+        &["candidatesTokenCount", "thoughtsTokenCount"],
+    ),
+];
+
+#[tokio::test]
+async fn reply_with_unusable_counts_has_an_unknown_cost_on_every_wire() {
+    for ((wire, stream, ..), (_, input, output)) in STREAMS.into_iter().zip(COUNTS) {
+        let whole = |text: &str| vec![chunked(), chunk(text.as_bytes()), last_chunk()];
+        let (_, replied) = ask(wire, whole(stream)).await;
+        let usage = replied.unwrap();
+        assert_eq!(usage.uncounted, None, "{wire:?}: {usage:?}");
+        for value in ["100.0", "\"100\"", "-1", "null", "{}", "0"] {
+            for keys in [[input, output].concat(), input.to_vec(), output.to_vec()] {
+                let text = with_counts(stream, &keys, value);
+                assert_ne!(text, stream, "{wire:?}: no count of {keys:?}");
+                let (sent, replied) = ask(wire, whole(&text)).await;
+                let reply = replied.unwrap();
+                let received = length(text.len());
+                assert_eq!(reply.uncounted, Some(CutStream { sent, received }), "{wire:?}: {keys:?} = {value}");
+            }
+        }
+    }
 }

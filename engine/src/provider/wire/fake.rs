@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// An action of the server after it has read a request.
 #[derive(Debug, Clone)]
-pub enum Move {
+pub enum ServerMove {
     Send(Vec<u8>),
     Pause(u64),
     /// Sends nothing more until the client closes the connection.
@@ -21,7 +21,7 @@ pub enum Move {
 
 /// A raw request, with the connection it came on.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SeenRequest {
     pub connection: usize,
     pub head: String,
     pub body: String,
@@ -29,17 +29,17 @@ pub struct Seen {
 
 pub struct ScriptedServer {
     pub url: String,
-    seen: Receiver<Seen>,
+    seen: Receiver<SeenRequest>,
 }
 
 impl ScriptedServer {
     /// Plays `moves` on every connection, then closes it.
-    pub fn start(moves: Vec<Move>) -> Self {
+    pub fn start(moves: Vec<ServerMove>) -> Self {
         Self::start_each(vec![moves])
     }
 
     /// Plays a list of moves for each connection; the last list repeats for all later connections.
-    pub fn start_each(scripts: Vec<Vec<Move>>) -> Self {
+    pub fn start_each(scripts: Vec<Vec<ServerMove>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (sender, seen) = channel();
@@ -49,28 +49,28 @@ impl ScriptedServer {
                 let sender = sender.clone();
                 thread::spawn(move || {
                     let mut stream = stream.unwrap();
-                    if let Some(Move::Reset) = moves.first() {
+                    if let Some(ServerMove::Reset) = moves.first() {
                         // Wait for unread data, so that closing resets the connection; if none comes, the test notices.
                         let _ = stream.peek(&mut [0]);
                         return;
                     }
                     let Some((head, body)) = read_request(&mut stream) else { return };
                     // The test may have dropped the receiver.
-                    let _ = sender.send(Seen { connection, head, body });
+                    let _ = sender.send(SeenRequest { connection, head, body });
                     for step in moves {
                         match step {
-                            Move::Send(bytes) => {
+                            ServerMove::Send(bytes) => {
                                 if stream.write_all(&bytes).is_err() {
                                     return;
                                 }
                             }
-                            Move::Reset => return,
-                            Move::Stay => while stream.read(&mut [0; 64]).is_ok_and(|read| read > 0) {},
-                            Move::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
-                            Move::Next => {
+                            ServerMove::Reset => return,
+                            ServerMove::Stay => while stream.read(&mut [0; 64]).is_ok_and(|read| read > 0) {},
+                            ServerMove::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
+                            ServerMove::Next => {
                                 let Some((head, body)) = read_request(&mut stream) else { return };
                                 // As above.
-                                let _ = sender.send(Seen { connection, head, body });
+                                let _ = sender.send(SeenRequest { connection, head, body });
                             }
                         }
                     }
@@ -83,7 +83,7 @@ impl ScriptedServer {
     }
 
     /// Returns the next request that the server received.
-    pub fn seen(&self) -> Seen {
+    pub fn next_request(&self) -> SeenRequest {
         self.seen.recv_timeout(Duration::from_secs(5)).unwrap()
     }
 }
@@ -107,24 +107,24 @@ pub fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
     }
 }
 
-pub fn send(text: impl Into<Vec<u8>>) -> Move {
-    Move::Send(text.into())
+pub fn send(text: impl Into<Vec<u8>>) -> ServerMove {
+    ServerMove::Send(text.into())
 }
 
 /// Returns the head of a response that ends with the connection.
-pub fn head(status: &str, kind: &str, headers: &str) -> Move {
+pub fn head(status: &str, kind: &str, headers: &str) -> ServerMove {
     send(format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{headers}\r\n"))
 }
 
 /// Returns the head of a chunked stream.
-pub fn chunked() -> Move {
+pub fn chunked() -> ServerMove {
     send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 }
 
-pub fn chunk(data: &[u8]) -> Move {
+pub fn chunk(data: &[u8]) -> ServerMove {
     send([format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat())
 }
 
-pub fn last_chunk() -> Move {
+pub fn last_chunk() -> ServerMove {
     send("0\r\n\r\n")
 }

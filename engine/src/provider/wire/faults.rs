@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use crate::provider::fixture::{broken_bytes, no_front_part_is_a_reply, replay, replay_all};
+use crate::provider::fixture::{assert_broken_bytes_are_replaced, assert_prefixes_fail, replay, replay_all_chunkings};
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{CallError, FailedStage, Reply, anthropic, gemini, openai_chat, openai_responses};
 
@@ -34,7 +34,8 @@ const CHAT: WireStreams = WireStreams {
     whole: &[stream!("openai-text"), stream!("openai-tools")],
     failing: stream!("openai-error"),
     starts: &["\"role\":\"assistant\",\"content\":\"\""],
-    end: "[DONE]",
+    // `[DONE]` may be missing, see `complete_reply_without_done_is_accepted`.
+    end: "\"finish_reason\":\"",
 };
 const RESPONSES: WireStreams = WireStreams {
     wire: "openai-responses",
@@ -63,16 +64,21 @@ fn events(stream: &str) -> Vec<&str> {
 
 /// Split at every byte; with CR, LF and CRLF; with comments, ids, keep-alives and empty lines between and inside
 /// events; with a byte order mark; byte by byte and in pairs.
-fn pieces<D: ReplyDecoder + Default>(streams: &WireStreams) {
+fn check_chunkings<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
-        assert!(replay_all::<D>(stream).1.is_ok(), "{}", streams.wire);
+        assert!(replay_all_chunkings::<D>(stream).1.is_ok(), "{}", streams.wire);
     }
-    assert_eq!(replay_all::<D>(streams.failing).1.unwrap_err().stage, FailedStage::StreamError, "{}", streams.wire);
+    assert_eq!(
+        replay_all_chunkings::<D>(streams.failing).1.unwrap_err().stage,
+        FailedStage::StreamError,
+        "{}",
+        streams.wire
+    );
 }
 
 /// Breaks every non-ASCII byte, then every byte: no panic and no hang.
-fn broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
-    broken_bytes::<D>(streams.whole[0]);
+fn check_broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
+    assert_broken_bytes_are_replaced::<D>(streams.whole[0]);
     for stream in streams.whole.iter().chain([&streams.failing]) {
         for at in 0..stream.len() {
             let mut bytes = stream.as_bytes().to_vec();
@@ -102,9 +108,9 @@ fn check_duplicate_starts<D: ReplyDecoder + Default>(streams: &WireStreams) {
 }
 
 /// No prefix of a stream is a reply, nor is a stream without its final event; a repeated final event changes nothing.
-fn missing_ends<D: ReplyDecoder + Default>(streams: &WireStreams) {
+fn check_missing_ends<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
-        no_front_part_is_a_reply::<D>(stream);
+        assert_prefixes_fail::<D>(stream);
         let endless: String = events(stream).into_iter().filter(|event| !event.contains(streams.end)).collect();
         let error = outcome::<D>(&endless).unwrap_err();
         assert_eq!(error.stage, FailedStage::Truncated, "{}", streams.wire);
@@ -113,12 +119,16 @@ fn missing_ends<D: ReplyDecoder + Default>(streams: &WireStreams) {
     }
 }
 
-/// Inserts events of unknown kinds between any two.
-fn unknown_events<D: ReplyDecoder + Default>(streams: &WireStreams) {
+/// Inserts events of unknown kinds between any two: the reply names them.
+fn check_unknown_events<D: ReplyDecoder + Default>(streams: &WireStreams) {
     let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"x\":{\"deep\":[1,null]}}\n\n";
     for stream in streams.whole {
         let mixed: String = events(stream).into_iter().flat_map(|event| [unknown, event]).collect();
-        assert_eq!(outcome::<D>(&mixed), outcome::<D>(stream), "{}", streams.wire);
+        let mut reply = outcome::<D>(&mixed).unwrap();
+        let unread = std::mem::take(&mut reply.unread);
+        assert!(unread.iter().any(|kind| kind == "brand_new"), "{}: {unread:?}", streams.wire);
+        let whole = outcome::<D>(stream).map(|whole| Reply { unread: Vec::new(), ..whole });
+        assert_eq!(Ok(reply), whole, "{}", streams.wire);
     }
 }
 
@@ -126,41 +136,41 @@ macro_rules! wires {
     ($($fault:ident: $anthropic:ident $chat:ident $responses:ident $gemini:ident;)*) => {$(
         #[test]
         fn $anthropic() {
-            $fault::<anthropic::Decoder>(&ANTHROPIC);
+            $fault::<anthropic::AnthropicDecoder>(&ANTHROPIC);
         }
         #[test]
         fn $chat() {
-            $fault::<openai_chat::Decoder>(&CHAT);
+            $fault::<openai_chat::ChatDecoder>(&CHAT);
         }
         #[test]
         fn $responses() {
-            $fault::<openai_responses::Decoder>(&RESPONSES);
+            $fault::<openai_responses::ResponsesDecoder>(&RESPONSES);
         }
         #[test]
         fn $gemini() {
-            $fault::<gemini::Decoder>(&GEMINI);
+            $fault::<gemini::GeminiDecoder>(&GEMINI);
         }
     )*};
 }
 
 #[test]
 fn anthropic_that_starts_twice() {
-    check_duplicate_starts::<anthropic::Decoder>(&ANTHROPIC);
+    check_duplicate_starts::<anthropic::AnthropicDecoder>(&ANTHROPIC);
 }
 
 #[test]
 fn chat_that_starts_twice() {
-    check_duplicate_starts::<openai_chat::Decoder>(&CHAT);
+    check_duplicate_starts::<openai_chat::ChatDecoder>(&CHAT);
 }
 
 #[test]
 fn responses_that_start_twice() {
-    check_duplicate_starts::<openai_responses::Decoder>(&RESPONSES);
+    check_duplicate_starts::<openai_responses::ResponsesDecoder>(&RESPONSES);
 }
 
 wires! {
-    pieces: anthropic_in_pieces chat_in_pieces responses_in_pieces gemini_in_pieces;
-    broken_utf8: anthropic_with_broken_utf8 chat_with_broken_utf8 responses_with_broken_utf8 gemini_with_broken_utf8;
-    missing_ends: anthropic_without_its_end chat_without_its_end responses_without_their_end gemini_without_its_end;
-    unknown_events: anthropic_with_unknown_events chat_with_unknown_events responses_with_unknown_events gemini_with_unknown_events;
+    check_chunkings: anthropic_in_pieces chat_in_pieces responses_in_pieces gemini_in_pieces;
+    check_broken_utf8: anthropic_with_broken_utf8 chat_with_broken_utf8 responses_with_broken_utf8 gemini_with_broken_utf8;
+    check_missing_ends: anthropic_without_its_end chat_without_its_end responses_without_their_end gemini_without_its_end;
+    check_unknown_events: anthropic_with_unknown_events chat_with_unknown_events responses_with_unknown_events gemini_with_unknown_events;
 }

@@ -10,45 +10,50 @@ use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
 use super::is_blank;
-use crate::message::{ContentBlock, Turn};
+use crate::message::{ContentBlock, ProviderMessage};
 
 /// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME_BYTES: usize = 64;
 /// Text of the first user turn if the conversation would start with the model, or be empty.
-const OMITTED_TURNS: &str = "(what was said before is left out)";
+const OMITTED_TURNS: &str = "(earlier messages omitted)";
 
 /// Returns `text` with every character outside `[A-Za-z0-9_-]` as `_`, truncated to 64 bytes with a hash: all wires
 /// accept that as the id of a call or the name of a tool. A model may have made up any text.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
+    shortened_name(text, MAX_NAME_BYTES)
+}
+
+/// Returns the plain name of a text with at most `limit` bytes, of which a hash needs 17.
+pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = text.chars().map(plain).collect();
     if name.is_empty() {
         return "_".to_owned();
     }
-    if name.len() <= MAX_NAME_BYTES {
+    if name.len() <= limit {
         return name;
     }
     let mark = hex(&Sha256::digest(text.as_bytes()));
-    let (front, mark) = (name.get(..MAX_NAME_BYTES - 17).unwrap_or_default(), mark.get(..16).unwrap_or_default());
+    let (front, mark) = (name.get(..limit.saturating_sub(17)).unwrap_or_default(), mark.get(..16).unwrap_or_default());
     format!("{front}_{mark}")
 }
 
 /// Returns the turns to send. Deterministic; additional turns change nothing before them.
-pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
+pub(in crate::provider) fn normalize_turns(turns: &[ProviderMessage]) -> Cow<'_, [ProviderMessage]> {
     if is_normalized(turns) {
         return Cow::Borrowed(turns);
     }
-    let mut sent: Vec<Turn> = Vec::with_capacity(turns.len() + 1);
+    let mut sent: Vec<ProviderMessage> = Vec::with_capacity(turns.len() + 1);
     let mut ids = CallIds::default();
     for turn in turns.iter().filter(|turn| !is_empty(turn)) {
-        if sent.is_empty() && !matches!(turn, Turn::User { .. }) {
+        if sent.is_empty() && !matches!(turn, ProviderMessage::User { .. }) {
             sent.push(left_out());
         }
         sent.push(match turn {
-            Turn::User { .. } => turn.clone(),
-            Turn::Assistant { content } => Turn::Assistant { content: ids.calls(content) },
-            Turn::ToolResult { call_id, name, content, is_error } => Turn::ToolResult {
-                call_id: ids.result(call_id),
+            ProviderMessage::User { .. } => turn.clone(),
+            ProviderMessage::Assistant { content } => ProviderMessage::Assistant { content: ids.rename_calls(content) },
+            ProviderMessage::ToolResult { call_id, name, content, is_error } => ProviderMessage::ToolResult {
+                call_id: ids.result_id(call_id),
                 name: name.clone(),
                 content: content.clone(),
                 is_error: *is_error,
@@ -61,33 +66,33 @@ pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(sent)
 }
 
-fn left_out() -> Turn {
-    Turn::User { content: vec![ContentBlock::Text { text: OMITTED_TURNS.to_owned() }] }
+fn left_out() -> ProviderMessage {
+    ProviderMessage::User { content: vec![ContentBlock::Text { text: OMITTED_TURNS.to_owned() }] }
 }
 
 /// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, since each
 /// wire decides about them.
-fn is_empty(turn: &Turn) -> bool {
+fn is_empty(turn: &ProviderMessage) -> bool {
     match turn {
-        Turn::User { content } => content.iter().all(|block| match block {
+        ProviderMessage::User { content } => content.iter().all(|block| match block {
             ContentBlock::Text { text } => is_blank(text),
             ContentBlock::Image { .. } => false,
             ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => true,
         }),
-        Turn::Assistant { content } => content.iter().all(|block| match block {
+        ProviderMessage::Assistant { content } => content.iter().all(|block| match block {
             ContentBlock::Text { text } => is_blank(text),
             ContentBlock::Image { .. } => true,
             ContentBlock::Thinking { .. } | ContentBlock::ToolCall(_) | ContentBlock::Other { .. } => false,
         }),
-        Turn::ToolResult { .. } => false,
+        ProviderMessage::ToolResult { .. } => false,
     }
 }
 
-fn is_normalized(turns: &[Turn]) -> bool {
+fn is_normalized(turns: &[ProviderMessage]) -> bool {
     let mut seen = BTreeSet::new();
-    let fine = |turn: &Turn, seen: &mut BTreeSet<String>| match turn {
-        Turn::User { .. } | Turn::ToolResult { .. } => true,
-        Turn::Assistant { content } => content.iter().all(|block| match block {
+    let fine = |turn: &ProviderMessage, seen: &mut BTreeSet<String>| match turn {
+        ProviderMessage::User { .. } | ProviderMessage::ToolResult { .. } => true,
+        ProviderMessage::Assistant { content } => content.iter().all(|block| match block {
             ContentBlock::ToolCall(call) => plain_name(&call.id) == call.id && seen.insert(call.id.clone()),
             ContentBlock::Text { .. }
             | ContentBlock::Image { .. }
@@ -95,7 +100,7 @@ fn is_normalized(turns: &[Turn]) -> bool {
             | ContentBlock::Other { .. } => true,
         }),
     };
-    matches!(turns.first(), Some(Turn::User { .. }))
+    matches!(turns.first(), Some(ProviderMessage::User { .. }))
         && turns.iter().all(|turn| !is_empty(turn) && fine(turn, &mut seen))
 }
 
@@ -108,12 +113,12 @@ struct CallIds {
 }
 
 impl CallIds {
-    fn calls(&mut self, content: &[ContentBlock]) -> Vec<ContentBlock> {
+    fn rename_calls(&mut self, content: &[ContentBlock]) -> Vec<ContentBlock> {
         self.open.clear();
         let block = |block: &ContentBlock| match block {
             ContentBlock::ToolCall(call) => {
                 let mut call = call.clone();
-                call.id = self.own(&call.id);
+                call.id = self.unique_id(&call.id);
                 ContentBlock::ToolCall(call)
             }
             ContentBlock::Text { .. }
@@ -125,7 +130,7 @@ impl CallIds {
     }
 
     /// Returns an id that no other call of the request has.
-    fn own(&mut self, id: &str) -> String {
+    fn unique_id(&mut self, id: &str) -> String {
         let plain = plain_name(id);
         let numbered = |n: u32| plain_name(&if n == 1 { plain.clone() } else { format!("{plain}_{n}") });
         let own = (1..u32::MAX).map(numbered).find(|own| !self.used.contains(own)).unwrap_or(plain.clone());
@@ -135,7 +140,7 @@ impl CallIds {
     }
 
     /// Returns the id that a result has to use: of calls with the same id, the first without a result.
-    fn result(&mut self, id: &str) -> String {
+    fn result_id(&mut self, id: &str) -> String {
         match self.open.get_mut(id) {
             Some(own) if !own.is_empty() => own.remove(0),
             Some(_) | None => plain_name(id),
@@ -165,18 +170,19 @@ mod tests {
     #[test]
     fn normalized_turns_are_unchanged() {
         let turns = [
-            Turn::User { content: vec![text("a")] },
-            Turn::Assistant { content: vec![call("i", "x", json!({}))] },
+            ProviderMessage::User { content: vec![text("a")] },
+            ProviderMessage::Assistant { content: vec![call("i", "x", json!({}))] },
             result("i", "r", false),
         ];
-        assert!(matches!(sound(&turns), Cow::Borrowed(_)));
+        assert!(matches!(normalize_turns(&turns), Cow::Borrowed(_)));
     }
 
     #[test]
     fn call_ids_are_unique_and_match_results() {
-        let twice = || Turn::Assistant { content: vec![call("f.0", "x", json!({})), call("f:0", "x", json!({}))] };
+        let twice =
+            || ProviderMessage::Assistant { content: vec![call("f.0", "x", json!({})), call("f:0", "x", json!({}))] };
         let turns = [
-            Turn::User { content: vec![text("a")] },
+            ProviderMessage::User { content: vec![text("a")] },
             twice(),
             result("f:0", "second", false),
             result("f.0", "first", false),
@@ -184,17 +190,17 @@ mod tests {
             result("f.0", "third", false),
             result("f:0", "fourth", false),
         ];
-        let ids: Vec<String> = sound(&turns)
+        let ids: Vec<String> = normalize_turns(&turns)
             .iter()
             .flat_map(|turn| match turn {
-                Turn::User { .. } => vec![],
-                Turn::Assistant { content } => content
+                ProviderMessage::User { .. } => vec![],
+                ProviderMessage::Assistant { content } => content
                     .iter()
                     .filter_map(
                         |block| if let ContentBlock::ToolCall(call) = block { Some(call.id.clone()) } else { None },
                     )
                     .collect(),
-                Turn::ToolResult { call_id, .. } => vec![call_id.clone()],
+                ProviderMessage::ToolResult { call_id, .. } => vec![call_id.clone()],
             })
             .collect();
         assert_eq!(ids, ["f_0", "f_0_2", "f_0_2", "f_0", "f_0_3", "f_0_4", "f_0_3", "f_0_4"]);
@@ -202,10 +208,10 @@ mod tests {
 
     #[test]
     fn first_turn_is_the_users_and_no_turn_is_blank() {
-        let blank = Turn::User { content: vec![text(" ")] };
-        let answer = Turn::Assistant { content: vec![text("a")] };
-        assert_eq!(sound(&[blank.clone(), answer.clone()]).as_ref(), [left_out(), answer]);
-        assert_eq!(sound(&[blank]).as_ref(), [left_out()]);
-        assert_eq!(sound(&[]).as_ref(), [left_out()]);
+        let blank = ProviderMessage::User { content: vec![text(" ")] };
+        let answer = ProviderMessage::Assistant { content: vec![text("a")] };
+        assert_eq!(normalize_turns(&[blank.clone(), answer.clone()]).as_ref(), [left_out(), answer]);
+        assert_eq!(normalize_turns(&[blank]).as_ref(), [left_out()]);
+        assert_eq!(normalize_turns(&[]).as_ref(), [left_out()]);
     }
 }

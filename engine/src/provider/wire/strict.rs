@@ -31,10 +31,10 @@ fn path_and_key_header(wire: Wire) -> (&'static str, &'static str) {
 fn validate_request(wire: Wire, head: &str, body: &str) -> Result<Value, String> {
     let (path, header) = path_and_key_header(wire);
     if !head.starts_with(&format!("POST {path} HTTP/1.1\r\n")) || !head.contains(header) {
-        return Err(format!("not the way to {}: {head}", wire.name()));
+        return Err(format!("wrong path, expected {}: {head}", wire.name()));
     }
     let body: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    published::judge(wire, &body).map(|()| body)
+    published::validate_body(wire, &body).map(|()| body)
 }
 
 impl ValidatingServer {

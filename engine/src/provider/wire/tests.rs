@@ -6,17 +6,17 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::fake::{Move, ScriptedServer, chunk, chunked, head, last_chunk, send};
+use super::fake::{ScriptedServer, ServerMove, chunk, chunked, head, last_chunk, send};
 use super::*;
-use crate::provider::fixture::{large, small, text};
+use crate::provider::fixture::{full_request, minimal_request, text};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
-use crate::provider::{ApiKey, Provider, ProviderSettings, Wire, body, connect};
+use crate::provider::{ApiKey, Provider, ProviderSettings, Wire, body, connect_provider};
 
 const ANTHROPIC: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const OPENAI: &str = include_str!("../../../fixtures/streams/openai-text.sse");
 const KEY: &str = "sk-test-0123456789";
 
-pub(super) fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
+pub(crate) fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
     let anthropic = wire == Wire::Anthropic;
     ProviderSettings {
         id: "test".to_owned(),
@@ -34,26 +34,26 @@ pub(super) fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
 
 async fn call(provider: &dyn Provider) -> (Vec<Delta>, Result<Reply, CallError>) {
     let deltas = Mutex::new(Vec::new());
-    let reply = provider.call(&large(), &|delta| deltas.lock().unwrap().push(delta)).await;
+    let reply = provider.call(&full_request(), &|delta| deltas.lock().unwrap().push(delta)).await;
     (deltas.into_inner().unwrap(), reply)
 }
 
-async fn anthropic(moves: Vec<Move>) -> Result<Reply, CallError> {
+async fn anthropic(moves: Vec<ServerMove>) -> Result<Reply, CallError> {
     let server = ScriptedServer::start(moves);
-    let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
+    let provider = connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap();
     call(&*provider).await.1
 }
 
 /// Makes an attempt with timeouts of `ms` milliseconds.
-async fn anthropic_with_timeouts(ms: u64, moves: Vec<Move>) -> Result<Reply, CallError> {
+async fn anthropic_with_timeouts(ms: u64, moves: Vec<ServerMove>) -> Result<Reply, CallError> {
     let server = ScriptedServer::start(moves);
     let wait = Duration::from_millis(ms);
     let timeouts = Timeouts { answer: wait, idle: wait };
-    let provider = connect(&ProviderSettings { timeouts, ..settings(Wire::Anthropic, &server.url) }).unwrap();
+    let provider = connect_provider(&ProviderSettings { timeouts, ..settings(Wire::Anthropic, &server.url) }).unwrap();
     call(&*provider).await.1
 }
 
-async fn fails(moves: Vec<Move>) -> CallError {
+async fn fails(moves: Vec<ServerMove>) -> CallError {
     let error = anthropic(moves).await.unwrap_err();
     assert!(!format!("{error:?}{error}").contains(KEY), "{error:?}");
     error
@@ -63,10 +63,10 @@ async fn fails(moves: Vec<Move>) -> CallError {
 async fn request_sends_the_body_and_the_key_only_in_its_header() {
     let server = ScriptedServer::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     let settings = settings(Wire::Anthropic, &server.url);
-    let provider = connect(&settings).unwrap();
+    let provider = connect_provider(&settings).unwrap();
     call(&*provider).await.1.unwrap();
-    let seen = server.seen();
-    assert_eq!(seen.body, body(&settings, &large()).unwrap().to_string());
+    let seen = server.next_request();
+    assert_eq!(seen.body, body(&settings, &full_request()).unwrap().to_string());
     assert!(seen.head.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{}", seen.head);
     for header in ["x-api-key: sk-test-0123456789", "anthropic-version: 2023-06-01", "content-type: application/json"] {
         assert!(seen.head.contains(header), "{header} in {}", seen.head);
@@ -80,38 +80,38 @@ async fn openai_chat_uses_its_own_path_and_header() {
     for base in ["", "/v1", "/v1/"] {
         let server = ScriptedServer::start(vec![chunked(), chunk(OPENAI.as_bytes()), last_chunk()]);
         let settings = settings(Wire::OpenaiChat, &format!("{}{base}", server.url));
-        let provider = connect(&settings).unwrap();
+        let provider = connect_provider(&settings).unwrap();
         let (deltas, reply) = call(&*provider).await;
         assert_eq!(reply.unwrap().content, [text("Grüße, world 🌍")]);
         assert_eq!(deltas.len(), 2);
-        let seen = server.seen();
+        let seen = server.next_request();
         let path = format!("POST {}/chat/completions HTTP/1.1", base.trim_end_matches('/'));
         assert!(seen.head.starts_with(&path), "{}", seen.head);
         assert!(seen.head.contains("authorization: Bearer sk-test-0123456789"));
-        assert_eq!(seen.body, body(&settings, &large()).unwrap().to_string());
+        assert_eq!(seen.body, body(&settings, &full_request()).unwrap().to_string());
     }
 }
 
 #[tokio::test]
 async fn a_base_url_may_end_in_the_version() {
     let server = ScriptedServer::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
-    let provider = connect(&settings(Wire::Anthropic, &format!("{}/proxy/v1/", server.url))).unwrap();
+    let provider = connect_provider(&settings(Wire::Anthropic, &format!("{}/proxy/v1/", server.url))).unwrap();
     call(&*provider).await.1.unwrap();
-    assert!(server.seen().head.starts_with("POST /proxy/v1/messages HTTP/1.1"));
+    assert!(server.next_request().head.starts_with("POST /proxy/v1/messages HTTP/1.1"));
 }
 
 #[tokio::test]
 async fn slow_stream_is_displayed_as_it_arrives() {
     let mut moves = vec![chunked()];
     for piece in ANTHROPIC.as_bytes().chunks(97) {
-        moves.extend([chunk(piece), Move::Pause(15)]);
+        moves.extend([chunk(piece), ServerMove::Pause(15)]);
     }
     moves.push(last_chunk());
     let server = ScriptedServer::start(moves);
-    let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
+    let provider = connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap();
     let times = Arc::new(Mutex::new(Vec::new()));
     let started = Instant::now();
-    let reply = provider.call(&small(), &|_| times.lock().unwrap().push(started.elapsed())).await.unwrap();
+    let reply = provider.call(&minimal_request(), &|_| times.lock().unwrap().push(started.elapsed())).await.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);
     let times = times.lock().unwrap();
     assert!(times[1] > times[0] && started.elapsed() > times[1], "{times:?}");
@@ -120,19 +120,20 @@ async fn slow_stream_is_displayed_as_it_arrives() {
 #[tokio::test]
 async fn connection_is_reused() {
     let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
-    let moves = [answer.to_vec(), vec![Move::Next], answer.to_vec(), vec![Move::Next], answer.to_vec()].concat();
+    let moves =
+        [answer.to_vec(), vec![ServerMove::Next], answer.to_vec(), vec![ServerMove::Next], answer.to_vec()].concat();
     let server = ScriptedServer::start(moves);
-    let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
+    let provider = connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap();
     for _ in 0..3 {
         call(&*provider).await.1.unwrap();
-        assert_eq!(server.seen().connection, 0);
+        assert_eq!(server.next_request().connection, 0);
     }
 }
 
 #[tokio::test]
 async fn open_connection_does_not_delay_the_reply() {
     let started = Instant::now();
-    let reply = anthropic(vec![chunked(), chunk(ANTHROPIC.as_bytes()), Move::Pause(15_000)]).await;
+    let reply = anthropic(vec![chunked(), chunk(ANTHROPIC.as_bytes()), ServerMove::Pause(15_000)]).await;
     assert!(reply.is_ok());
     assert!(started.elapsed() < Duration::from_secs(10));
 }
@@ -153,7 +154,7 @@ async fn status_429_keeps_retry_headers() {
         headers,
         [("anthropic-ratelimit-requests-reset", "soon"), ("retry-after", "7"), ("retry-after-ms", "6500")]
     );
-    assert!(error.message.ends_with(" answered 429: Slow down, [key]."), "{}", error.message);
+    assert!(error.message.ends_with(" answered 429: Slow down, [masked: key]."), "{}", error.message);
     assert_eq!(error.usage, None);
 }
 
@@ -182,10 +183,10 @@ async fn redirect_is_not_followed() {
 async fn endless_error_body_is_truncated() {
     let flood = vec![b'x'; 300_000];
     let started = Instant::now();
-    let error = fails(vec![head("500 Oops", "text/plain", ""), send(flood), Move::Pause(15_000)]).await;
+    let error = fails(vec![head("500 Oops", "text/plain", ""), send(flood), ServerMove::Pause(15_000)]).await;
     assert!(error.message.len() < 3_000);
     assert!(started.elapsed() < Duration::from_secs(10));
-    let moves = vec![head("503 Busy", "text/plain", ""), send("wait"), Move::Pause(15_000)];
+    let moves = vec![head("503 Busy", "text/plain", ""), send("wait"), ServerMove::Pause(15_000)];
     let error = anthropic_with_timeouts(400, moves).await.unwrap_err();
     assert!(error.message.ends_with("answered 503: wait"), "{}", error.message);
 }
@@ -193,7 +194,8 @@ async fn endless_error_body_is_truncated() {
 #[tokio::test]
 async fn refused_connection_is_a_connect_error() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let provider = connect(&settings(Wire::Anthropic, &format!("http://user:{KEY}@localhost:{port}"))).unwrap();
+    let provider =
+        connect_provider(&settings(Wire::Anthropic, &format!("http://user:{KEY}@localhost:{port}"))).unwrap();
     let error = call(&*provider).await.1.unwrap_err();
     assert_eq!(error.stage, FailedStage::Connect);
     assert!(!format!("{error:?}").contains(KEY), "{error:?}");
@@ -208,7 +210,7 @@ async fn connection_closed_without_response_fails() {
 #[tokio::test]
 async fn late_headers_time_out() {
     let started = Instant::now();
-    let error = anthropic_with_timeouts(400, vec![Move::Pause(15_000), chunked()]).await.unwrap_err();
+    let error = anthropic_with_timeouts(400, vec![ServerMove::Pause(15_000), chunked()]).await.unwrap_err();
     assert_eq!(error.stage, FailedStage::Timeout);
     assert!(started.elapsed() < Duration::from_secs(10));
 }
@@ -216,8 +218,9 @@ async fn late_headers_time_out() {
 #[tokio::test]
 async fn silent_stream_times_out() {
     let (front, _) = ANTHROPIC.split_once("event: message_delta").unwrap();
-    let error =
-        anthropic_with_timeouts(400, vec![chunked(), chunk(front.as_bytes()), Move::Pause(15_000)]).await.unwrap_err();
+    let error = anthropic_with_timeouts(400, vec![chunked(), chunk(front.as_bytes()), ServerMove::Pause(15_000)])
+        .await
+        .unwrap_err();
     assert_eq!(error.stage, FailedStage::Timeout);
     assert_eq!(error.usage, Some(Usage { input: 25, output: 1, cache_read: 1200, cache_write: 400 }));
 }
@@ -226,7 +229,7 @@ async fn silent_stream_times_out() {
 async fn keep_alives_reset_the_idle_timeout() {
     let mut moves = vec![chunked()];
     for _ in 0..6 {
-        moves.extend([chunk(b": still here\n\n"), Move::Pause(400)]);
+        moves.extend([chunk(b": still here\n\n"), ServerMove::Pause(400)]);
     }
     moves.extend([chunk(ANTHROPIC.as_bytes()), last_chunk()]);
     assert!(anthropic_with_timeouts(1_800, moves).await.is_ok());
@@ -275,19 +278,19 @@ async fn key_in_a_stream_error_is_redacted() {
     let event =
         format!("event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"x\",\"message\":\"{KEY}\"}}}}\n\n");
     let error = fails(vec![chunked(), chunk(event.as_bytes()), last_chunk()]).await;
-    assert_eq!(error.message, "the provider reported an error: [key]");
+    assert_eq!(error.message, "the provider reported an error: [masked: key]");
 }
 
 #[tokio::test]
-async fn missing_usage_is_estimated() {
+async fn reply_without_usage_has_an_unknown_cost() {
     let silent: String =
         OPENAI.split("\n\n").filter(|event| !event.contains("prompt_tokens")).collect::<Vec<_>>().join("\n\n");
     let server = ScriptedServer::start(vec![chunked(), chunk(silent.as_bytes()), last_chunk()]);
     let settings = settings(Wire::OpenaiChat, &server.url);
-    let reply = call(&*connect(&settings).unwrap()).await.1.unwrap();
-    let sent = body(&settings, &large()).unwrap().to_string().len();
-    assert_eq!(reply.usage.input, sent.div_ceil(4) as u64);
-    assert!(reply.usage.output > 0);
+    let reply = call(&*connect_provider(&settings).unwrap()).await.1.unwrap();
+    let sent = length(body(&settings, &full_request()).unwrap().to_string().len());
+    let received = length(silent.len());
+    assert_eq!((reply.usage, reply.uncounted), (Usage::default(), Some(CutStream { sent, received })));
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn invalid_settings_fail_before_sending() {
     let refused = |change: &dyn Fn(&mut ProviderSettings)| {
         let mut settings = settings(Wire::Anthropic, "https://api.example.com");
         change(&mut settings);
-        let Err(error) = connect(&settings) else { panic!("connected") };
+        let Err(error) = connect_provider(&settings) else { panic!("connected") };
         assert_eq!(error.stage, FailedStage::Setup);
         assert!(!format!("{error:?}").contains("sk-test"), "{error:?}");
         error.message
@@ -316,5 +319,31 @@ fn invalid_settings_fail_before_sending() {
 fn a_provider_without_a_key_variable_needs_no_key() {
     let settings =
         ProviderSettings { key: None, key_env: None, ..settings(Wire::OpenaiChat, "http://localhost:11434/v1") };
-    assert!(connect(&settings).is_ok());
+    assert!(connect_provider(&settings).is_ok());
+}
+
+#[tokio::test]
+async fn request_that_an_idle_connection_lost_is_sent_again() {
+    let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
+    // The first connection answers once and then closes with the second request unanswered.
+    let first = [answer.to_vec(), vec![ServerMove::Next]].concat();
+    let server = ScriptedServer::start_each(vec![first, answer.to_vec()]);
+    let provider = connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap();
+    call(&*provider).await.1.unwrap();
+    call(&*provider).await.1.unwrap();
+    let connections = [server.next_request(), server.next_request(), server.next_request()].map(|seen| seen.connection);
+    assert_eq!(connections, [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn refused_key_names_its_variable() {
+    for status in ["401 Unauthorized", "403 Forbidden"] {
+        let error = fails(vec![head(status, "application/json", ""), send(r#"{"error":{"message":"no"}}"#)]).await;
+        assert!(error.message.contains("`TEST_API_KEY`"), "{error}");
+    }
+    let stream = "event: error\ndata: {\"error\":{\"code\":401,\"message\":\"no\"}}\n\n";
+    let error = fails(vec![chunked(), chunk(stream.as_bytes()), last_chunk()]).await;
+    assert!(error.message.contains("`TEST_API_KEY`"), "{error}");
+    let error = fails(vec![head("400 Bad Request", "application/json", ""), send("{}")]).await;
+    assert!(!error.message.contains("TEST_API_KEY"), "{error}");
 }

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use rye_compiler::semantics::ledger::{Answer as LedgerAnswer, Operation, Refusal};
+use rye_compiler::semantics::ledger::{LedgerReply as LedgerAnswer, Operation, Refusal};
 use rye_compiler::semantics::money::Nanos;
 
-use super::{ChildFunding, Made, Named, Refused};
+use super::{ChildFunding, ChildRefusal, CreatedChild, IdentifiedChild};
 use crate::driver::DriveError;
 use crate::driver::embedded::EmbeddedDriver;
-use crate::engine::Inner;
-use crate::store::registry::Step;
-use crate::store::{Answered, Change, LedgerStep, ThreadRow};
+use crate::engine::EngineContext;
+use crate::store::registry::LedgerStepKey;
+use crate::store::{Change, ChangeResult, LedgerStep, ThreadRow};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-impl Inner {
+impl EngineContext {
     /// Commits the rows and the reservations of the children. Returns one result per child, in order.
-    pub(super) async fn set_aside(
+    pub(super) async fn reserve_for_children(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
-        children: &[Named],
+        children: &[IdentifiedChild],
         terms: &ChildFunding,
-    ) -> Result<Vec<Result<Made, Refused>>, DriveError> {
+    ) -> Result<Vec<Result<CreatedChild, ChildRefusal>>, DriveError> {
         if children.is_empty() {
             return Ok(Vec::new());
         }
@@ -29,13 +29,15 @@ impl Inner {
         let ids: Vec<ThreadId> = children.iter().map(|child| child.id.clone()).collect();
         let (left, held) = self.available_for_children(&parent.id, terms, ids).await?;
         let mut lists = vec![parent.settlements(&terms.unsettled)];
-        let mut answers: Vec<Option<Result<Made, Refused>>> = Vec::with_capacity(children.len());
+        let mut answers: Vec<Option<Result<CreatedChild, ChildRefusal>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
             let (plan, named) = (&child.planned.plan, child.planned.named_spend);
             let share = plan.limits.spend.min(left / terms.sharing);
             // A reservation made before a crash is confirmed again, even if less money is left now.
             if !held && named.is_none() && share == 0 && plan.model.prices.is_some() {
-                answers.push(Some(Err(Refused::from("spend_exceeded: nothing is left for a child".to_owned()))));
+                answers.push(Some(Err(ChildRefusal::from(
+                    "spend_exceeded: no money is available for a child".to_owned(),
+                ))));
                 continue;
             }
             answers.push(None);
@@ -51,7 +53,7 @@ impl Inner {
             if terms.keep_back > 0 {
                 list.push(Change::Ledger(LedgerStep {
                     thread: parent.id.clone(),
-                    step: Step::Other(format!("keep.{spawn}")),
+                    step: LedgerStepKey::Other(format!("keep.{spawn}")),
                     operation: Operation::KeepBack {
                         thread: parent.id.to_string(),
                         amount: Nanos::from_u64(terms.keep_back),
@@ -68,8 +70,8 @@ impl Inner {
             lists.push(list);
         }
         let mut committed = self.writer.commit_lists(lists).await?.into_iter().skip(1);
-        let decide = |(child, answer): (&Named, Option<Result<Made, Refused>>)| {
-            answer.unwrap_or_else(|| made(child, committed.next().unwrap_or_default()))
+        let decide = |(child, answer): (&IdentifiedChild, Option<Result<CreatedChild, ChildRefusal>>)| {
+            answer.unwrap_or_else(|| to_created_child(child, committed.next().unwrap_or_default()))
         };
         Ok(children.iter().zip(answers).map(decide).collect())
     }
@@ -84,7 +86,7 @@ impl Inner {
     ) -> Result<(u64, Vec<bool>), DriveError> {
         let id = parent.clone();
         let (account, held) = self
-            .read(move |registry| {
+            .read_registry(move |registry| {
                 let held: Result<Vec<bool>, _> =
                     children.iter().map(|child| Ok(registry.account(child)?.is_some())).collect();
                 Ok((registry.account(&id)?, held?))
@@ -101,22 +103,22 @@ impl Inner {
 }
 
 /// Converts the registry's answers for one child.
-fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
+fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Result<CreatedChild, ChildRefusal> {
     let spend = child.planned.plan.limits.spend;
-    let mut made = Made { thread: child.id.clone(), spend, begun: false };
+    let mut made = CreatedChild { thread: child.id.clone(), spend, begun: false };
     for answer in answers {
         match answer {
-            Answered::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
-            Answered::Ledger(LedgerAnswer::Refused { refusal }) => {
+            ChangeResult::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
+            ChangeResult::Ledger(LedgerAnswer::Refused { refusal }) => {
                 return Err(render_reservation_refusal(&refusal).into());
             }
-            Answered::TooMany { limit, .. } => return Err(Refused::limit("spawns_exceeded", limit, limit)),
-            Answered::Child(thread) => made.thread = thread,
+            ChangeResult::TooMany { limit, .. } => return Err(ChildRefusal::limit("spawns_exceeded", limit, limit)),
+            ChangeResult::Child(thread) => made.thread = thread,
             // Another process acquired the child before its parent was recovered.
-            Answered::OwnedBy(_) => made.begun = true,
-            Answered::Done
-            | Answered::NoThread(_)
-            | Answered::Ledger(LedgerAnswer::Done | LedgerAnswer::Remaining { .. }) => {}
+            ChangeResult::OwnedBy(_) => made.begun = true,
+            ChangeResult::Done
+            | ChangeResult::NoThread(_)
+            | ChangeResult::Ledger(LedgerAnswer::Done | LedgerAnswer::Remaining { .. }) => {}
         }
     }
     Ok(made)
@@ -125,7 +127,7 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
 /// Renders a refused reservation, for the model.
 fn render_reservation_refusal(refusal: &Refusal) -> String {
     if let Refusal::MoreThanIsLeft { asked, left } = refusal {
-        return format!("spend_exceeded: the child asks for ${asked} and ${left} is left for children");
+        return format!("spend_exceeded: the child requests ${asked}, and ${left} is available for children");
     }
-    format!("spend_exceeded: no money could be set aside for the child: {refusal}")
+    format!("spend_exceeded: no money could be reserved for the child: {refusal}")
 }

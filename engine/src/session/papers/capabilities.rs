@@ -12,25 +12,25 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 
 use crate::thread_id::ThreadId;
-use crate::tool::confine::Project;
-use crate::tool::confine::walk::{Dotfiles, Ended};
-use crate::tool::stop::Stop;
+use crate::tool::confine::ProjectFiles;
+use crate::tool::confine::walk::{Dotfiles, WalkEnd};
+use crate::tool::stop::StopCondition;
 
 /// Time limit for reading ignore files. After it, the list is rendered as if no ignore file existed.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Adds the front matter and the title of one thread to the shared text.
-pub(super) fn headed(thread: &ThreadId, plan_id: &str, text: &str) -> String {
-    format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# What `{thread}` may do\n\n{text}")
+pub(super) fn with_front_matter(thread: &ThreadId, plan_id: &str, text: &str) -> String {
+    format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# Capabilities of `{thread}`\n\n{text}")
 }
 
 /// Renders the part that all threads of a plan with these grants share.
-pub(super) fn text(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
+pub(super) fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
     let mut text = String::new();
     // Writing to a `String` cannot fail.
     let out = &mut text;
     for (n, set) in grants.iter().enumerate() {
-        let whose = if n == 0 { "Its own capabilities" } else { "Those of the thread above, which must allow it too" };
+        let whose = if n == 0 { "Its own capabilities" } else { "Capabilities of the parent, which must allow it too" };
         _ = writeln!(out, "## {whose}\n");
         if set.is_empty() {
             _ = writeln!(out, "None: every action is denied.");
@@ -45,7 +45,7 @@ pub(super) fn text(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId
         _ = writeln!(out, "### `{}`{item}\n\n{}\n\n```json\n{schema}\n```\n", tool.name, tool.description.trim());
     }
     if !plan.dropped_tools.is_empty() {
-        _ = writeln!(out, "## Reachable through `rye_execute` alone\n");
+        _ = writeln!(out, "## Reachable only through `rye_execute`\n");
         for tool in &plan.dropped_tools {
             _ = writeln!(out, "- `{}`: {}", tool.item_id, tool.because);
         }
@@ -89,17 +89,17 @@ fn tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>
 }
 
 /// Returns the project's tools that its ignore files exclude. The tree leaves them out.
-pub(super) fn ignored(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
+pub(super) fn ignored_tools(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     let own = |kind: ItemKind, space: Option<Space>| kind == ItemKind::Tool && space == Some(Space::Project);
     let read = plan.manifest.iter().filter(|read| own(read.kind, read.space) && read.sha256.is_some());
     let mut left: BTreeSet<ItemId> = read.filter_map(|read| ItemId::parse(&read.id).ok()).collect();
     if left.is_empty() {
         return left;
     }
-    let Ok(project) = Project::open(project, Vec::new()) else { return BTreeSet::new() };
+    let Ok(project) = ProjectFiles::open(project, Vec::new()) else { return BTreeSet::new() };
     let Ok(place) = project.locate(ItemKind::Tool.folder().trim_end_matches('/')) else { return BTreeSet::new() };
     let Ok(folder) = project.folder(&place) else { return BTreeSet::new() };
-    let (stop, _waiting) = Stop::after(IGNORE_FILES_TIMEOUT);
+    let (stop, _waiting) = StopCondition::after(IGNORE_FILES_TIMEOUT);
     let walked = project.walk(&place.path, folder, Dotfiles::Visit, &stop, &mut |seen| {
         if let Some((_, id)) = ItemKind::of_path(&seen.path.to_string()) {
             left.remove(&id);
@@ -107,7 +107,7 @@ pub(super) fn ignored(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
         if left.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     match walked {
-        Ok(Ended::Complete) => left,
-        Ok(Ended::Enough | Ended::CutShort) | Err(_) => BTreeSet::new(),
+        Ok(WalkEnd::Complete) => left,
+        Ok(WalkEnd::Enough | WalkEnd::CutShort) | Err(_) => BTreeSet::new(),
     }
 }

@@ -51,7 +51,7 @@ impl Tool for WaitingTool {
                 }
                 tokio::select! {
                     () = changed => {}
-                    () = invocation.halt.told() => return ToolOutcome::error("told to stop"),
+                    () = invocation.halt.cancelled() => return ToolOutcome::error("told to stop"),
                 }
             }
         })
@@ -128,7 +128,7 @@ fn runs(engine: &Engine) -> Vec<ThreadRow> {
 }
 
 pub(super) async fn quiet(engine: &Engine) {
-    tokio::time::timeout(Duration::from_secs(20), engine.idle()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), engine.wait_idle()).await.unwrap();
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let rows = runs(&engine);
     assert_eq!((rows.len(), rows[0].status, rows[0].spawn), (1, Status::Completed, Some(1)));
     let account = engine.account(&rows[0].id).unwrap().unwrap();
-    assert_eq!(account.standing(), rye_compiler::semantics::ledger::Standing::Released);
+    assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Released);
     let events = engine.threads().transcript(&rows[0].id).unwrap();
     assert_eq!(names(&events), ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
     let above = names(&engine.threads().transcript(&thread(&result)).unwrap());
@@ -226,7 +226,7 @@ async fn detached_tool_can_be_stopped_by_caller_and_others() {
         let engine = engine(&lab, &gate);
         let result = lab.run(&engine, "parent").await;
         let waited: Value = serde_json::from_str(&told(&engine, &thread(&result))[2].1).unwrap();
-        assert_eq!(waited["threads"][0]["status"], status.word(), "{waited:#}");
+        assert_eq!(waited["threads"][0]["status"], status.as_str(), "{waited:#}");
         quiet(&engine).await;
         assert_eq!(runs(&engine)[0].status, status);
     }
@@ -248,7 +248,7 @@ async fn invalid_detached_call_fails_at_once_without_a_run() {
     let engine = engine(&lab, &gate);
     let result = lab.run(&engine, "parent").await;
     let told = told(&engine, &thread(&result));
-    for ((why, text), says) in told.iter().zip(["no tool `test/nowhere`", "n", "leave `async` out"]) {
+    for ((why, text), says) in told.iter().zip(["unknown tool `test/nowhere`", "n", "leave `async` out"]) {
         assert_eq!(*why, ResultKind::Refused, "{text}");
         assert!(text.contains(says), "{text}");
     }
@@ -274,7 +274,7 @@ async fn long_detached_result_is_truncated_in_the_transcript_only() {
     let id = runs(&engine)[0].id.clone();
     let events = engine.threads().transcript(&id).unwrap();
     let recorded = serde_json::to_string(&events.iter().map(|event| &event.body).collect::<Vec<_>>()).unwrap();
-    assert!(recorded.len() < 70_000 && recorded.contains("left out"), "{}", recorded.len());
+    assert!(recorded.len() < 70_000 && recorded.contains("omitted"), "{}", recorded.len());
     assert!(!recorded.contains(KEY), "masked like any result");
     let whole = engine.threads().result(&id).unwrap().unwrap().result.unwrap();
     assert!(whole.contains("line 3999 of many") && whole.contains("line 1999 of many") && !whole.contains(KEY));
@@ -332,7 +332,7 @@ async fn detached_tools_beyond_the_limit_are_queued() {
     assert_eq!(runs(&engine).iter().filter(|row| started(row)).count(), 1, "the other one is in the queue");
     // A queued run ends as soon as it is cancelled.
     let queued = runs(&engine).into_iter().find(|row| !started(row)).unwrap();
-    assert!(engine.tell(&queued.id, &ControlMessage::Cancel));
+    assert!(engine.send_to(&queued.id, &ControlMessage::Cancel));
     gate.open();
     quiet(&engine).await;
     let ended: Vec<(bool, Status)> = runs(&engine).iter().map(|row| (row.id == queued.id, row.status)).collect();

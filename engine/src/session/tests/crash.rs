@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::Lab;
 use crate::store::Disk;
-use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, SyncKind, SyncSkippingDisk};
+use crate::store::disk::{DiskFault, DiskStep, SimulatedDisk, StepDecision, Survival, SyncKind, SyncSkippingDisk};
 use outside::Outside;
-use picture::Picture;
+use picture::FinalState;
 use scenarios::Scenario;
 
 mod killed;
@@ -24,7 +24,7 @@ mod scenarios;
 mod user;
 
 /// The disk and the surroundings of one run.
-struct World {
+struct CrashWorld {
     simulated: Arc<SimulatedDisk>,
     outside: Outside,
     lab: Lab,
@@ -32,7 +32,7 @@ struct World {
     disk: Arc<dyn Disk>,
 }
 
-impl World {
+impl CrashWorld {
     /// Creates the world that an interrupted run left, in the project where it ran.
     fn over(scenario: &'static Scenario, left: SimulatedDisk, project: PathBuf) -> Self {
         let simulated = Arc::new(left);
@@ -57,7 +57,7 @@ impl World {
         process(scenario, &self.lab, &self.outside, &self.disk)
     }
 
-    fn picture(&self, scenario: &Scenario) -> Result<Picture, String> {
+    fn picture(&self, scenario: &Scenario) -> Result<FinalState, String> {
         let engine = outside::open(scenario, &self.lab, &self.outside, &self.disk)?;
         picture::picture(scenario, &engine, &self.outside)
     }
@@ -78,7 +78,7 @@ fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc
 /// An undisturbed run, and the operations at which it can be interrupted.
 #[derive(Debug, Clone)]
 struct UndisturbedRun {
-    picture: Picture,
+    picture: FinalState,
     /// For the mutants: every operation outside the registry's file; of those inside, the ends of the commits and some
     /// others.
     places: Vec<u64>,
@@ -89,16 +89,16 @@ fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
     if let Some(whole) = KNOWN.lock().unwrap().get(scenario.name) {
         return whole.clone();
     }
-    let mut world = World::new(scenario, &[]);
+    let mut world = CrashWorld::new(scenario, &[]);
     let places = Arc::new(Mutex::new(Vec::new()));
     let (told, simulated) = (Arc::clone(&places), Arc::clone(&world.simulated));
     world.disk = Arc::new(SyncSkippingDisk::new(Arc::clone(&world.disk), move |step| {
         let at = simulated.operations();
-        let inside = matches!(step, Step::Change(path) if path.to_string_lossy().contains("registry.redb"));
+        let inside = matches!(step, DiskStep::Change(path) if path.to_string_lossy().contains("registry.redb"));
         if !inside || at % 16 == 0 {
             told.lock().unwrap().push(at);
         }
-        Pass::Done
+        StepDecision::Done
     }));
     let known = |error: String| format!("{}: {error}", scenario.name);
     world.process(scenario).map_err(known).unwrap();
@@ -126,10 +126,10 @@ impl Interruption {
 }
 
 /// Interrupts a run, recovers it until nothing is left to do, and compares the result.
-fn broken_off(scenario: &'static Scenario, how: Interruption) -> Result<(), String> {
+fn check_interrupted_run(scenario: &'static Scenario, how: Interruption) -> Result<(), String> {
     let whole = undisturbed(scenario).picture;
-    let world = World::new(scenario, how.left_out);
-    world.simulated.fail_at(how.at, Fault::PowerFailure);
+    let world = CrashWorld::new(scenario, how.left_out);
+    world.simulated.fail_at(how.at, DiskFault::PowerFailure);
     let mut done = world.process(scenario);
     world.simulated.restart(how.survival);
     if done.is_err() {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::{Always, Lab, calls, names, permit, say, thread};
+use super::{Lab, SingleProvider, calls, names, permit, say, thread};
 use crate::clock::Clock;
-use crate::engine::{Engine, EngineError, EngineOptions, Launch};
+use crate::engine::{ApprovalPolicy, Engine, EngineError, EngineOptions, StartOptions};
 use crate::event::EventBody;
 use crate::provider::BoxFuture;
-use crate::store::disk::{Fault, SimulatedDisk, Survival};
+use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
 use crate::store::{Disk, StoreError};
 use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
@@ -31,8 +31,10 @@ fn lab(disk: Option<Arc<dyn Disk>>) -> Lab {
 }
 
 fn open(lab: &Lab, clock: Arc<dyn Clock>) -> Result<Engine, EngineError> {
-    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
-    options.providers = Arc::new(Always(Arc::clone(&lab.model)));
+    let mut options =
+        EngineOptions::with_trust(&lab.path(), None, lab.system.clone(), Trust::Everything, ApprovalPolicy::Allow)
+            .unwrap();
+    options.providers = Arc::new(SingleProvider(Arc::clone(&lab.model)));
     options.clock = clock;
     options.disk.clone_from(&lab.disk);
     Engine::open(&lab.path(), options)
@@ -48,7 +50,7 @@ async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, S
     let words = |error: &dyn std::error::Error| error.to_string();
     let engine = open(lab, Arc::new(BackwardClock::never())).map_err(|error| words(&error))?;
     let fresh = || async {
-        let handle = engine.start(&lab.compile("reads"), Launch::default()).await;
+        let handle = engine.start(&lab.compile("reads"), StartOptions::default()).await;
         handle.map_err(|error| words(&error))
     };
     let handle = match &*known {
@@ -76,7 +78,7 @@ async fn thread_stops_on_a_full_disk_and_recovers_when_there_is_space() {
         let disk = Arc::new(SimulatedDisk::new());
         let lab = lab(Some(Arc::clone(&disk) as Arc<dyn Disk>));
         let mut known = None;
-        disk.fail_at(at, Fault::Full);
+        disk.fail_at(at, DiskFault::Full);
         match process(&lab, &mut known).await {
             Err(why) => {
                 stopped += 1;
@@ -136,6 +138,10 @@ impl Clock for BackwardClock {
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
         self.now.fetch_max(until, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
+    }
+
+    fn elapse(&self, _: u64) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
     }
 }
 

@@ -42,7 +42,7 @@ async fn resume_rejects_a_hook_that_no_file_declares() {
     lab.directive("plain", "", "");
     let engine = lab.engine();
     let compilation = forged(&lab, "plain", |plan| plan.hooks.push(shell()));
-    let made = engine.start(&compilation, Launch::default()).await.unwrap().join().await;
+    let made = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;
     assert_eq!(made.status, Status::Completed);
     // A stored plan is only a file of the project.
     let id = thread(&made);
@@ -72,7 +72,9 @@ async fn stored_plan_does_not_redirect_a_provider() {
     let lab = Lab::new(|_| Ok(say("done")));
     lab.directive("plain", "", "");
     lab.write("script.yaml", "steps:\n  - from the file\n");
-    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
+    let mut options =
+        EngineOptions::with_trust(&lab.path(), None, lab.system.clone(), Trust::Everything, ApprovalPolicy::Allow)
+            .unwrap();
     options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
     let engine = Engine::open(&lab.path(), options).unwrap();
     // The forged provider uses another API format and would send an existing variable as key.
@@ -80,13 +82,13 @@ async fn stored_plan_does_not_redirect_a_provider() {
         plan.model.wire = "anthropic".into();
         plan.model.connection = json!({"id": "scripted", "wire": "anthropic", "base_url": url, "key_env": "PATH"});
     });
-    let asked = engine.start(&compilation, Launch::default()).await.unwrap().join().await;
+    let asked = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;
     assert_eq!(asked.status, Status::Error);
     let error = asked.error.unwrap().message;
     assert!(error.contains("no provider file `scripted` speaks `anthropic` any more"), "{error}");
     // A plan with the right API format uses the endpoint in the provider file.
     let compilation = forged(&lab, "plain", |plan| plan.model.connection["script"] = "/etc/passwd".into());
-    let played = engine.start(&compilation, Launch::default()).await.unwrap().join().await;
+    let played = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;
     assert_eq!(played.result.as_deref(), Some("from the file"), "{played:?}");
     assert!(listener.accept().is_err(), "nobody was called");
 }

@@ -39,15 +39,15 @@ async fn hook_directive_counts_in_the_threads_cost() {
     let lab = lab("", NOTE);
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
-    // Two turns of the thread and one of the hook's directive, 150,000 nanodollars each.
-    assert_eq!((result.status, spend(&result)), (Status::Completed, json!(0.000_45)));
+    // Two turns of the thread and one of the hook's directive after each, 150,000 nanodollars each.
+    assert_eq!((result.status, spend(&result)), (Status::Completed, json!(0.000_6)));
     let rows = engine.threads().list().unwrap();
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows.len(), 3);
     let note = rows.iter().find(|row| row.row.directive == "test/note").unwrap();
     assert_eq!((note.row.status, note.row.cost.spend), (Status::Completed, 150_000));
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     let told = events.iter().filter(|e| matches!(e.body, EventBody::ChildSpawned(_) | EventBody::ChildEnded(_)));
-    assert_eq!(told.count(), 2);
+    assert_eq!(told.count(), 4);
 }
 
 #[tokio::test]
@@ -55,12 +55,12 @@ async fn hook_directive_spends_the_threads_money() {
     // A parent that never ends by itself: 150,000 nanodollars a turn, and as much for the directive that the hook runs
     // after each.
     let turns = |hook: &str| {
-        let mut lab = lab("<limits turns=\"50\" spend=\"0.003\" output=\"16\"/>", hook);
-        let script: Box<super::Script> = Box::new(|request| {
+        let mut lab = lab("<limits turns=\"100\" spend=\"0.009\" output=\"16\"/>", hook);
+        let script: Box<super::ReplyScript> = Box::new(|request| {
             let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
             Ok(if request.cue.directive == "test/parent" { read } else { say("noted") })
         });
-        lab.model = std::sync::Arc::new(super::Model {
+        lab.model = std::sync::Arc::new(super::ScriptedModel {
             script,
             asked: std::sync::atomic::AtomicUsize::new(0),
             requests: std::sync::Mutex::default(),

@@ -36,7 +36,7 @@ async fn twenty_children_take_few_commits() {
     let before = engine.commits();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.status, Status::Completed);
-    engine.idle().await;
+    engine.wait_idle().await;
     assert!(engine.commits() - before <= 8, "{} commits", engine.commits() - before);
     let rows = engine.threads().list().unwrap();
     assert!(rows.len() == 21 && rows.iter().all(|listed| listed.row.status == Status::Completed));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::driver::Live;
+use crate::driver::StreamEvent;
 use crate::engine::Engine;
 use crate::event::{ControlMessage, EventBody, ResultKind};
 use crate::message::ContentBlock;
@@ -91,10 +91,10 @@ async fn threads_tool_waits_reads_stops_and_continues() {
     assert_eq!(told[7].1["events"][0]["event"]["type"], "ended");
     assert!(told[8].1["threads"].as_array().unwrap().len() == 1, "only the caller runs: {:#?}", told[8]);
     assert_eq!(told[9].1["status"], "running", "{:#?}", told[9]);
-    assert!(told[10].1.as_str().unwrap().contains("there is no thread"), "{:#?}", told[10]);
+    assert!(told[10].1.as_str().unwrap().contains("no such thread"), "{:#?}", told[10]);
     assert_eq!(told[11].1["chain"].as_array().unwrap().len(), 2, "{:#?}", told[11]);
     assert_eq!(told[12].1["threads"][0]["status"], "completed");
-    engine.idle().await;
+    engine.wait_idle().await;
     let rows = engine.threads().list().unwrap();
     let resumed = rows.iter().find(|listed| listed.row.continues.is_some()).unwrap();
     assert_eq!(resumed.row.parent, Some(thread(&result)), "what goes on runs below the caller");
@@ -123,7 +123,7 @@ async fn threads_tool_stops_only_descendants() {
     let child = engine.threads().list().unwrap().into_iter().find(|listed| listed.row.parent.is_some()).unwrap();
     let of_child = RunResult { thread_id: child.row.id.to_string(), ..result };
     let told = told(&engine, &of_child);
-    assert!(told[1].1.as_str().unwrap().contains("does not run below"), "{told:#?}");
+    assert!(told[1].1.as_str().unwrap().contains("is not a descendant of"), "{told:#?}");
     assert!(told[2].1.as_str().unwrap().contains("cannot wait for itself"), "{told:#?}");
 }
 
@@ -144,7 +144,7 @@ fn read() -> Vec<ContentBlock> {
 /// A parent whose children reply at once or work without end, and that replies as `parent` says.
 fn family(parent: impl Fn(&Request, u32) -> Vec<ContentBlock> + Send + Sync + 'static) -> Lab {
     let mut lab = Lab::new(move |request| {
-        let goes_on = serde_json::to_string(&request.turns).unwrap().contains("Go on from where you left off");
+        let goes_on = serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", turn) if !goes_on => parent(request, turn),
             ("test/quick", _) => say("quick is done"),
@@ -235,10 +235,10 @@ async fn wait_follows_the_handoff_of_a_child() {
     let told_chain: Vec<(&Value, &Value)> = chain.iter().map(|row| (&row["thread_id"], &row["status"])).collect();
     assert_eq!(told_chain, [(first, &json!("continued")), (&waited["thread_id"], &json!("completed"))]);
     assert_eq!(told[7].1["status"], "running", "{told:#?}");
-    assert!(told[8].1.as_str().unwrap().contains("there is no thread"), "{told:#?}");
+    assert!(told[8].1.as_str().unwrap().contains("no such thread"), "{told:#?}");
     let last = &told[9].1["threads"][0];
     assert_eq!((&last["thread_id"], &last["result"]), (&told[7].1["thread_id"], &json!("quick is done")));
-    engine.idle().await;
+    engine.wait_idle().await;
     let rows = engine.threads().list().unwrap();
     assert!(rows.iter().all(|listed| listed.row.root == thread(&result)));
     let next = rows.iter().find(|listed| json!(listed.row.id) == told[7].1["thread_id"]).unwrap();
@@ -285,9 +285,9 @@ async fn cancelled_thread_stops_waiting() {
 }
 
 /// Waits until a call of the orchestrator runs.
-async fn until_it_waits(handle: &mut crate::engine::Handle) {
+async fn until_it_waits(handle: &mut crate::engine::ThreadHandle) {
     while let Some(live) = handle.live.next().await {
-        if let Live::Event { event, .. } = &live
+        if let StreamEvent::Event { event, .. } = &live
             && matches!(&event.body, EventBody::ToolStarted(started) if started.name.ends_with("orchestrator"))
         {
             return;

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rye_compiler::semantics::ledger::Standing;
+use rye_compiler::semantics::ledger::AccountStatus;
 use serde_json::json;
 
 use super::{Lab, Status, apart, calls, say, thread};
 use crate::engine::Engine;
 use crate::event::{EventBody, Opened};
+use crate::keys::TrustStore;
 use crate::message::ContentBlock;
 use crate::provider::{Request, Usage};
 use crate::store::ThreadRow;
@@ -26,7 +27,7 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
 /// The model of the last thread of the tree: it reads until its context is full; its continuation replies.
 fn hands_over(request: &Request) -> Vec<ContentBlock> {
     let seen = serde_json::to_string(&request.turns).unwrap();
-    if seen.contains("Go on from where you left off") || seen.contains("continu") {
+    if seen.contains("Continue where you left off") || seen.contains("continu") {
         return say("at last");
     }
     calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
@@ -98,10 +99,17 @@ async fn release(engine: Engine) {
     panic!("a task still holds the engine");
 }
 
+/// Returns the faults that a verification of all threads finds.
+fn faults(engine: &Engine) -> Vec<String> {
+    let ids: Vec<ThreadId> = rows(engine).into_iter().map(|row| row.id).collect();
+    let found = engine.threads().verify_all(&ids, &TrustStore::default()).unwrap();
+    found.into_iter().flat_map(|one| one.faults).map(|fault| fault.reason).collect()
+}
+
 /// Checks that every account is closed and that the root has paid for the whole tree.
 fn assert_settled(engine: &Engine, root: &ThreadId) {
     for row in rows(engine) {
-        assert_eq!(engine.account(&row.id).unwrap().unwrap().standing(), Standing::Released, "{}", row.id);
+        assert_eq!(engine.account(&row.id).unwrap().unwrap().standing(), AccountStatus::Released, "{}", row.id);
     }
     let spent: u64 = rows(engine).iter().map(|row| row.cost.spend).sum();
     assert_eq!(engine.account(root).unwrap().unwrap().spent().to_u64(), spent);
@@ -134,7 +142,7 @@ async fn grandchild_that_outlives_its_ancestors_and_hands_over_keeps_its_reserva
     let root = thread(&result);
     let middle = rows(&engine).into_iter().find(|row| row.directive == "test/middle").unwrap();
     tokio::time::timeout(Duration::from_secs(20), async {
-        while !engine.threads().show(&middle.id).unwrap().unwrap().row.status.is_over() {
+        while !engine.threads().show(&middle.id).unwrap().unwrap().row.status.has_ended() {
             tokio::task::yield_now().await;
         }
     })
@@ -145,6 +153,12 @@ async fn grandchild_that_outlives_its_ancestors_and_hands_over_keeps_its_reserva
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_eq!(engine.account(&next.id).unwrap().unwrap().parent(), Some(root.as_str()), "it moved to the root");
     assert_settled(&engine, &root);
+    assert_eq!(faults(&engine), Vec::<String>::new());
+    release(engine).await;
+    std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
+    let repaired = crate::threads::Threads::repair(&lab.path()).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    assert_settled(&lab.engine(), &root);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -156,7 +170,7 @@ async fn child_resumed_below_an_ended_root_hands_over_with_its_reservation() {
     drop(gate);
     apart::quiet(&engine).await;
     let child = rows(&engine).into_iter().find(|row| row.directive == "test/low").unwrap();
-    assert!(!child.status.is_over() && child.owner.is_none(), "{child:?}");
+    assert!(!child.status.has_ended() && child.owner.is_none(), "{child:?}");
     let result = engine.resume(&child.id, "").await.unwrap().join().await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
     let (first, next) = handed_over(&engine).await;

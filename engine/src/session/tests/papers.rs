@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::{Lab, calls, say, thread};
 use crate::engine::Engine;
 use crate::event::EventBody;
-use crate::keys::{Identity, Keys, TrustStore};
-use crate::seal::EPHEMERAL;
+use crate::keys::{KeyFolder, SigningIdentity, TrustStore};
+use crate::seal::TEMPORARY_KEY_PREFIX;
 use crate::store::prune::prune;
-use crate::store::thread_files::{SIGNATURE, canonical};
+use crate::store::thread_files::{SIGNATURE, canonical_json};
 use crate::store::{ObjectId, layout};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
-use crate::threads::verify::{ThreadVerification, Verdict};
+use crate::threads::verify::{ThreadVerdict, ThreadVerification};
 
 /// Two turns with tools, one with a result longer than a transcript line, and a final reply.
 fn lab(keys: bool) -> Lab {
@@ -30,7 +30,7 @@ fn lab(keys: bool) -> Lab {
     let grants = "<execute><tool>rye.file-system.read</tool></execute><fetch><knowledge>big</knowledge></fetch>";
     lab.directive("reader", &format!("<permissions>{grants}</permissions>"), "");
     if keys {
-        let keys = Keys::of_user_space(&lab.path().join("home"));
+        let keys = KeyFolder::of_user_space(&lab.path().join("home"));
         keys.load_or_generate().unwrap();
         lab.keys = Some(keys);
     }
@@ -90,7 +90,7 @@ async fn thread_signs_its_transcript_and_artifacts() {
     assert!(export.len() < 20_000, "{}", export.len());
 
     let found = look(&lab, &engine, &id);
-    assert_eq!((found.verdict, found.checkpoints), (Verdict::Sound, 3), "{found:?}");
+    assert_eq!((found.verdict, found.checkpoints), (ThreadVerdict::Sound, 3), "{found:?}");
     assert_eq!((found.vouched, found.signed_by), (found.events, vec![key.key_id().to_owned()]));
 }
 
@@ -98,17 +98,17 @@ async fn thread_signs_its_transcript_and_artifacts() {
 async fn without_a_key_the_process_signs_with_one_of_its_own() {
     let lab = lab(false);
     let (engine, id) = ran(&lab).await;
-    assert_eq!(engine.sealer().instead(), Some("you have no key"));
+    assert_eq!(engine.signer().fallback_reason(), Some("no signing key found"));
     let found = look(&lab, &engine, &id);
-    assert_eq!((found.verdict, &found.faults), (Verdict::Unproven, &Vec::new()), "{found:?}");
-    assert!(found.signed_by.iter().all(|name| name.starts_with(EPHEMERAL)) && !found.signed_by.is_empty());
+    assert_eq!((found.verdict, &found.faults), (ThreadVerdict::Unproven, &Vec::new()), "{found:?}");
+    assert!(found.signed_by.iter().all(|name| name.starts_with(TEMPORARY_KEY_PREFIX)) && !found.signed_by.is_empty());
     // A signature that cannot be verified would make the file unreadable.
     let export = fs::read_to_string(lab.path().join(layout::export(&"test/reader".parse_id(), &id))).unwrap();
     assert!(export.starts_with("---\ntitle: Thread test/reader-"), "{export}");
     let path = lab.path().join(layout::transcript(&id));
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"signature\":\"", "\"signature\":\"A", 1)).unwrap();
-    assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Damaged);
+    assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Damaged);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn the_export_is_there_before_the_hooks_of_the_end() {
     let hook = events.iter().find_map(|e| if let EventBody::HookPoint(run) = &e.body { Some(run) } else { None });
     let hook = serde_json::to_value(hook.unwrap()).unwrap();
     assert!(hook["considered"].to_string().contains("fired"), "{hook}");
-    assert!(!hook.to_string().contains("there is no knowledge"), "{hook}");
+    assert!(!hook.to_string().contains("unknown knowledge"), "{hook}");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn verify_finds_every_changed_byte_of_a_transcript() {
             changed[at + offset] ^= 1;
             fs::write(&path, changed).unwrap();
             let found = look(&lab, &engine, &id);
-            assert_eq!(found.verdict, Verdict::Damaged, "line {} byte {offset}", n + 1);
+            assert_eq!(found.verdict, ThreadVerdict::Damaged, "line {} byte {offset}", n + 1);
             let fault = &found.faults[0];
             assert_eq!(
                 (fault.file.as_str(), fault.line),
@@ -169,7 +169,7 @@ async fn verify_finds_rechained_changes_by_their_signatures() {
     let path = lab.path().join(layout::transcript(&id));
     let events = engine.threads().transcript(&id).unwrap();
     let sound = fs::read(&path).unwrap();
-    let stranger = Identity::ephemeral().unwrap();
+    let stranger = SigningIdentity::ephemeral().unwrap();
     let without = |body: &EventBody| matches!(body, EventBody::Checkpoint(_));
     let forged: [(&str, &EventReplacement<'_>); 3] = [
         ("the signature was not made with the key", &|body| Some(body.clone())),
@@ -178,7 +178,7 @@ async fn verify_finds_rechained_changes_by_their_signatures() {
             checkpoint.key_id = stranger.key_id().to_owned();
             Some(EventBody::Checkpoint(checkpoint))
         }),
-        ("vouches for", &|body| (!without(body)).then(|| body.clone())),
+        ("refers to", &|body| (!without(body)).then(|| body.clone())),
     ];
     for (expected, change) in forged {
         fs::remove_file(&path).unwrap();
@@ -200,7 +200,7 @@ async fn verify_finds_rechained_changes_by_their_signatures() {
         assert!(found.faults.iter().any(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
     }
     fs::write(&path, sound).unwrap();
-    assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Sound);
+    assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
 }
 
 #[tokio::test]
@@ -211,15 +211,15 @@ async fn verify_accepts_a_torn_tail_and_rejects_a_shortened_transcript() {
     let sound = fs::read(&path).unwrap();
     fs::write(&path, [sound.as_slice(), b"{\"v\":1,\"seq\":99,\"ts\""].concat()).unwrap();
     let found = look(&lab, &engine, &id);
-    assert_eq!(found.verdict, Verdict::Sound, "{found:?}");
+    assert_eq!(found.verdict, ThreadVerdict::Sound, "{found:?}");
     assert!(found.notes.iter().any(|note| note.contains("torn tail")), "{found:?}");
     let shorter = sound.iter().rposition(|byte| *byte == b'{').unwrap();
     for cut in [shorter, sound.len() - 1, 0] {
         fs::write(&path, &sound[..cut]).unwrap();
-        assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Damaged, "{cut}");
+        assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Damaged, "{cut}");
     }
     fs::remove_file(&path).unwrap();
-    assert!(look(&lab, &engine, &id).faults[0].reason.contains("it is gone"));
+    assert!(look(&lab, &engine, &id).faults[0].reason.contains("missing"));
 }
 
 #[tokio::test]
@@ -227,14 +227,14 @@ async fn verify_finds_changed_swapped_and_foreign_artifacts() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let (_, other) = ran(&lab).await;
-    let stranger = Identity::ephemeral().unwrap();
+    let stranger = SigningIdentity::ephemeral().unwrap();
     let mine = lab.keys.as_ref().unwrap().load().unwrap().unwrap();
     let directive = "test/reader".parse_id();
-    let resigned = |bytes: &[u8], by: &Identity, key: &str| {
+    let resigned = |bytes: &[u8], by: &SigningIdentity, key: &str| {
         let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes).unwrap();
         fields.shift_remove(SIGNATURE);
         fields.insert("status".into(), "error".into());
-        let canonical = canonical("x".as_ref(), &fields).unwrap();
+        let canonical = canonical_json("x".as_ref(), &fields).unwrap();
         fields.insert(SIGNATURE.into(), format!("{key}:{}", by.sign(&canonical)).into());
         serde_json::to_vec(&fields).unwrap()
     };
@@ -244,42 +244,48 @@ async fn verify_finds_changed_swapped_and_foreign_artifacts() {
     let replaced = String::from_utf8(snapshot.clone()).unwrap().replace("completed", "cancelled").into_bytes();
     let listed = fs::read(named(layout::capabilities(&id))).unwrap();
     let export = fs::read(named(layout::export(&directive, &id))).unwrap();
-    let sign = |bytes: &[u8], by: &Identity| by.sign_file(bytes, crate::keys::Comment::Markup, "2026-01-01T00:00:00Z");
+    let sign = |bytes: &[u8], by: &SigningIdentity| {
+        by.sign_file(bytes, crate::keys::CommentSyntax::Markup, "2026-01-01T00:00:00Z")
+    };
     let cases: Vec<(std::path::PathBuf, Vec<u8>, &str)> = vec![
         (layout::snapshot(&id), replaced, "was not made with the key"),
         (layout::snapshot(&id), resigned(&snapshot, &stranger, stranger.key_id()), "is not trusted"),
         (
             layout::snapshot(&id),
-            resigned(&snapshot, &stranger, &format!("{EPHEMERAL}{}", stranger.public_text())),
-            "ended",
+            resigned(&snapshot, &stranger, &format!("{TEMPORARY_KEY_PREFIX}{}", stranger.public_text())),
+            "temporary key after a trusted key",
         ),
-        (layout::snapshot(&id), resigned(&snapshot, &mine, mine.key_id()), "the record says `completed`"),
+        (layout::snapshot(&id), resigned(&snapshot, &mine, mine.key_id()), "but `completed` in the transcript"),
         (layout::snapshot(&id), fs::read(named(layout::snapshot(&other))).unwrap(), "its `thread_id` is"),
-        (layout::snapshot(&id), b"{}\n[".to_vec(), "no JSON object"),
+        (layout::snapshot(&id), b"{}\n[".to_vec(), "not a JSON object"),
         (layout::snapshot(&id), b"{\"version\":2}".to_vec(), "a newer `rye` is needed"),
-        (layout::snapshot(&id), b"{\"version\":1}".to_vec(), "its signature is gone"),
-        (layout::capabilities(&id), changed(&listed), "the content is not what was signed"),
+        (layout::snapshot(&id), b"{\"version\":1}".to_vec(), "its signature is missing"),
+        (layout::capabilities(&id), changed(&listed), "the content does not match the signature"),
         (layout::capabilities(&id), sign(&listed, &stranger), "is not trusted"),
-        (layout::capabilities(&id), fs::read(named(layout::capabilities(&other))).unwrap(), "that of another thread"),
-        (layout::capabilities(&id), b"everything\n".to_vec(), "its signature line is gone"),
-        (layout::export(&directive, &id), changed(&export), "the content is not what was signed"),
+        (
+            layout::capabilities(&id),
+            fs::read(named(layout::capabilities(&other))).unwrap(),
+            "belongs to another thread",
+        ),
+        (layout::capabilities(&id), b"everything\n".to_vec(), "its signature line is missing"),
+        (layout::export(&directive, &id), changed(&export), "the content does not match the signature"),
         (layout::export(&directive, &id), sign(&export, &stranger), "is not trusted"),
-        (layout::export(&directive, &id), b"nothing happened\n".to_vec(), "its signature line is gone"),
+        (layout::export(&directive, &id), b"nothing happened\n".to_vec(), "its signature line is missing"),
         (
             layout::export(&directive, &id),
             fs::read(named(layout::export(&directive, &other))).unwrap(),
-            "that of another thread",
+            "belongs to another thread",
         ),
     ];
     for (path, bytes, expected) in cases {
         let before = fs::read(named(path.clone())).unwrap();
         fs::write(named(path.clone()), bytes).unwrap();
         let found = look(&lab, &engine, &id);
-        assert_eq!(found.verdict, Verdict::Damaged, "{expected}");
+        assert_eq!(found.verdict, ThreadVerdict::Damaged, "{expected}");
         let fault = found.faults.iter().find(|fault| fault.file == path.to_str().unwrap());
         assert!(fault.is_some_and(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
         fs::write(named(path.clone()), before).unwrap();
-        assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Sound);
+        assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
     }
 }
 
@@ -308,7 +314,7 @@ async fn an_object_that_was_swapped_or_removed_is_found_with_the_line_that_names
         }
         fs::write(&path, sound).unwrap();
     }
-    assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Sound);
+    assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
 }
 
 #[tokio::test]
@@ -331,7 +337,7 @@ async fn pruning_removes_the_objects_that_no_other_thread_names() {
     );
     assert!(!export(&first).exists() && export(&second).exists());
     let busy = lab.engine();
-    assert_eq!(look(&lab, &busy, &second).verdict, Verdict::Sound);
+    assert_eq!(look(&lab, &busy, &second).verdict, ThreadVerdict::Sound);
     let (three, third) = ran(&lab).await;
     drop(three);
     assert_eq!((prune(&disk, &[second]).unwrap(), objects()), (0, all));

@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 use super::apart::{Gate, WAITS, engine};
 use super::{Lab, Status, calls, names, say};
 use crate::driver::DriveError;
-use crate::engine::{Engine, EngineError, Launch};
+use crate::engine::{Engine, EngineError, StartOptions};
 use crate::event::EventBody;
-use crate::keys::Keys;
+use crate::keys::KeyFolder;
 use crate::seal::Signer;
-use crate::store::transcript::line::{self, Head};
-use crate::store::transcript::{self, Hash, Record};
+use crate::store::transcript::line::{self, LinePosition};
+use crate::store::transcript::{self, ChainHash, TranscriptRecord};
 use crate::store::{ObjectId, StoreError, layout};
 use crate::thread_id::ThreadId;
 
@@ -39,8 +39,8 @@ fn lab(keys: bool) -> Lab {
     lab
 }
 
-fn user(lab: &Lab, name: &str) -> Keys {
-    let keys = Keys::of_user_space(&lab.path().join(name));
+fn user(lab: &Lab, name: &str) -> KeyFolder {
+    let keys = KeyFolder::of_user_space(&lab.path().join(name));
     keys.load_or_generate().unwrap();
     keys
 }
@@ -86,16 +86,16 @@ enum Seals<'s> {
 }
 
 /// Rewrites a transcript with a valid hash chain, as anyone can.
-fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut Vec<Record>)) {
+fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut Vec<TranscriptRecord>)) {
     let disk = crate::store::RealDisk::open(&lab.path()).unwrap();
     let mut records = transcript::read(&disk, thread, 0).unwrap().records;
     edit(&mut records);
-    let (mut text, mut before) = (String::new(), Hash::start(thread));
+    let (mut text, mut before) = (String::new(), ChainHash::start(thread));
     for (seq, record) in records.iter().enumerate() {
-        let head = Head { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
-        let kept = |_: u64, _: Hash| record.seal.as_ref().map(|seal| seal.mark.clone()).unwrap_or_default();
-        let fresh = |seq: u64, link: Hash| match seals {
-            Seals::By(sealer) => sealer.line(thread, seq, link),
+        let head = LinePosition { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
+        let kept = |_: u64, _: ChainHash| record.seal.as_ref().map(|seal| seal.mark.clone()).unwrap_or_default();
+        let fresh = |seq: u64, link: ChainHash| match seals {
+            Seals::By(sealer) => sealer.seal_line(thread, seq, link),
             Seals::Kept | Seals::Stripped => String::new(),
         };
         let signer: Option<line::LineSigner<'_>> = match seals {
@@ -122,12 +122,12 @@ fn event(kind: &str, fields: &Value) -> Map<String, Value> {
     body
 }
 
-fn set(records: &mut [Record], kind: &str, field: &str, value: Value) {
+fn set(records: &mut [TranscriptRecord], kind: &str, field: &str, value: Value) {
     let record = records.iter_mut().find(|record| record.body["type"] == kind).unwrap();
     record.body.insert(field.to_owned(), value);
 }
 
-fn insert(records: &mut Vec<Record>, at: usize, body: Map<String, Value>) {
+fn insert(records: &mut Vec<TranscriptRecord>, at: usize, body: Map<String, Value>) {
     let mut record = records[at - 1].clone();
     (record.body, record.seal) = (body, None);
     records.insert(at, record);
@@ -137,7 +137,7 @@ fn everything() -> Value {
     json!([[{"pattern": "rye.*"}]])
 }
 
-type Forgery = (&'static str, fn(&mut Vec<Record>));
+type Forgery = (&'static str, fn(&mut Vec<TranscriptRecord>));
 
 /// Changes of a transcript in which every line was sealed.
 const FORGERIES: [Forgery; 8] = [
@@ -280,7 +280,7 @@ fn an_accepted_transcript_gets_no_more_than_its_plan() {
         for (what, forgery) in FORGERIES.into_iter().filter(|(what, _)| matches!(*what, "grants" | "limits")) {
             let lab = lab(keys);
             let thread = dies(&lab);
-            forge(&lab, &thread, &Seals::By(&Signer::of(None).unwrap()), forgery);
+            forge(&lab, &thread, &Seals::By(&Signer::load(None).unwrap()), forgery);
             without_snapshot(&lab, &thread);
             blocking(async {
                 let engine = engine(&lab, &Arc::default());
@@ -311,7 +311,7 @@ fn wide_plan(lab: &Lab, engine: &Engine) -> (String, Value) {
 
 #[test]
 fn resume_without_a_key_asks_for_what_the_files_do_not_declare() {
-    let sealer = Signer::of(None).unwrap();
+    let sealer = Signer::load(None).unwrap();
     let lab = lab(false);
     let thread = dies(&lab);
     let (plan_id, grants) = blocking(async { wide_plan(&lab, &engine(&lab, &Arc::default())) });
@@ -328,7 +328,7 @@ fn resume_without_a_key_asks_for_what_the_files_do_not_declare() {
 fn resume_without_a_key_asks_for_limits_that_were_raised() {
     let lab = lab(false);
     let thread = dies(&lab);
-    forge(&lab, &thread, &Seals::By(&Signer::of(None).unwrap()), |records| {
+    forge(&lab, &thread, &Seals::By(&Signer::load(None).unwrap()), |records| {
         let raise = json!({"id": "x", "letter": {"kind": "raise", "limit": "turns", "value": 500}});
         let at = records.len();
         let body = event("mail", &raise);
@@ -372,7 +372,7 @@ fn a_child_cannot_start_below_a_parent_with_tampered_grants() {
     blocking(async {
         let engine = engine(&lab, &Arc::default());
         let parent = engine.threads().parent(&thread).unwrap();
-        let launch = Launch { parent, ..Launch::default() };
+        let launch = StartOptions { parent, ..StartOptions::default() };
         let error = engine.start(&lab.compile("worker"), launch).await.map(drop).unwrap_err();
         assert!(is_damage(&error), "{error:?}");
     });

@@ -72,7 +72,7 @@ async fn child_requesting_more_than_available_is_refused() {
     assert_eq!(result.status, Status::Completed, "{result:?}");
     for (why, text) in answers(&engine, &result) {
         assert_eq!(why, ResultKind::Refused);
-        assert!(text.starts_with("spend_exceeded: the child asks for $5 and $0.0"), "{text}");
+        assert!(text.starts_with("spend_exceeded: the child requests $5, and $0.0"), "{text}");
     }
     assert_eq!(rows(&engine).len(), 1, "no thread is made");
 }
@@ -92,7 +92,7 @@ async fn child_is_bounded_by_its_parents_grants() {
     let of_child = RunResult { thread_id: child.id.to_string(), ..result };
     let (why, text) = answers(&engine, &of_child).remove(0);
     assert_eq!(why, ResultKind::Denied { capability: "rye.execute.tool.rye.file-system.read".into() });
-    assert!(text.contains("above"), "{text}");
+    assert!(text.contains("an ancestor thread does not grant it"), "{text}");
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn resume_rejects_a_damaged_transcript() {
 async fn full_context_causes_a_handoff() {
     let lab = Lab::new(|request| {
         let seen = serde_json::to_string(&request.turns).unwrap();
-        let fresh = !seen.contains("Go on from where you left off") && !seen.contains("continu");
+        let fresh = !seen.contains("Continue where you left off") && !seen.contains("continu");
         Ok(if fresh { calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]) } else { say("at last") })
     });
     lab.write("a.txt", &"word ".repeat(2000));
@@ -222,7 +222,7 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
 
 /// Waits until the engine is idle.
 async fn quiet(engine: &crate::engine::Engine) {
-    tokio::time::timeout(std::time::Duration::from_secs(20), engine.idle()).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(20), engine.wait_idle()).await.unwrap();
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn async_call_returns_at_once_and_its_child_outlives_the_parent() {
     // The root's account stays open for its children and is closed with the last of them.
     let account = engine.account(&root).unwrap().unwrap();
     assert_eq!(account.spent().to_u64(), 2 * 150_000 + 2 * 4 * 150_000);
-    assert_eq!(account.standing(), rye_compiler::semantics::ledger::Standing::Released);
+    assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Released);
 }
 
 #[tokio::test]
@@ -431,7 +431,7 @@ async fn a_directive_is_started_by_the_tool_for_it_with_limits_of_its_own() {
     let result = lab.run(&engine, "parent").await;
     let answers = answers(&engine, &result);
     assert!(answers[0].1.contains("test/child"), "{answers:?}");
-    assert!(answers[1].1.contains("no limit `parent`"), "{answers:?}");
+    assert!(answers[1].1.contains("unknown limit `parent`"), "{answers:?}");
     assert_eq!(answers[2].0, ResultKind::Denied { capability: "rye.execute.directive.other.child".into() });
     let child = rows(&engine).into_iter().find(|row| row.spawn.is_some()).unwrap();
     let EventBody::Opened(opened) = &engine.threads().transcript(&child.id).unwrap()[0].body else { panic!() };

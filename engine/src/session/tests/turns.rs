@@ -8,7 +8,7 @@ use rye_compiler::plan::ApprovalOrigin;
 use serde_json::json;
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::engine::{ApprovalHandler, Engine};
+use crate::engine::{ApprovalHandler, ApprovalPolicy, Engine};
 use crate::event::{Approval, ControlMessage};
 use crate::provider::BoxFuture;
 use crate::store::mailbox;
@@ -45,7 +45,7 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     let result = lab.run(&engine, "reader").await;
     assert_eq!((result.status, result.cost.turns), (Status::Suspended, 3));
     let account = engine.account(&thread(&result)).unwrap().unwrap();
-    assert_eq!(account.standing(), rye_compiler::semantics::ledger::Standing::Open);
+    assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Open);
     drop(engine);
     // Another process, with the answer in the inbox.
     let engine = lab.engine();
@@ -97,11 +97,12 @@ async fn an_answer_that_refuses_ends_the_thread_at_its_limit() {
 
 #[tokio::test]
 async fn money_that_is_raised_is_raised_in_the_ledger() {
-    let lab = reader(5);
+    let mut lab = reader(5);
+    std::sync::Arc::get_mut(&mut lab.model).unwrap().usage.input = 4_000;
     lab.write(".ai/config/agent/hooks.yaml", ESCALATE);
     lab.directive(
         "reader",
-        &format!("<limits spend=\"0.0058\" output=\"1024\"/>{}", permit(&["rye.file-system.read"])),
+        &format!("<limits spend=\"0.0095\" output=\"1024\"/>{}", permit(&["rye.file-system.read"])),
         "",
     );
     let engine = lab.engine();
@@ -214,7 +215,7 @@ impl ApprovalHandler for SilentApprover {
 fn silent(lab: &Lab) -> (Engine, Arc<SilentApprover>) {
     let asker = Arc::new(SilentApprover::default());
     let mut options = lab.options();
-    options.asker = Some(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
+    options.approvals = ApprovalPolicy::Ask(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
     (Engine::open(&lab.path(), options).unwrap(), asker)
 }
 
@@ -240,13 +241,13 @@ async fn approval_request_can_be_answered_by_another_process() {
     // As another process reads it: from the disk, before an answer.
     let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
     let seen = pending_approval(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
-    assert_eq!((seen.asked, seen.what.as_str()), (ApprovalOrigin::Limit, "go on beyond turns_exceeded: 3 of 3"));
+    assert_eq!((seen.asked, seen.what.as_str()), (ApprovalOrigin::Limit, "continue beyond turns_exceeded: 3 of 3"));
     // A message interrupts the wait; the question is asked again, but not recorded again.
     handle.send(raise("turns", 20));
     put(&asker, 2).await;
     assert_eq!(asker.gone.load(Ordering::SeqCst), 1);
     let approve = |yes| ControlMessage::Approve { yes, question: Some(seen.seq) };
-    let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::lost("") };
+    let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::engine_failure("") };
     letter(&engine, &first, &approve(true));
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");

@@ -11,7 +11,7 @@ const NOW: i64 = 1_739_820_456_789;
 
 fn simulated() -> (Arc<SimulatedDisk>, ThreadIds) {
     let disk = Arc::new(SimulatedDisk::new());
-    layout::prepare(&*disk).unwrap();
+    layout::create_folders(&*disk).unwrap();
     (Arc::clone(&disk), ThreadIds::new(disk))
 }
 
@@ -46,12 +46,12 @@ fn a_new_thread_costs_one_sync() {
 fn released_id_loses_its_folder_unless_used() {
     let (disk, ids) = simulated();
     let id = ids.allocate(&ItemId::parse("hello").unwrap(), NOW).unwrap();
-    ids.give_back(&id).unwrap();
+    ids.release(&id).unwrap();
     assert!(!disk.exists(&layout::thread_folder(&id)).unwrap());
     // A folder that holds a transcript is not removed.
     let id = ids.allocate(&ItemId::parse("hello").unwrap(), NOW).unwrap();
     disk.append(&layout::transcript(&id), 0, b"x").unwrap();
-    assert!(ids.give_back(&id).is_err());
+    assert!(ids.release(&id).is_err());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn concurrent_allocators_never_share_an_id() {
     let allocators: Vec<ThreadIds> = (0..4)
         .map(|_| {
             let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
-            layout::prepare(&*disk).unwrap();
+            layout::create_folders(&*disk).unwrap();
             ThreadIds::new(disk)
         })
         .collect();

@@ -11,10 +11,10 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
+use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
 
 /// Upper bound on open files: thousands of threads may share a process with 1,024 descriptors.
-const OPEN_FILES: usize = 256;
+const MAX_OPEN_FILES: usize = 256;
 
 /// The files below one folder of the real disk.
 #[derive(Debug)]
@@ -73,13 +73,13 @@ impl RealDisk {
     }
 
     /// Keeps the handle of a file that is about to be written.
-    fn keep(&self, path: &Path, file: Arc<File>) {
+    fn keep_open(&self, path: &Path, file: Arc<File>) {
         let mut written = self.written();
         if let Some(open) = written.files.get_mut(path) {
             open.is_synced = false;
             return;
         }
-        if written.files.len() >= OPEN_FILES {
+        if written.files.len() >= MAX_OPEN_FILES {
             // Synced handles are evicted first.
             let oldest = written.files.iter().min_by_key(|(_, open)| (!open.is_synced, open.age));
             if let Some(oldest) = oldest.map(|(path, _)| path.clone())
@@ -95,7 +95,7 @@ impl RealDisk {
         written.files.insert(path.to_path_buf(), OpenFile { file, age, is_synced: false });
     }
 
-    fn forget(&self, path: &Path) {
+    fn close_handle(&self, path: &Path) {
         self.written().files.remove(path);
     }
 }
@@ -130,13 +130,13 @@ impl Disk for RealDisk {
         self.root.try_exists(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for entry in self.root.read_dir(path)? {
             let entry = entry?;
             // The store creates UTF-8 names only.
             if let Ok(name) = entry.file_name().into_string() {
-                entries.push(Entry { name, is_dir: entry.file_type()?.is_dir() });
+                entries.push(DirEntry { name, is_dir: entry.file_type()?.is_dir() });
             }
         }
         entries.sort();
@@ -147,7 +147,7 @@ impl Disk for RealDisk {
         self.counters.create();
         let mut file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?;
         file.write_all(contents)?;
-        self.keep(path, Arc::new(file));
+        self.keep_open(path, Arc::new(file));
         Ok(())
     }
 
@@ -159,13 +159,13 @@ impl Disk for RealDisk {
             let message = format!("the file is {length} bytes long instead of {at}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        self.keep(path, Arc::clone(&file));
+        self.keep_open(path, Arc::clone(&file));
         write_from(&file, at, bytes)
     }
 
     fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
         let file = self.writable(path, false)?;
-        self.keep(path, Arc::clone(&file));
+        self.keep_open(path, Arc::clone(&file));
         write_from(&file, at, bytes)
     }
 
@@ -175,7 +175,7 @@ impl Disk for RealDisk {
 
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
         let file = self.writable(path, false)?;
-        self.keep(path, Arc::clone(&file));
+        self.keep_open(path, Arc::clone(&file));
         file.set_len(length)
     }
 
@@ -192,7 +192,7 @@ impl Disk for RealDisk {
         });
         drop(written);
         let file = file.map_or_else(|| self.regular(path, OpenOptions::new().read(true)).map(Arc::new), Ok)?;
-        file.sync_data().inspect_err(|_| self.forget(path))
+        file.sync_data().inspect_err(|_| self.close_handle(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -206,8 +206,8 @@ impl Disk for RealDisk {
         self.root.rename(from, &self.root, to)?;
         // A renamed file is not written again under its old name. If it was not synced before, later readers must cope
         // with its contents.
-        self.forget(from);
-        self.forget(to);
+        self.close_handle(from);
+        self.close_handle(to);
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl Disk for RealDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.root.remove_file(path)?;
-        self.forget(path);
+        self.close_handle(path);
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Disk for RealDisk {
         self.root.remove_dir(path)
     }
 
-    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
         let file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?.into_std();
         // Waits for a prober, which holds its shared lock for the duration of one system call.
         file.lock()?;
@@ -261,11 +261,11 @@ impl Disk for RealDisk {
         }
     }
 
-    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<std::fs::File>> {
+    fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<std::fs::File>> {
         let mut options = OpenOptions::new();
         match access {
-            Access::Read => options.read(true),
-            Access::ReadWrite => options.read(true).write(true).create(true),
+            FileAccess::Read => options.read(true),
+            FileAccess::ReadWrite => options.read(true).write(true).create(true),
         };
         self.regular(path, &mut options).map(|file| Some(file.into_std()))
     }
@@ -285,7 +285,7 @@ struct HeldFile {
     _file: std::fs::File,
 }
 
-impl Held for HeldFile {}
+impl HeldLock for HeldFile {}
 
 #[cfg(test)]
 mod tests;

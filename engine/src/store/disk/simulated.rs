@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
+use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
 
 mod node;
 
-pub use node::Dice;
-use node::{Change, FileNode, FolderNode, Node, Write};
+pub use node::SplitMix;
+use node::{DiskNode, FileNode, FileWrite, FolderNode, NameChange};
 
 /// A disk on which every change is one operation, counted from 0, so that a test can aim a fault at it.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub struct SimulatedDisk {
 
 /// A failure at one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// Power fails just before the operation; everything fails until [`SimulatedDisk::restart`].
     PowerFailure,
     /// The operation fails with this error and changes nothing; later operations succeed.
@@ -47,9 +47,9 @@ pub enum Survival {
 
 struct SimulatedState {
     /// The root folder is node 0.
-    nodes: Vec<Node>,
+    nodes: Vec<DiskNode>,
     operations: u64,
-    fault: Option<(u64, Fault)>,
+    fault: Option<(u64, DiskFault)>,
     failed: bool,
     full: bool,
     locks: Arc<Mutex<BTreeSet<PathBuf>>>,
@@ -72,7 +72,7 @@ impl fmt::Debug for SimulatedDisk {
 impl Default for SimulatedState {
     fn default() -> Self {
         Self {
-            nodes: vec![Node::Folder(FolderNode::default())],
+            nodes: vec![DiskNode::Folder(FolderNode::default())],
             operations: 0,
             fault: None,
             failed: false,
@@ -95,12 +95,12 @@ impl SimulatedDisk {
     }
 
     /// Makes operation `at` fail.
-    pub fn fail_at(&self, at: u64, fault: Fault) {
+    pub fn fail_at(&self, at: u64, fault: DiskFault) {
         self.state().fault = Some((at, fault));
     }
 
     /// Calls `told` before each later operation with the operation's number and a copy of the disk at that time.
-    pub fn watch(&self, told: impl Fn(u64, Self) + Send + Sync + 'static) {
+    pub fn before_operations(&self, told: impl Fn(u64, Self) + Send + Sync + 'static) {
         self.state().watcher = Some(Arc::new(told));
     }
 
@@ -120,7 +120,7 @@ impl SimulatedDisk {
         let mut state = self.state();
         let mut dice = match survival {
             Survival::All | Survival::Nothing => None,
-            Survival::Some(seed) => Some(Dice::new(seed)),
+            Survival::Some(seed) => Some(SplitMix::new(seed)),
         };
         for node in &mut state.nodes {
             match (&mut dice, survival == Survival::All) {
@@ -183,13 +183,13 @@ impl SimulatedState {
         let fault = self.fault.filter(|(at, _)| *at == now).map(|(_, fault)| fault);
         match fault {
             None => {}
-            Some(Fault::PowerFailure) => {
+            Some(DiskFault::PowerFailure) => {
                 self.failed = true;
                 return Err(power());
             }
-            Some(Fault::Fails(kind)) => return Err(io::Error::new(kind, "made to fail")),
-            Some(Fault::Short(bytes)) => return Ok(Some(bytes)),
-            Some(Fault::Full) => self.full = true,
+            Some(DiskFault::Fails(kind)) => return Err(io::Error::new(kind, "made to fail")),
+            Some(DiskFault::Short(bytes)) => return Ok(Some(bytes)),
+            Some(DiskFault::Full) => self.full = true,
         }
         if self.full && room == SpaceNeed::Needed { Err(full()) } else { Ok(None) }
     }
@@ -197,7 +197,7 @@ impl SimulatedState {
     fn find(&self, path: &Path) -> Option<usize> {
         let mut at = 0;
         for part in path.components() {
-            let Some(Node::Folder(folder)) = self.nodes.get(at) else { return None };
+            let Some(DiskNode::Folder(folder)) = self.nodes.get(at) else { return None };
             at = *folder.current.get(&*part.as_os_str().to_string_lossy())?;
         }
         Some(at)
@@ -206,16 +206,16 @@ impl SimulatedState {
     fn file(&mut self, path: &Path) -> io::Result<&mut FileNode> {
         let at = self.find(path).ok_or_else(|| missing(path))?;
         match self.nodes.get_mut(at) {
-            Some(Node::File(file)) => Ok(file),
-            Some(Node::Folder(_)) | None => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder")),
+            Some(DiskNode::File(file)) => Ok(file),
+            Some(DiskNode::Folder(_)) | None => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder")),
         }
     }
 
     fn folder(&mut self, path: &Path) -> io::Result<&mut FolderNode> {
         let at = self.find(path).ok_or_else(|| missing(path))?;
         match self.nodes.get_mut(at) {
-            Some(Node::Folder(folder)) => Ok(folder),
-            Some(Node::File(_)) | None => Err(io::Error::new(io::ErrorKind::NotADirectory, "is no folder")),
+            Some(DiskNode::Folder(folder)) => Ok(folder),
+            Some(DiskNode::File(_)) | None => Err(io::Error::new(io::ErrorKind::NotADirectory, "is no folder")),
         }
     }
 
@@ -224,13 +224,13 @@ impl SimulatedState {
         Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
-    fn add(&mut self, path: &Path, node: Node) -> io::Result<()> {
+    fn add(&mut self, path: &Path, node: DiskNode) -> io::Result<()> {
         if self.find(path).is_some() {
             return Err(exists(path));
         }
         let at = self.nodes.len();
         let (folder, name) = self.parent(path)?;
-        folder.change(Change::Link { name, node: at });
+        folder.change(NameChange::Link { name, node: at });
         self.nodes.push(node);
         Ok(())
     }
@@ -242,12 +242,12 @@ impl SimulatedState {
         let node = self.find(from).ok_or_else(|| missing(from))?;
         let (_, to) = self.parent(to)?;
         let (folder, from) = self.parent(from)?;
-        folder.change(Change::Rename { from, to, node });
+        folder.change(NameChange::Rename { from, to, node });
         Ok(())
     }
 
     fn write(&mut self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file(path)?.write(Write::At { offset, bytes: bytes.to_vec() });
+        self.file(path)?.write(FileWrite::At { offset, bytes: bytes.to_vec() });
         Ok(())
     }
 }
@@ -284,19 +284,19 @@ impl Disk for SimulatedDisk {
         Ok(state.find(path).is_some())
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut state = self.state();
         state.readable()?;
         let names = state.folder(path)?.current.clone();
-        let is_dir = |node: usize| matches!(state.nodes.get(node), Some(Node::Folder(_)));
-        Ok(names.into_iter().map(|(name, node)| Entry { name, is_dir: is_dir(node) }).collect())
+        let is_dir = |node: usize| matches!(state.nodes.get(node), Some(DiskNode::Folder(_)));
+        Ok(names.into_iter().map(|(name, node)| DirEntry { name, is_dir: is_dir(node) }).collect())
     }
 
     fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
         self.counters.create();
         let mut state = self.state();
         let short = state.step(SpaceNeed::Needed)?;
-        state.add(path, Node::File(FileNode::default()))?;
+        state.add(path, DiskNode::File(FileNode::default()))?;
         let written = contents.len().min(short.unwrap_or(usize::MAX));
         state.write(path, 0, contents.get(..written).unwrap_or_default())?;
         if short.is_some() { Err(full()) } else { Ok(()) }
@@ -307,7 +307,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         let short = state.step(SpaceNeed::Needed)?;
         if at == 0 && state.find(path).is_none() {
-            state.add(path, Node::File(FileNode::default()))?;
+            state.add(path, DiskNode::File(FileNode::default()))?;
         }
         let length = state.file(path)?.current.len() as u64;
         if length != at {
@@ -333,7 +333,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         let short = state.step(SpaceNeed::Needed)?;
         if state.find(path).is_none() {
-            state.add(path, Node::File(FileNode::default()))?;
+            state.add(path, DiskNode::File(FileNode::default()))?;
         }
         let length = state.file(path)?.current.len() as u64;
         state.write(path, length, bytes)?;
@@ -343,7 +343,7 @@ impl Disk for SimulatedDisk {
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
         let mut state = self.state();
         state.step(SpaceNeed::Free)?;
-        state.file(path)?.write(Write::Length(length));
+        state.file(path)?.write(FileWrite::Length(length));
         Ok(())
     }
 
@@ -383,7 +383,7 @@ impl Disk for SimulatedDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.step(SpaceNeed::Needed)?;
-        state.add(path, Node::Folder(FolderNode::default()))
+        state.add(path, DiskNode::Folder(FolderNode::default()))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -391,7 +391,7 @@ impl Disk for SimulatedDisk {
         state.step(SpaceNeed::Free)?;
         state.file(path)?;
         let (folder, name) = state.parent(path)?;
-        folder.change(Change::Unlink { name });
+        folder.change(NameChange::Unlink { name });
         Ok(())
     }
 
@@ -402,11 +402,11 @@ impl Disk for SimulatedDisk {
             return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty"));
         }
         let (folder, name) = state.parent(path)?;
-        folder.change(Change::Unlink { name });
+        folder.change(NameChange::Unlink { name });
         Ok(())
     }
 
-    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
         self.create(path, contents)?;
         let locks = Arc::clone(&self.state().locks);
         locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_path_buf());
@@ -420,7 +420,7 @@ impl Disk for SimulatedDisk {
         Ok(locks.contains(path))
     }
 
-    fn shared_file(&self, _path: &Path, _access: Access) -> io::Result<Option<std::fs::File>> {
+    fn shared_file(&self, _path: &Path, _access: FileAccess) -> io::Result<Option<std::fs::File>> {
         Ok(None)
     }
 
@@ -435,7 +435,7 @@ struct SimulatedLock {
     path: PathBuf,
 }
 
-impl Held for SimulatedLock {}
+impl HeldLock for SimulatedLock {}
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {

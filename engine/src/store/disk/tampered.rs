@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Access, Counters, Disk, Entry, Held};
+use super::{Counters, DirEntry, Disk, FileAccess, HeldLock};
 use crate::store::layout::{OBJECTS, THREADS};
 use crate::thread_id::ThreadId;
 
@@ -19,7 +19,7 @@ pub struct SyncSkippingDisk {
 
 /// The operation about to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum DiskStep<'a> {
     Change(&'a Path),
     Sync(&'a Path),
     SyncFolder(&'a Path),
@@ -27,13 +27,13 @@ pub enum Step<'a> {
 
 /// The hook's decision about an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
+pub enum StepDecision {
     Done,
     /// Skip a sync and report success. Changes are made regardless.
     LeftOut,
 }
 
-type StepHook = dyn Fn(Step<'_>) -> Pass + Send + Sync;
+type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 
 /// The data that a sync makes durable. Each kind is requested by one place of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,29 +70,29 @@ impl SyncKind {
     ];
 
     /// Returns the kind of a sync; `None` for changes and for files outside the store.
-    pub fn of(step: Step<'_>) -> Option<Self> {
+    pub fn of(step: DiskStep<'_>) -> Option<Self> {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let of_inbox = |path: &Path| path.parent().is_some_and(|folder| name(folder) == "inbox");
         match step {
-            Step::Sync(path) if name(path) == "transcript.jsonl" => Some(Self::Transcript),
-            Step::Sync(path) if name(path).contains("registry.redb") => Some(Self::Registry),
-            Step::Sync(path) if path.starts_with(OBJECTS) => Some(Self::Object),
-            Step::Sync(path) if of_inbox(path) => Some(Self::Mail),
-            Step::SyncFolder(path) if path.starts_with(OBJECTS) => Some(Self::ObjectNames),
-            Step::SyncFolder(path) if name(path) == "inbox" => Some(Self::MailNames),
-            Step::SyncFolder(path) => Some(match path.strip_prefix(THREADS) {
+            DiskStep::Sync(path) if name(path) == "transcript.jsonl" => Some(Self::Transcript),
+            DiskStep::Sync(path) if name(path).contains("registry.redb") => Some(Self::Registry),
+            DiskStep::Sync(path) if path.starts_with(OBJECTS) => Some(Self::Object),
+            DiskStep::Sync(path) if of_inbox(path) => Some(Self::Mail),
+            DiskStep::SyncFolder(path) if path.starts_with(OBJECTS) => Some(Self::ObjectNames),
+            DiskStep::SyncFolder(path) if name(path) == "inbox" => Some(Self::MailNames),
+            DiskStep::SyncFolder(path) => Some(match path.strip_prefix(THREADS) {
                 Err(_) => Self::StateNames,
                 Ok(below) if ThreadId::parse(&below.to_string_lossy()).is_ok() => Self::RecordNames,
                 Ok(_) => Self::ThreadNames,
             }),
-            Step::Change(_) | Step::Sync(_) => None,
+            DiskStep::Change(_) | DiskStep::Sync(_) => None,
         }
     }
 }
 
 impl SyncSkippingDisk {
     /// Creates a disk that calls `before` for each operation.
-    pub fn new(inner: Arc<dyn Disk>, before: impl Fn(Step<'_>) -> Pass + Send + Sync + 'static) -> Self {
+    pub fn new(inner: Arc<dyn Disk>, before: impl Fn(DiskStep<'_>) -> StepDecision + Send + Sync + 'static) -> Self {
         Self { inner, before: Box::new(before) }
     }
 
@@ -100,23 +100,25 @@ impl SyncSkippingDisk {
     pub fn without_sync(inner: Arc<dyn Disk>, left_out: u64) -> Self {
         let seen = AtomicU64::new(0);
         Self::new(inner, move |step| match step {
-            Step::Sync(_) | Step::SyncFolder(_) if seen.fetch_add(1, Ordering::Relaxed) == left_out => Pass::LeftOut,
-            Step::Change(_) | Step::Sync(_) | Step::SyncFolder(_) => Pass::Done,
+            DiskStep::Sync(_) | DiskStep::SyncFolder(_) if seen.fetch_add(1, Ordering::Relaxed) == left_out => {
+                StepDecision::LeftOut
+            }
+            DiskStep::Change(_) | DiskStep::Sync(_) | DiskStep::SyncFolder(_) => StepDecision::Done,
         })
     }
 
     /// Creates a disk that skips every sync of these kinds.
     pub fn without(inner: Arc<dyn Disk>, kinds: &'static [SyncKind]) -> Self {
         Self::new(inner, move |step| match SyncKind::of(step) {
-            Some(kind) if kinds.contains(&kind) => Pass::LeftOut,
-            Some(_) | None => Pass::Done,
+            Some(kind) if kinds.contains(&kind) => StepDecision::LeftOut,
+            Some(_) | None => StepDecision::Done,
         })
     }
 
     /// Reports a change to the hook and returns the inner disk.
     fn change(&self, path: &Path) -> &dyn Disk {
         // Only syncs can be skipped, so the decision is ignored.
-        let _ = (self.before)(Step::Change(path));
+        let _ = (self.before)(DiskStep::Change(path));
         &*self.inner
     }
 }
@@ -144,7 +146,7 @@ impl Disk for SyncSkippingDisk {
         self.inner.exists(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.inner.list(path)
     }
 
@@ -169,16 +171,16 @@ impl Disk for SyncSkippingDisk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        match (self.before)(Step::Sync(path)) {
-            Pass::Done => self.inner.sync(path),
-            Pass::LeftOut => Ok(()),
+        match (self.before)(DiskStep::Sync(path)) {
+            StepDecision::Done => self.inner.sync(path),
+            StepDecision::LeftOut => Ok(()),
         }
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        match (self.before)(Step::SyncFolder(path)) {
-            Pass::Done => self.inner.sync_dir(path),
-            Pass::LeftOut => Ok(()),
+        match (self.before)(DiskStep::SyncFolder(path)) {
+            StepDecision::Done => self.inner.sync_dir(path),
+            StepDecision::LeftOut => Ok(()),
         }
     }
 
@@ -202,7 +204,7 @@ impl Disk for SyncSkippingDisk {
         self.change(path).remove_dir(path)
     }
 
-    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
         self.change(path).lock(path, contents)
     }
 
@@ -210,7 +212,7 @@ impl Disk for SyncSkippingDisk {
         self.inner.is_locked(path)
     }
 
-    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<std::fs::File>> {
+    fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<std::fs::File>> {
         self.inner.shared_file(path, access)
     }
 

@@ -53,7 +53,7 @@ fn foreign_files_are_ignored_and_invalid_json_is_returned_as_text() {
     disk.create(&inbox.join("zz.json"), b"{\"cut\": \xff").unwrap();
     let mail = list(&disk, &thread()).unwrap();
     assert_eq!(mail[0].id, id);
-    assert_eq!(mail[1], Mail { id: "zz".to_string(), body: json!("{\"cut\": \u{fffd}") });
+    assert_eq!(mail[1], MailboxMessage { id: "zz".to_string(), body: json!("{\"cut\": \u{fffd}") });
     assert_eq!(mail.len(), 2);
     for id in ["../thread", "a/b", "a\\b", "a\0"] {
         assert!(matches!(consume(&disk, &thread(), id), Err(StoreError::InvalidId { .. })));

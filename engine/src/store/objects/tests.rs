@@ -8,7 +8,7 @@ use crate::store::layout;
 
 fn objects() -> (Arc<SimulatedDisk>, Objects) {
     let disk = Arc::new(SimulatedDisk::new());
-    layout::prepare(&*disk).unwrap();
+    layout::create_folders(&*disk).unwrap();
     (Arc::clone(&disk), Objects::new(disk))
 }
 
@@ -93,7 +93,7 @@ fn object_id_rejects_everything_but_a_hash() {
 fn concurrent_puts_of_equal_contents_succeed() {
     let folder = tempfile::TempDir::new().unwrap();
     let disk = Arc::new(crate::store::RealDisk::open(folder.path()).unwrap());
-    layout::prepare(&*disk).unwrap();
+    layout::create_folders(&*disk).unwrap();
     let objects = Objects::new(disk);
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -21,7 +21,7 @@ pub struct DiskBackend {
 
 impl DiskBackend {
     pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, StoreError> {
-        if !disk.exists(path).map_err(StoreError::io("look for", path))? {
+        if !disk.exists(path).map_err(StoreError::io("access", path))? {
             disk.create(path, b"").map_err(StoreError::io("create", path))?;
         }
         Ok(Self { disk, path: path.to_path_buf() })

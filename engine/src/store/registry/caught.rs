@@ -5,27 +5,27 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-use super::failed;
+use super::registry_error;
 use crate::store::StoreError;
 
 thread_local! {
-    /// True while this thread runs a closure under [`caught`].
+    /// True while this thread runs a closure under [`catch_panics`].
     static IN_GUARDED_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Error for a registry file with invalid contents.
 #[derive(Debug, thiserror::Error)]
-#[error("its bytes are none that were written")]
+#[error("the file's contents are not a valid database")]
 struct InvalidDatabase;
 
 /// Runs `ask` and converts a panic into an error.
-pub fn caught<T>(doing: &'static str, ask: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+pub fn catch_panics<T>(doing: &'static str, ask: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     install_panic_hook();
     let before = IN_GUARDED_CALL.replace(true);
     // The database checks its own state on the next call, so asserting unwind safety is sound.
     let answer = catch_unwind(AssertUnwindSafe(ask));
     IN_GUARDED_CALL.set(before);
-    answer.unwrap_or_else(|_| Err(failed(doing)(InvalidDatabase)))
+    answer.unwrap_or_else(|_| Err(registry_error(doing)(InvalidDatabase)))
 }
 
 /// Installs a panic hook that suppresses the output of caught panics and forwards all others.
@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn panic_becomes_an_error_and_later_calls_succeed() {
-        let broken = caught("reading it", || -> Result<(), StoreError> {
+        let broken = catch_panics("reading it", || -> Result<(), StoreError> {
             Vec::<()>::new().swap_remove(0);
             Ok(())
         });
-        assert!(broken.unwrap_err().to_string().contains("`rye threads repair` rebuilds it"));
-        assert_eq!(caught("reading it", || Ok(1)).unwrap(), 1);
+        assert!(broken.unwrap_err().to_string().contains("run `rye threads repair` to rebuild it"));
+        assert_eq!(catch_panics("reading it", || Ok(1)).unwrap(), 1);
         assert!(!IN_GUARDED_CALL.get());
     }
 

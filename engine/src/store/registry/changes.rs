@@ -1,11 +1,11 @@
 //! Writes to the registry: changes as data, several per transaction.
 
 use redb::{ReadableTable, Table, WriteTransaction};
-use rye_compiler::semantics::ledger::Answer;
+use rye_compiler::semantics::ledger::LedgerReply;
 use serde::Serialize;
 
-use super::read::{id, parse};
-use super::{LedgerStep, Registry, RowUpdate, ThreadRow, failed, ledger, tables};
+use super::read::{parse, parse_id};
+use super::{LedgerStep, Registry, RowUpdate, ThreadRow, ledger, registry_error, tables};
 use crate::store::StoreError;
 use crate::store::owner::{self, OwnerId};
 use crate::thread::Status;
@@ -39,7 +39,7 @@ pub enum Change {
 
 /// The result of a change.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answered {
+pub enum ChangeResult {
     Done,
     /// The child of this spawn: the given one, or the one spawned before.
     Child(ThreadId),
@@ -52,16 +52,16 @@ pub enum Answered {
     },
     /// Refused: the registry has no such thread.
     NoThread(ThreadId),
-    Ledger(Answer),
+    Ledger(LedgerReply),
 }
 
-impl Answered {
+impl ChangeResult {
     /// Returns whether the change was refused; a refusal also skips the rest of its list.
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Done | Self::Child(_) => false,
             Self::OwnedBy(_) | Self::NoThread(_) | Self::TooMany { .. } => true,
-            Self::Ledger(answer) => matches!(answer, Answer::Refused { .. }),
+            Self::Ledger(answer) => matches!(answer, LedgerReply::Refused { .. }),
         }
     }
 }
@@ -69,22 +69,26 @@ impl Answered {
 impl Registry {
     /// Applies changes in one transaction, durable on return, and returns one answer each. The first refusal ends the
     /// list: earlier changes are kept, later ones have no answer.
-    pub fn commit(&self, changes: &[Change]) -> Result<Vec<Answered>, StoreError> {
+    pub fn commit(&self, changes: &[Change]) -> Result<Vec<ChangeResult>, StoreError> {
         let mut answers = self.commit_all(&[changes])?;
         Ok(answers.pop().unwrap_or_default())
     }
 
     /// Applies several independent lists in one transaction: a refusal ends only its own list.
-    pub fn commit_all(&self, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {
-        self.write(|transaction| self.each(transaction, lists))
+    pub fn commit_all(&self, lists: &[&[Change]]) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
+        self.write(|transaction| self.apply_lists(transaction, lists))
     }
 
     /// Variant of `commit_all` that never waits for another writer. `None` means that nothing was done.
-    pub fn try_commit_all(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<Answered>>, StoreError>> {
-        self.try_write(|transaction| self.each(transaction, lists))
+    pub fn try_commit_all(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<ChangeResult>>, StoreError>> {
+        self.try_write(|transaction| self.apply_lists(transaction, lists))
     }
 
-    fn each(&self, transaction: &WriteTransaction, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {
+    fn apply_lists(
+        &self,
+        transaction: &WriteTransaction,
+        lists: &[&[Change]],
+    ) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
         let mut answers = Vec::with_capacity(lists.len());
         for list in lists {
             let mut answered = Vec::with_capacity(list.len());
@@ -104,26 +108,26 @@ impl Registry {
     /// Removes threads with their child edges, accounts and answers.
     pub fn remove(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
         self.write(|transaction| {
-            let mut rows = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
-            let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
-            let mut edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
-            let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
-            let mut answers = transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?;
+            let mut rows = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;
+            let mut active = transaction.open_table(tables::ACTIVE).map_err(registry_error(DOING))?;
+            let mut edges = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
+            let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
+            let mut answers = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
             for thread in threads {
                 let id = thread.as_str();
-                rows.remove(id).map_err(failed(DOING))?;
-                active.remove(id).map_err(failed(DOING))?;
-                accounts.remove(id).map_err(failed(DOING))?;
-                edges.retain_in((id, 0)..=(id, u64::MAX), |_, _| false).map_err(failed(DOING))?;
-                answers.retain_in((id, "")..(id, "\u{10ffff}"), |_, _| false).map_err(failed(DOING))?;
+                rows.remove(id).map_err(registry_error(DOING))?;
+                active.remove(id).map_err(registry_error(DOING))?;
+                accounts.remove(id).map_err(registry_error(DOING))?;
+                edges.retain_in((id, 0)..=(id, u64::MAX), |_, _| false).map_err(registry_error(DOING))?;
+                answers.retain_in((id, "")..(id, "\u{10ffff}"), |_, _| false).map_err(registry_error(DOING))?;
             }
             Ok(())
         })
     }
 
-    fn change(&self, transaction: &WriteTransaction, change: &Change) -> Result<Answered, StoreError> {
+    fn change(&self, transaction: &WriteTransaction, change: &Change) -> Result<ChangeResult, StoreError> {
         match change {
-            Change::Put(row) => put(transaction, row),
+            Change::Put(row) => put_row(transaction, row),
             Change::Update { thread, update, now } => edit(transaction, thread, |row| update.apply(row, *now)),
             Change::Unlink { thread, next, now } => edit(transaction, thread, |row| {
                 if row.continued_by.as_ref() == Some(next) {
@@ -133,30 +137,30 @@ impl Registry {
             }),
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
             Change::Room { parent, spawn } => check_spawn_limit(transaction, parent, *spawn),
-            Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),
+            Change::Own { thread, owner, now } => self.acquire(transaction, thread, owner, *now),
             Change::Disown { thread, owner, status, now } => edit(transaction, thread, |row| {
-                if row.owner.as_ref() == Some(owner) && !row.status.is_over() {
+                if row.owner.as_ref() == Some(owner) && !row.status.has_ended() {
                     row.owner = None;
                     row.status = status.unwrap_or(row.status);
                     row.updated_at = *now;
                 }
             }),
-            Change::Ledger(step) => ledger::take(transaction, step).map(Answered::Ledger),
+            Change::Ledger(step) => ledger::apply_once(transaction, step).map(ChangeResult::Ledger),
         }
     }
 
-    fn own(
+    fn acquire(
         &self,
         transaction: &WriteTransaction,
         thread: &ThreadId,
         owner: &OwnerId,
         now: i64,
-    ) -> Result<Answered, StoreError> {
-        let Some(row) = find(transaction, thread)? else { return Ok(Answered::NoThread(thread.clone())) };
+    ) -> Result<ChangeResult, StoreError> {
+        let Some(row) = find(transaction, thread)? else { return Ok(ChangeResult::NoThread(thread.clone())) };
         if let Some(other) = row.owner.filter(|other| other != owner)
             && owner::is_alive(&*self.disk, &other)?
         {
-            return Ok(Answered::OwnedBy(other));
+            return Ok(ChangeResult::OwnedBy(other));
         }
         edit(transaction, thread, |row| {
             row.owner = Some(owner.clone());
@@ -170,39 +174,44 @@ fn spawned(
     parent: &ThreadId,
     spawn: u64,
     child: &ThreadRow,
-) -> Result<Answered, StoreError> {
-    let mut edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
-    let known = edges.get((parent.as_str(), spawn)).map_err(failed(DOING))?.map(|known| id(known.value()));
+) -> Result<ChangeResult, StoreError> {
+    let mut edges = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
+    let known =
+        edges.get((parent.as_str(), spawn)).map_err(registry_error(DOING))?.map(|known| parse_id(known.value()));
     if let Some(known) = known {
-        return known.map(Answered::Child);
+        return known.map(ChangeResult::Child);
     }
     for mut row in ancestors(transaction, parent)? {
         if let Some(refused) = spawn_refusal(&row) {
             return Ok(refused);
         }
         row.spawned += 1;
-        put(transaction, &row)?;
+        put_row(transaction, &row)?;
     }
-    edges.insert((parent.as_str(), spawn), child.id.as_str()).map_err(failed(DOING))?;
+    edges.insert((parent.as_str(), spawn), child.id.as_str()).map_err(registry_error(DOING))?;
     drop(edges);
     let row = ThreadRow { parent: Some(parent.clone()), spawn: Some(spawn), ..child.clone() };
-    put(transaction, &row)?;
-    Ok(Answered::Child(child.id.clone()))
+    put_row(transaction, &row)?;
+    Ok(ChangeResult::Child(child.id.clone()))
 }
 
-fn check_spawn_limit(transaction: &WriteTransaction, parent: &ThreadId, spawn: u64) -> Result<Answered, StoreError> {
-    let edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
-    if edges.get((parent.as_str(), spawn)).map_err(failed(DOING))?.is_some() {
-        return Ok(Answered::Done);
+fn check_spawn_limit(
+    transaction: &WriteTransaction,
+    parent: &ThreadId,
+    spawn: u64,
+) -> Result<ChangeResult, StoreError> {
+    let edges = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
+    if edges.get((parent.as_str(), spawn)).map_err(registry_error(DOING))?.is_some() {
+        return Ok(ChangeResult::Done);
     }
     drop(edges);
-    Ok(ancestors(transaction, parent)?.iter().find_map(spawn_refusal).unwrap_or(Answered::Done))
+    Ok(ancestors(transaction, parent)?.iter().find_map(spawn_refusal).unwrap_or(ChangeResult::Done))
 }
 
 /// Returns the refusal if this thread may have no more descendants.
-fn spawn_refusal(row: &ThreadRow) -> Option<Answered> {
+fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     let limit = row.spawns.filter(|limit| row.spawned >= *limit)?;
-    Some(Answered::TooMany { thread: row.id.clone(), limit })
+    Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
 /// Returns a thread and its ancestors.
@@ -217,8 +226,8 @@ fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<Th
 }
 
 fn find(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
-    let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
-    let row = table.get(thread.as_str()).map_err(failed(DOING))?;
+    let table = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;
+    let row = table.get(thread.as_str()).map_err(registry_error(DOING))?;
     row.map(|bytes| parse(bytes.value())).transpose()
 }
 
@@ -226,29 +235,29 @@ fn edit(
     transaction: &WriteTransaction,
     thread: &ThreadId,
     change: impl FnOnce(&mut ThreadRow),
-) -> Result<Answered, StoreError> {
-    let Some(mut row) = find(transaction, thread)? else { return Ok(Answered::NoThread(thread.clone())) };
+) -> Result<ChangeResult, StoreError> {
+    let Some(mut row) = find(transaction, thread)? else { return Ok(ChangeResult::NoThread(thread.clone())) };
     change(&mut row);
-    put(transaction, &row)
+    put_row(transaction, &row)
 }
 
-pub fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, StoreError> {
-    let mut threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
-    insert(&mut threads, row.id.as_str(), row)?;
-    let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
-    let is_listed = active.get(row.id.as_str()).map_err(failed(DOING))?.is_some();
+pub fn put_row(transaction: &WriteTransaction, row: &ThreadRow) -> Result<ChangeResult, StoreError> {
+    let mut threads = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;
+    insert_json(&mut threads, row.id.as_str(), row)?;
+    let mut active = transaction.open_table(tables::ACTIVE).map_err(registry_error(DOING))?;
+    let is_listed = active.get(row.id.as_str()).map_err(registry_error(DOING))?.is_some();
     // Rewriting an unchanged entry would dirty one more page to sync.
-    if row.status.is_over() && is_listed {
-        active.remove(row.id.as_str()).map_err(failed(DOING))?;
-    } else if !row.status.is_over() && !is_listed {
-        active.insert(row.id.as_str(), ()).map_err(failed(DOING))?;
+    if row.status.has_ended() && is_listed {
+        active.remove(row.id.as_str()).map_err(registry_error(DOING))?;
+    } else if !row.status.has_ended() && !is_listed {
+        active.insert(row.id.as_str(), ()).map_err(registry_error(DOING))?;
     }
-    Ok(Answered::Done)
+    Ok(ChangeResult::Done)
 }
 
 /// Stores a row as JSON.
-pub fn insert<T: Serialize>(table: &mut Table<'_, &str, &[u8]>, key: &str, row: &T) -> Result<(), StoreError> {
-    let bytes = serde_json::to_vec(row).map_err(failed("writing a row of it"))?;
-    table.insert(key, bytes.as_slice()).map_err(failed(DOING))?;
+pub fn insert_json<T: Serialize>(table: &mut Table<'_, &str, &[u8]>, key: &str, row: &T) -> Result<(), StoreError> {
+    let bytes = serde_json::to_vec(row).map_err(registry_error("writing a row of it"))?;
+    table.insert(key, bytes.as_slice()).map_err(registry_error(DOING))?;
     Ok(())
 }

@@ -39,7 +39,7 @@ impl FirstError {
             return error;
         }
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(met) => StoreError::io(met.doing, path)(met.again()),
+            Some(met) => StoreError::io(met.doing, path)(met.to_io_error()),
             None => error,
         }
     }
@@ -56,7 +56,7 @@ impl FirstError {
 }
 
 impl RecordedError {
-    fn again(&self) -> io::Error {
+    fn to_io_error(&self) -> io::Error {
         self.number.map_or_else(|| io::Error::new(self.kind, self.words.clone()), io::Error::from_raw_os_error)
     }
 }
@@ -92,7 +92,7 @@ impl<B> RecordingBackend<B> {
 
 impl<B: StorageBackend> StorageBackend for RecordingBackend<B> {
     fn len(&self) -> io::Result<u64> {
-        self.heard("look at", self.backend.len())
+        self.heard("get the length of", self.backend.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

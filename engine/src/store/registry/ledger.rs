@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use redb::{ReadableTable, WriteTransaction};
-use rye_compiler::semantics::ledger::{Account, Answer, Ledger, Operation};
+use rye_compiler::semantics::ledger::{Account, Ledger, LedgerReply, Operation};
 use rye_compiler::semantics::money::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::changes::insert;
+use super::changes::insert_json;
 use super::read::parse;
-use super::{failed, tables};
+use super::{registry_error, tables};
 use crate::store::StoreError;
 use crate::thread_id::ThreadId;
 
@@ -25,7 +25,7 @@ const DOING: &str = "writing the ledger";
 /// The name of a ledger operation of a thread, derived from the fold of its transcript. With the thread's id it is the
 /// key of the stored answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum LedgerStepKey {
     /// Opens the thread's own account.
     Register,
     /// Reserves the worst case of an attempt.
@@ -40,7 +40,7 @@ pub enum Step {
     End,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for LedgerStepKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Register => f.write_str("register"),
@@ -59,7 +59,7 @@ impl fmt::Display for Step {
 pub struct LedgerStep {
     /// The thread whose step this is.
     pub thread: ThreadId,
-    pub step: Step,
+    pub step: LedgerStepKey,
     pub operation: Operation,
 }
 
@@ -67,7 +67,7 @@ impl LedgerStep {
     /// Opens the account of a root thread. Amounts here and below are nano-dollars.
     pub fn register(thread: &ThreadId, spend: u64) -> Self {
         let operation = Operation::Register { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
-        Self { thread: thread.clone(), step: Step::Register, operation }
+        Self { thread: thread.clone(), step: LedgerStepKey::Register, operation }
     }
 
     /// Reserves the worst case of an attempt.
@@ -77,7 +77,7 @@ impl LedgerStep {
             attempt: format!("{turn}.{attempt}"),
             worst_case: Nanos::from_u64(worst_case),
         };
-        Self { thread: thread.clone(), step: Step::Issue { turn, attempt }, operation }
+        Self { thread: thread.clone(), step: LedgerStepKey::Issue { turn, attempt }, operation }
     }
 
     /// Replaces the reservation of an attempt by its cost.
@@ -87,7 +87,7 @@ impl LedgerStep {
             attempt: Some(format!("{turn}.{attempt}")),
             spent: Nanos::from_u64(spent),
         };
-        Self { thread: thread.clone(), step: Step::Settle { turn, attempt }, operation }
+        Self { thread: thread.clone(), step: LedgerStepKey::Settle { turn, attempt }, operation }
     }
 
     /// Reserves spend for a thread's n-th child: `amount`, or the smaller of `default` and the remaining spend.
@@ -98,32 +98,32 @@ impl LedgerStep {
             amount: amount.map(Nanos::from_u64),
             default: Nanos::from_u64(default),
         };
-        Self { thread: parent.clone(), step: Step::Child(spawn), operation }
+        Self { thread: parent.clone(), step: LedgerStepKey::Child(spawn), operation }
     }
 
     /// Closes a child's account and opens that of its continuation with what is left, at most `most`.
-    pub fn hand_over(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
+    pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
             Operation::HandOver { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
-        Self { thread: thread.clone(), step: Step::End, operation }
+        Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
     }
 
     /// Raises the spend limit of a thread; the difference is reserved from its parent.
     pub fn raise(thread: &ThreadId, spend: u64) -> Self {
         let operation = Operation::Raise { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
-        Self { thread: thread.clone(), step: Step::Other(format!("raise.{spend}")), operation }
+        Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
     /// Moves a child that outlives its parent to an ancestor of it.
-    pub fn moved(parent: &ThreadId, child: &ThreadId, to: &ThreadId) -> Self {
+    pub fn move_child(parent: &ThreadId, child: &ThreadId, to: &ThreadId) -> Self {
         let operation = Operation::Move { thread: child.to_string(), to: to.to_string() };
-        Self { thread: parent.clone(), step: Step::Other(format!("move.{child}")), operation }
+        Self { thread: parent.clone(), step: LedgerStepKey::Other(format!("move.{child}")), operation }
     }
 
     /// Drains a thread's account: closes it now, or after its last living child.
     pub fn end(thread: &ThreadId) -> Self {
         let operation = Operation::Drain { thread: thread.to_string() };
-        Self { thread: thread.clone(), step: Step::End, operation }
+        Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
     }
 }
 
@@ -131,22 +131,22 @@ impl LedgerStep {
 #[derive(Serialize, Deserialize)]
 pub struct RecordedOperation {
     pub operation: Operation,
-    pub answer: Answer,
+    pub answer: LedgerReply,
 }
 
 /// Applies a step of a thread once; a repeated step returns the stored answer.
-pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer, StoreError> {
+pub fn apply_once(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<LedgerReply, StoreError> {
     let LedgerStep { thread, step, operation } = asked;
     let name = step.to_string();
-    let mut answers = transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?;
+    let mut answers = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
     let key = (thread.as_str(), name.as_str());
-    let taken = answers.get(key).map_err(failed(DOING))?.map(|bytes| parse::<RecordedOperation>(bytes.value()));
+    let taken = answers.get(key).map_err(registry_error(DOING))?.map(|bytes| parse::<RecordedOperation>(bytes.value()));
     if let Some(taken) = taken {
         return taken.map(|taken| taken.answer);
     }
     let answer = apply(transaction, operation)?;
     let lasting = match (&answer, operation) {
-        (Answer::Refused { .. }, _) | (_, Operation::Remaining { .. }) => return Ok(answer),
+        (LedgerReply::Refused { .. }, _) | (_, Operation::Remaining { .. }) => return Ok(answer),
         // Of a closed account, only the end can be repeated.
         (
             _,
@@ -168,23 +168,23 @@ pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer
     if !lasting {
         answers
             .retain_in((thread.as_str(), "")..(thread.as_str(), "\u{10ffff}"), |_, _| false)
-            .map_err(failed(DOING))?;
+            .map_err(registry_error(DOING))?;
     }
     let taken = RecordedOperation { operation: operation.clone(), answer };
-    let bytes = serde_json::to_vec(&taken).map_err(failed(DOING))?;
-    answers.insert(key, bytes.as_slice()).map_err(failed(DOING))?;
+    let bytes = serde_json::to_vec(&taken).map_err(registry_error(DOING))?;
+    answers.insert(key, bytes.as_slice()).map_err(registry_error(DOING))?;
     Ok(taken.answer)
 }
 
 /// Applies an operation to the stored accounts.
-fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Answer, StoreError> {
-    let mut table = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
+fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<LedgerReply, StoreError> {
+    let mut table = transaction.open_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
     let mut before = BTreeMap::new();
-    for thread in named(operation) {
+    for thread in named_threads(operation) {
         // Read up to the root, or to an account that is already read.
         let mut next = Some(thread.to_string());
         while let Some(id) = next.take_if(|id| !before.contains_key(id)) {
-            let Some(bytes) = table.get(id.as_str()).map_err(failed(DOING))? else { break };
+            let Some(bytes) = table.get(id.as_str()).map_err(registry_error(DOING))? else { break };
             let account: Account = parse(bytes.value())?;
             next = account.parent().map(str::to_owned);
             before.insert(id, account);
@@ -194,14 +194,14 @@ fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Answer
     let answer = ledger.apply(operation);
     for (id, account) in ledger.accounts() {
         if before.get(id) != Some(account) {
-            insert(&mut table, id, account)?;
+            insert_json(&mut table, id, account)?;
         }
     }
     Ok(answer)
 }
 
 /// Returns the threads that an operation names. The operation reads and changes only them and their ancestors.
-fn named(operation: &Operation) -> Vec<&str> {
+fn named_threads(operation: &Operation) -> Vec<&str> {
     match operation {
         Operation::Register { thread, .. }
         | Operation::KeepBack { thread, .. }

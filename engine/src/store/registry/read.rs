@@ -4,7 +4,7 @@ use redb::{ReadableTable, TableDefinition};
 use rye_compiler::semantics::ledger::Account;
 use serde::de::DeserializeOwned;
 
-use super::{Registry, ThreadRow, failed, tables};
+use super::{Registry, ThreadRow, registry_error, tables};
 use crate::store::StoreError;
 use crate::thread_id::ThreadId;
 
@@ -19,10 +19,10 @@ impl Registry {
     /// Returns every thread's row, by id.
     pub fn threads(&self) -> Result<Vec<ThreadRow>, StoreError> {
         self.read(|transaction| {
-            let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+            let table = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;
             let mut rows = Vec::new();
-            for row in table.iter().map_err(failed(DOING))? {
-                let (_, bytes) = row.map_err(failed(DOING))?;
+            for row in table.iter().map_err(registry_error(DOING))? {
+                let (_, bytes) = row.map_err(registry_error(DOING))?;
                 rows.push(parse(bytes.value())?);
             }
             Ok(rows)
@@ -32,12 +32,12 @@ impl Registry {
     /// Returns the rows of threads that have not ended, by id.
     pub fn active(&self) -> Result<Vec<ThreadRow>, StoreError> {
         self.read(|transaction| {
-            let active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
-            let threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+            let active = transaction.open_table(tables::ACTIVE).map_err(registry_error(DOING))?;
+            let threads = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;
             let mut rows = Vec::new();
-            for id in active.iter().map_err(failed(DOING))? {
-                let (id, _) = id.map_err(failed(DOING))?;
-                if let Some(bytes) = threads.get(id.value()).map_err(failed(DOING))? {
+            for id in active.iter().map_err(registry_error(DOING))? {
+                let (id, _) = id.map_err(registry_error(DOING))?;
+                if let Some(bytes) = threads.get(id.value()).map_err(registry_error(DOING))? {
                     rows.push(parse(bytes.value())?);
                 }
             }
@@ -48,11 +48,13 @@ impl Registry {
     /// Returns the children of a thread with their spawn numbers, in order.
     pub fn children(&self, parent: &ThreadId) -> Result<Vec<(u64, ThreadId)>, StoreError> {
         self.read(|transaction| {
-            let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+            let table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
             let mut children = Vec::new();
-            for edge in table.range((parent.as_str(), 0)..=(parent.as_str(), u64::MAX)).map_err(failed(DOING))? {
-                let (key, child) = edge.map_err(failed(DOING))?;
-                children.push((key.value().1, id(child.value())?));
+            for edge in
+                table.range((parent.as_str(), 0)..=(parent.as_str(), u64::MAX)).map_err(registry_error(DOING))?
+            {
+                let (key, child) = edge.map_err(registry_error(DOING))?;
+                children.push((key.value().1, parse_id(child.value())?));
             }
             Ok(children)
         })
@@ -61,9 +63,9 @@ impl Registry {
     /// Returns the parent's n-th child, if it was spawned.
     pub fn child(&self, parent: &ThreadId, spawn: u64) -> Result<Option<ThreadId>, StoreError> {
         self.read(|transaction| {
-            let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
-            let child = table.get((parent.as_str(), spawn)).map_err(failed(DOING))?;
-            child.map(|child| id(child.value())).transpose()
+            let table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
+            let child = table.get((parent.as_str(), spawn)).map_err(registry_error(DOING))?;
+            child.map(|child| parse_id(child.value())).transpose()
         })
     }
 
@@ -78,8 +80,8 @@ impl Registry {
         key: &str,
     ) -> Result<Option<T>, StoreError> {
         self.read(|transaction| {
-            let table = transaction.open_table(table).map_err(failed(DOING))?;
-            let row = table.get(key).map_err(failed(DOING))?;
+            let table = transaction.open_table(table).map_err(registry_error(DOING))?;
+            let row = table.get(key).map_err(registry_error(DOING))?;
             row.map(|bytes| parse(bytes.value())).transpose()
         })
     }
@@ -89,25 +91,45 @@ impl Registry {
 #[allow(clippy::unwrap_used, reason = "tests")]
 impl Registry {
     /// Dumps everything as one text, for comparing two registries.
-    pub(crate) fn contents(&self) -> Result<String, StoreError> {
+    pub(crate) fn dump(&self) -> Result<String, StoreError> {
         self.read(|transaction| {
             use std::fmt::Write as _;
             let mut told = String::new();
             for table in [tables::THREADS, tables::ACCOUNTS] {
-                for row in transaction.open_table(table).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
-                    let (key, value) = row.map_err(failed(DOING))?;
+                for row in transaction
+                    .open_table(table)
+                    .map_err(registry_error(DOING))?
+                    .iter()
+                    .map_err(registry_error(DOING))?
+                {
+                    let (key, value) = row.map_err(registry_error(DOING))?;
                     writeln!(told, "{} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
                 }
             }
-            for row in transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
-                writeln!(told, "{}", row.map_err(failed(DOING))?.0.value()).unwrap();
+            for row in transaction
+                .open_table(tables::ACTIVE)
+                .map_err(registry_error(DOING))?
+                .iter()
+                .map_err(registry_error(DOING))?
+            {
+                writeln!(told, "{}", row.map_err(registry_error(DOING))?.0.value()).unwrap();
             }
-            for row in transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
-                let (key, child) = row.map_err(failed(DOING))?;
+            for row in transaction
+                .open_table(tables::CHILDREN)
+                .map_err(registry_error(DOING))?
+                .iter()
+                .map_err(registry_error(DOING))?
+            {
+                let (key, child) = row.map_err(registry_error(DOING))?;
                 writeln!(told, "{:?} {}", key.value(), child.value()).unwrap();
             }
-            for row in transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
-                let (key, value) = row.map_err(failed(DOING))?;
+            for row in transaction
+                .open_table(tables::ANSWERS)
+                .map_err(registry_error(DOING))?
+                .iter()
+                .map_err(registry_error(DOING))?
+            {
+                let (key, value) = row.map_err(registry_error(DOING))?;
                 writeln!(told, "{:?} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
             }
             Ok(told)
@@ -117,10 +139,10 @@ impl Registry {
 
 /// Parses a stored row.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
-    serde_json::from_slice(bytes).map_err(failed("reading a row of it"))
+    serde_json::from_slice(bytes).map_err(registry_error("reading a row of it"))
 }
 
 /// Parses a stored thread id.
-pub fn id(text: &str) -> Result<ThreadId, StoreError> {
-    ThreadId::parse(text).map_err(failed("reading a row of it"))
+pub fn parse_id(text: &str) -> Result<ThreadId, StoreError> {
+    ThreadId::parse(text).map_err(registry_error("reading a row of it"))
 }

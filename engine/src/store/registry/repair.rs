@@ -1,17 +1,17 @@
 //! Implementation of `rye threads repair`: rebuilds the registry from the transcripts alone. Refused while any process
 //! works on a thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use redb::WriteTransaction;
-use rye_compiler::semantics::ledger::{Answer, Ledger, Refusal};
+use rye_compiler::semantics::ledger::{Ledger, LedgerReply, Operation, Refusal};
 
-use super::changes::{insert, put};
-use super::ledger::{LedgerStep, RecordedOperation, Step};
-use super::{Registry, ThreadRow, failed, tables};
-use crate::driver::journal::whole;
+use super::changes::{insert_json, put_row};
+use super::ledger::{LedgerStep, LedgerStepKey, RecordedOperation};
+use super::{Registry, ThreadRow, registry_error, tables};
+use crate::driver::journal::restore_event;
 use crate::event::Event;
 use crate::store::disk::{Disk, temporary_beside};
 use crate::store::layout::{self, REGISTRY, THREADS};
@@ -24,7 +24,7 @@ mod fold;
 #[cfg(test)]
 mod tests;
 
-use fold::Folded;
+use fold::FoldedThread;
 
 const DOING: &str = "rebuilding it";
 
@@ -42,8 +42,8 @@ pub struct RepairReport {
 /// Rebuilds the registry in one transaction. A registry that can no longer be opened is kept beside the new one as
 /// `….damaged`.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
-    layout::prepare(&**disk)?;
-    let living = owner::living(&**disk)?;
+    layout::create_folders(&**disk)?;
+    let living = owner::live_owners(&**disk)?;
     if !living.is_empty() {
         return Err(StoreError::InUse { count: living.len() });
     }
@@ -53,7 +53,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     let (registry, is_new) = match Registry::open(Arc::clone(disk)) {
         Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. }) => {
             let registry = Registry::open_at(Arc::clone(disk), &anew)?;
-            registry.fill()?;
+            registry.create_tables()?;
             (registry, true)
         }
         opened => (opened?, false),
@@ -70,23 +70,24 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
             Err(error) => repaired.unreadable.push((thread, error)),
         }
     }
-    link(&mut folds);
+    set_continued_by(&mut folds);
     hand_over(&mut folds);
-    count(&mut folds);
+    reserve_unrecorded(&mut folds);
+    count_descendants(&mut folds);
     let (ledger, answers, refused) = replay_ledger(&folds);
     repaired.refused = refused;
     repaired.threads = folds.len();
     registry.write(|transaction| {
         clear(transaction)?;
         for folded in folds.values() {
-            put(transaction, &folded.row)?;
+            put_row(transaction, &folded.row)?;
         }
         fill_edges(transaction, &folds)?;
         fill_ledger(transaction, &ledger, &answers)
     })?;
     if is_new {
         drop(registry);
-        if disk.exists(path).map_err(StoreError::io("look for", path))? {
+        if disk.exists(path).map_err(StoreError::io("access", path))? {
             let aside = path.with_extension("redb.damaged");
             disk.rename(path, &aside).map_err(StoreError::io("move aside", path))?;
         }
@@ -99,14 +100,23 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
 
 /// Folds a thread's events into its row, for readers without a registry; `None` if the events do not start with
 /// `opened`.
-pub fn row_of(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
+pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
-fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<Folded>, StoreError> {
+/// Folds a thread's events into the nano-dollars that it opened with; `None` if a raise followed, which the ledger may
+/// have refused, or if the events do not start with `opened`.
+pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
+    let folded = fold::fold(thread, events)?;
+    let raised = folded.steps.iter().any(|(_, asked)| matches!(asked.operation, Operation::Raise { .. }));
+    (!raised).then_some(folded.opened.1)
+}
+
+fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>, StoreError> {
     let reading = transcript::read(&**disk, thread, 0)?;
     let objects = Objects::new(Arc::clone(disk));
-    let events: Result<Vec<_>, _> = reading.records.iter().map(|record| whole(record, thread, &objects)).collect();
+    let events: Result<Vec<_>, _> =
+        reading.records.iter().map(|record| restore_event(record, thread, &objects)).collect();
     let mut folded = fold::fold(thread, &events?);
     if let (Some(folded), Some(last)) = (&mut folded, reading.records.last()) {
         folded.row.synced = last.barrier;
@@ -115,7 +125,7 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<Folded>, Store
 }
 
 /// Sets `continued_by` from the `continues` fields of other threads.
-fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
+fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let links: Vec<(ThreadId, ThreadId)> =
         folds.values().filter_map(|folded| Some((folded.row.continues.clone()?, folded.row.id.clone()))).collect();
     for (earlier, later) in links {
@@ -126,26 +136,51 @@ fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
 }
 
 /// Lets children that handed over end with the account of their continuation.
-fn hand_over(folds: &mut BTreeMap<ThreadId, Folded>) {
+fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let handed: Vec<(ThreadId, LedgerStep)> = folds
         .values()
         .filter_map(|next| {
             let earlier = next.row.continues.as_ref()?;
-            Some((earlier.clone(), LedgerStep::hand_over(earlier, &next.row.id, next.handed_over?)))
+            Some((earlier.clone(), LedgerStep::hand_off(earlier, &next.row.id, next.handed_over?)))
         })
         .collect();
     for (earlier, step) in handed {
         let Some(folded) = folds.get_mut(&earlier).filter(|folded| folded.row.status == Status::Continued) else {
             continue;
         };
-        if let Some((_, end)) = folded.steps.iter_mut().find(|(_, asked)| asked.step == Step::End) {
+        if let Some((_, end)) = folded.steps.iter_mut().find(|(_, asked)| asked.step == LedgerStepKey::End) {
             *end = step;
         }
     }
 }
 
+/// Reserves the spend of children that their parents do not record: children started from outside, and those whose
+/// parent's line was lost. Their own first line names the parent and the amount.
+fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
+    let opened = |asked: &LedgerStep| match &asked.operation {
+        Operation::Register { thread, .. }
+        | Operation::Reserve { thread, .. }
+        | Operation::HandOver { next: thread, .. } => Some(thread.clone()),
+        Operation::KeepBack { .. }
+        | Operation::Issue { .. }
+        | Operation::Settle { .. }
+        | Operation::Raise { .. }
+        | Operation::Move { .. }
+        | Operation::Drain { .. }
+        | Operation::Release { .. }
+        | Operation::Remaining { .. } => None,
+    };
+    let steps = folds.values().flat_map(|folded| &folded.steps);
+    let known: BTreeSet<String> = steps.filter_map(|(_, asked)| opened(asked)).collect();
+    for folded in folds.values_mut().filter(|folded| !known.contains(folded.row.id.as_str())) {
+        let (Some(parent), Some(spawn)) = (&folded.row.parent, folded.row.spawn) else { continue };
+        let (ts, spend) = folded.opened;
+        folded.steps.insert(0, (ts, LedgerStep::child(parent, spawn, &folded.row.id, Some(spend), 0)));
+    }
+}
+
 /// Counts the descendants of each thread.
-fn count(folds: &mut BTreeMap<ThreadId, Folded>) {
+fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let above: BTreeMap<ThreadId, ThreadId> =
         folds.values().filter_map(|folded| Some((folded.row.id.clone(), folded.row.parent.clone()?))).collect();
     for parent in above.values() {
@@ -164,7 +199,7 @@ type LedgerAnswers = Vec<(ThreadId, String, RecordedOperation)>;
 
 /// Replays all ledger steps in the order of time. A refused step may depend on a step whose clock was behind, so
 /// refused steps are retried as long as any succeeds.
-fn replay_ledger(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
+fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
     let mut by_time: Vec<&(i64, LedgerStep)> = folds.values().flat_map(|folded| &folded.steps).collect();
     by_time.sort_by_key(|(ts, _)| *ts);
     let mut waiting: Vec<&LedgerStep> = by_time.into_iter().map(|(_, step)| step).collect();
@@ -176,13 +211,13 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, LedgerAnswers, 
         let before = waiting.len();
         for asked in waiting {
             match ledger.apply(&asked.operation) {
-                Answer::Refused { refusal } => {
+                LedgerReply::Refused { refusal } => {
                     refused.push(asked);
                     refusals.push((asked.thread.clone(), refusal));
                 }
-                answer @ (Answer::Done | Answer::Reserved { .. } | Answer::Remaining { .. }) => {
+                answer @ (LedgerReply::Done | LedgerReply::Reserved { .. } | LedgerReply::Remaining { .. }) => {
                     // The answers of a closed account are never requested again, except the one for its end.
-                    if asked.step == Step::End {
+                    if asked.step == LedgerStepKey::End {
                         answers.retain(|(thread, _, _)| *thread != asked.thread);
                     }
                     let taken = RecordedOperation { operation: asked.operation.clone(), answer };
@@ -198,17 +233,17 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, LedgerAnswers, 
 }
 
 fn clear(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    transaction.delete_table(tables::THREADS).map_err(failed(DOING))?;
-    transaction.delete_table(tables::ACTIVE).map_err(failed(DOING))?;
-    transaction.delete_table(tables::CHILDREN).map_err(failed(DOING))?;
-    transaction.delete_table(tables::ACCOUNTS).map_err(failed(DOING))?;
-    transaction.delete_table(tables::ANSWERS).map_err(failed(DOING))?;
-    tables::create(transaction)
+    transaction.delete_table(tables::THREADS).map_err(registry_error(DOING))?;
+    transaction.delete_table(tables::ACTIVE).map_err(registry_error(DOING))?;
+    transaction.delete_table(tables::CHILDREN).map_err(registry_error(DOING))?;
+    transaction.delete_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
+    transaction.delete_table(tables::ANSWERS).map_err(registry_error(DOING))?;
+    tables::create_all(transaction)
 }
 
 /// Writes the spawn edges as the parents recorded them, or as the children did if the parent's line was lost.
-fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, Folded>) -> Result<(), StoreError> {
-    let mut table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, FoldedThread>) -> Result<(), StoreError> {
+    let mut table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
     let by_child = folds.values().filter_map(|folded| {
         let ThreadRow { id, parent, spawn, .. } = &folded.row;
         Some((parent.clone()?, (*spawn)?, id.clone()))
@@ -217,20 +252,20 @@ fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, Folded>
         folded.children.iter().map(|(spawn, child)| (parent.clone(), *spawn, child.clone()))
     });
     for (parent, spawn, child) in by_child.chain(by_parent) {
-        table.insert((parent.as_str(), spawn), child.as_str()).map_err(failed(DOING))?;
+        table.insert((parent.as_str(), spawn), child.as_str()).map_err(registry_error(DOING))?;
     }
     Ok(())
 }
 
 fn fill_ledger(transaction: &WriteTransaction, ledger: &Ledger, answers: &LedgerAnswers) -> Result<(), StoreError> {
-    let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
+    let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
     for (thread, account) in ledger.accounts() {
-        insert(&mut accounts, thread, account)?;
+        insert_json(&mut accounts, thread, account)?;
     }
-    let mut table = transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?;
+    let mut table = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
     for (thread, step, taken) in answers {
-        let bytes = serde_json::to_vec(taken).map_err(failed(DOING))?;
-        table.insert((thread.as_str(), step.as_str()), bytes.as_slice()).map_err(failed(DOING))?;
+        let bytes = serde_json::to_vec(taken).map_err(registry_error(DOING))?;
+        table.insert((thread.as_str(), step.as_str()), bytes.as_slice()).map_err(registry_error(DOING))?;
     }
     Ok(())
 }

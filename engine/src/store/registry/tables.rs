@@ -2,7 +2,7 @@
 
 use redb::{TableDefinition, WriteTransaction};
 
-use super::failed;
+use super::registry_error;
 use crate::store::StoreError;
 
 /// Name → number: the format version.
@@ -21,12 +21,12 @@ pub const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("acc
 pub const ANSWERS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("answers");
 
 /// Creates all tables, so that readers find them.
-pub fn create(transaction: &WriteTransaction) -> Result<(), StoreError> {
+pub fn create_all(transaction: &WriteTransaction) -> Result<(), StoreError> {
     let doing = "making its tables";
-    transaction.open_table(THREADS).map_err(failed(doing))?;
-    transaction.open_table(ACTIVE).map_err(failed(doing))?;
-    transaction.open_table(CHILDREN).map_err(failed(doing))?;
-    transaction.open_table(ACCOUNTS).map_err(failed(doing))?;
-    transaction.open_table(ANSWERS).map_err(failed(doing))?;
+    transaction.open_table(THREADS).map_err(registry_error(doing))?;
+    transaction.open_table(ACTIVE).map_err(registry_error(doing))?;
+    transaction.open_table(CHILDREN).map_err(registry_error(doing))?;
+    transaction.open_table(ACCOUNTS).map_err(registry_error(doing))?;
+    transaction.open_table(ANSWERS).map_err(registry_error(doing))?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::super::disk::{Fault, RealDisk, SimulatedDisk};
+use super::super::disk::{DiskFault, RealDisk, SimulatedDisk};
 use super::super::owner::{OwnerId, OwnerLock};
 use super::*;
 use crate::thread::{Cost, Status};
@@ -50,7 +50,7 @@ fn rows_survive_reopening() {
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
             let before = registry.commits();
             let answers = registry.commit(&[put("b/x-2"), put("a-1"), status("a-1", Status::Running)]).unwrap();
-            assert_eq!(answers, [Answered::Done, Answered::Done, Answered::Done]);
+            assert_eq!(answers, [ChangeResult::Done, ChangeResult::Done, ChangeResult::Done]);
             assert_eq!(registry.commits() - before, 1);
         }
         let registry = Registry::open(disk).unwrap();
@@ -85,7 +85,7 @@ fn a_refused_change_ends_its_list() {
         let first = [put("a-1"), status("b-1", Status::Running), put("a-2")];
         let second = [put("a-3")];
         let answers = registry.commit_all(&[&first, &second]).unwrap();
-        assert_eq!(answers, [vec![Answered::Done, Answered::NoThread(id("b-1"))], vec![Answered::Done]]);
+        assert_eq!(answers, [vec![ChangeResult::Done, ChangeResult::NoThread(id("b-1"))], vec![ChangeResult::Done]]);
         assert_eq!(registry.thread(&id("a-2")).unwrap(), None);
         assert!(registry.thread(&id("a-3")).unwrap().is_some());
     });
@@ -98,10 +98,10 @@ fn repeated_spawn_returns_the_same_child() {
         registry.commit(&[put("p-1")]).unwrap();
         let spawn = |spawn, child: &str| Change::Spawn { parent: id("p-1"), spawn, child: Box::new(row(child)) };
         let ask = |n, child| registry.commit(&[spawn(n, child)]).unwrap();
-        assert_eq!(ask(1, "c-1"), [Answered::Child(id("c-1"))]);
-        assert_eq!(ask(1, "c-1-2"), [Answered::Child(id("c-1"))]);
-        assert_eq!(ask(2, "c-1-2"), [Answered::Child(id("c-1-2"))]);
-        assert_eq!(ask(1, "c-9"), [Answered::Child(id("c-1"))]);
+        assert_eq!(ask(1, "c-1"), [ChangeResult::Child(id("c-1"))]);
+        assert_eq!(ask(1, "c-1-2"), [ChangeResult::Child(id("c-1"))]);
+        assert_eq!(ask(2, "c-1-2"), [ChangeResult::Child(id("c-1-2"))]);
+        assert_eq!(ask(1, "c-9"), [ChangeResult::Child(id("c-1"))]);
         assert_eq!(registry.children(&id("p-1")).unwrap(), [(1, id("c-1")), (2, id("c-1-2"))]);
         assert_eq!(registry.child(&id("p-1"), 2).unwrap(), Some(id("c-1-2")));
         assert_eq!(registry.child(&id("p-1"), 3).unwrap(), None);
@@ -116,23 +116,23 @@ fn repeated_spawn_returns_the_same_child() {
 fn thread_has_at_most_one_live_owner() {
     on_each_disk(|disk| {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
-        let first = OwnerLock::take(Arc::clone(&disk), 1).unwrap();
-        let second = OwnerLock::take(Arc::clone(&disk), 2).unwrap();
+        let first = OwnerLock::acquire(Arc::clone(&disk), 1).unwrap();
+        let second = OwnerLock::acquire(Arc::clone(&disk), 2).unwrap();
         let own = |lock: &OwnerLock| Change::Own { thread: id("a-1"), owner: lock.id().clone(), now: 5 };
-        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [Answered::NoThread(id("a-1"))]);
+        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [ChangeResult::NoThread(id("a-1"))]);
         registry.commit(&[put("a-1")]).unwrap();
         let liveness = || registry.liveness(&registry.thread(&id("a-1")).unwrap().unwrap()).unwrap();
         assert_eq!(liveness(), Liveness::Orphaned);
-        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [Answered::Done]);
-        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [Answered::Done]);
+        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [ChangeResult::Done]);
+        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [ChangeResult::Done]);
         assert_eq!(liveness(), Liveness::Alive);
         let refused = registry.commit(&[own(&second), put("a-2")]).unwrap();
-        assert_eq!(refused, [Answered::OwnedBy(first.id().clone())]);
-        assert_eq!(owner::living(&*disk).unwrap(), [first.id().clone(), second.id().clone()]);
-        assert_eq!(owner::info(&*disk, first.id()).unwrap().unwrap().pid, std::process::id());
+        assert_eq!(refused, [ChangeResult::OwnedBy(first.id().clone())]);
+        assert_eq!(owner::live_owners(&*disk).unwrap(), [first.id().clone(), second.id().clone()]);
+        assert_eq!(owner::read_owner_info(&*disk, first.id()).unwrap().unwrap().pid, std::process::id());
         drop(first);
         assert_eq!(liveness(), Liveness::Orphaned);
-        assert_eq!(registry.commit(&[own(&second)]).unwrap(), [Answered::Done]);
+        assert_eq!(registry.commit(&[own(&second)]).unwrap(), [ChangeResult::Done]);
         assert_eq!(liveness(), Liveness::Alive);
         registry.commit(&[status("a-1", Status::Error)]).unwrap();
         assert_eq!(liveness(), Liveness::Over);
@@ -146,7 +146,7 @@ fn a_newer_format_is_refused() {
         registry
             .write(|transaction| {
                 let mut meta = transaction.open_table(tables::META).unwrap();
-                meta.insert(tables::FORMAT, FORMAT + 6).unwrap();
+                meta.insert(tables::FORMAT, REGISTRY_FORMAT + 6).unwrap();
                 Ok(())
             })
             .unwrap();
@@ -185,11 +185,11 @@ fn readers_need_no_writer_and_follow_one() {
 #[test]
 fn invalid_registry_file_suggests_repair() {
     let (folder, disk) = folder();
-    layout::prepare(&*disk).unwrap();
+    layout::create_folders(&*disk).unwrap();
     std::fs::write(folder.path().join(REGISTRY), b"no database").unwrap();
     for opened in [Registry::open(Arc::clone(&disk)).map(|_| ()), Registry::open_read_only(disk).map(|_| ())] {
         let error = opened.unwrap_err();
-        assert!(error.to_string().contains("`rye threads repair` rebuilds it"), "{error}");
+        assert!(error.to_string().contains("run `rye threads repair` to rebuild it"), "{error}");
     }
 }
 
@@ -202,7 +202,7 @@ fn full_disk_is_reported_on_every_commit() {
         let disk = Arc::new(SimulatedDisk::new());
         let registry = Registry::open(Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
         let begun = disk.operations();
-        disk.fail_at(begun + at, Fault::Fails(io::ErrorKind::StorageFull));
+        disk.fail_at(begun + at, DiskFault::Fails(io::ErrorKind::StorageFull));
         let Err(first) = registry.commit(&[put("a-1")]) else {
             if disk.operations() - begun <= at {
                 break;
@@ -217,7 +217,7 @@ fn full_disk_is_reported_on_every_commit() {
             assert_eq!(source.kind(), io::ErrorKind::StorageFull);
         }
         let words = again.to_string();
-        assert!(words.contains("registry.redb`: made to fail; make room, then go on"), "{words}");
+        assert!(words.contains("registry.redb`: made to fail; free some space, then run"), "{words}");
         // A new opening finds the state before or after the change.
         drop(registry);
         let registry = Registry::open(disk).unwrap();
@@ -242,7 +242,7 @@ fn threads_share_a_registry() {
                     let child = Box::new(row(&format!("c-{worker}-{n}")));
                     let asked = Change::Spawn { parent: id("p-1"), spawn: n, child };
                     let answer = registry.commit(&[asked]).unwrap();
-                    let [Answered::Child(child)] = answer.as_slice() else { panic!("{answer:?}") };
+                    let [ChangeResult::Child(child)] = answer.as_slice() else { panic!("{answer:?}") };
                     taken.lock().unwrap().push((n, child.clone()));
                 }
             });
@@ -313,8 +313,8 @@ fn killed_writers_lose_nothing() {
         }
     }
     assert!(acknowledged.len() > 20, "{} commits are too few to show anything", acknowledged.len());
-    assert_eq!(owner::living(&*disk).unwrap(), Vec::<OwnerId>::new());
-    assert_eq!(owner::sweep(&*disk, i64::MAX).unwrap(), 6);
+    assert_eq!(owner::live_owners(&*disk).unwrap(), Vec::<OwnerId>::new());
+    assert_eq!(owner::remove_dead_owners(&*disk, i64::MAX).unwrap(), 6);
 }
 
 /// A process that writes until it is killed and prints each commit.
@@ -366,11 +366,11 @@ impl WriterProcess {
 fn write_until_killed(folder: &Path) -> ! {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder).unwrap());
     let registry = Registry::open(Arc::clone(&disk)).unwrap();
-    let owner = OwnerLock::take(disk, 1).unwrap();
+    let owner = OwnerLock::acquire(disk, 1).unwrap();
     for n in 1_u64.. {
         let thread = format!("t-{}-{n}", std::process::id());
         let own = Change::Own { thread: id(&thread), owner: owner.id().clone(), now: 1 };
-        assert_eq!(registry.commit(&[put(&thread), own]).unwrap(), [Answered::Done, Answered::Done]);
+        assert_eq!(registry.commit(&[put(&thread), own]).unwrap(), [ChangeResult::Done, ChangeResult::Done]);
         // The pause exceeds the poll interval of other writers, and a commit is printed only while the next one is
         // under way.
         std::thread::sleep(Duration::from_millis(10));
@@ -383,7 +383,7 @@ fn write_until_killed(folder: &Path) -> ! {
 async fn concurrent_tasks_share_commits() {
     let (_folder, disk) = folder();
     let writer = Arc::new(RegistryWriter::new(Arc::new(Registry::open(disk).unwrap()), GroupCommit::default()));
-    writer.expect(200);
+    writer.set_running_threads(200);
     let before = writer.registry().commits();
     let tasks: Vec<_> = (0..200)
         .map(|n| {
@@ -398,7 +398,7 @@ async fn concurrent_tasks_share_commits() {
         })
         .collect();
     for task in tasks {
-        assert_eq!(task.await.unwrap(), [Answered::Done, Answered::Done]);
+        assert_eq!(task.await.unwrap(), [ChangeResult::Done, ChangeResult::Done]);
     }
     assert_eq!(writer.registry().threads().unwrap().len(), 200);
     let commits = writer.registry().commits() - before;
@@ -416,11 +416,11 @@ async fn single_task_commits_inline_unless_another_process_writes() {
     let alone = std::pin::pin!(writer.commit(vec![put("t-1")]));
     assert!(alone.poll(&mut look).is_ready());
     let other = Registry::open(disk).unwrap();
-    let Some(Opened::Write(database)) = &other.database else { panic!("opened to write") };
+    let Some(OpenDatabase::Write(database)) = &other.database else { panic!("opened to write") };
     let held = database.begin_write().unwrap();
     let mut waiting = std::pin::pin!(writer.commit(vec![put("t-2")]));
     assert!(waiting.as_mut().poll(&mut look).is_pending());
     held.abort().unwrap();
-    assert_eq!(waiting.await.unwrap(), [Answered::Done]);
+    assert_eq!(waiting.await.unwrap(), [ChangeResult::Done]);
     assert_eq!(writer.registry().threads().unwrap().len(), 2);
 }

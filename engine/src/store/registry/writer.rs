@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Answered, Change, Registry};
+use super::{Change, ChangeResult, Registry};
 use crate::store::StoreError;
 
 /// Upper bound on the lists in one transaction, so that no answer is delayed indefinitely.
@@ -54,7 +54,7 @@ struct WriterThread {
 #[derive(Debug)]
 struct CommitJob {
     lists: Vec<Vec<Change>>,
-    answer: oneshot::Sender<Result<Vec<Vec<Answered>>, StoreError>>,
+    answer: oneshot::Sender<Result<Vec<Vec<ChangeResult>>, StoreError>>,
 }
 
 impl RegistryWriter {
@@ -63,20 +63,20 @@ impl RegistryWriter {
     }
 
     /// Sets how many threads of this process may write: with several, their commits are grouped.
-    pub fn expect(&self, threads: usize) {
+    pub fn set_running_threads(&self, threads: usize) {
         self.crowd.store(threads, Ordering::Relaxed);
     }
 
     /// Applies changes in one transaction, possibly together with other tasks' changes: see [`Registry::commit`]. The
     /// changes are made even if the returned future is dropped after it was polled.
-    pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Answered>, StoreError> {
+    pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<ChangeResult>, StoreError> {
         let mut answers = self.commit_lists(vec![changes]).await?;
         Ok(answers.pop().unwrap_or_default())
     }
 
     /// Applies several lists in one transaction, in this order: a refusal ends only its own list. See
     /// [`Registry::commit_all`].
-    pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<Answered>>, StoreError> {
+    pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
         if self.crowd.load(Ordering::Relaxed) <= 1 {
             let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
             if let Some(done) = self.registry.try_commit_all(&slices) {
@@ -84,15 +84,15 @@ impl RegistryWriter {
             }
         }
         let (answer, answered) = oneshot::channel();
-        self.leave(CommitJob { lists, answer })?;
-        answered.await.unwrap_or_else(|gone| Err(super::failed("writing to it")(gone)))
+        self.send_job(CommitJob { lists, answer })?;
+        answered.await.unwrap_or_else(|gone| Err(super::registry_error("writing to it")(gone)))
     }
 
-    fn leave(&self, job: CommitJob) -> Result<(), StoreError> {
+    fn send_job(&self, job: CommitJob) -> Result<(), StoreError> {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let desk = match &mut *desk {
             Some(desk) => desk,
-            none @ None => none.insert(self.open()?),
+            none @ None => none.insert(self.start_thread()?),
         };
         // If the writer thread has ended, the job and its answer channel are dropped, and the caller gets an error.
         let _ = desk.jobs.send(job);
@@ -100,13 +100,13 @@ impl RegistryWriter {
     }
 
     /// Starts the writer thread.
-    fn open(&self) -> Result<WriterThread, StoreError> {
+    fn start_thread(&self) -> Result<WriterThread, StoreError> {
         let (jobs, received) = channel();
         let (registry, crowd, gathering) = (Arc::clone(&self.registry), Arc::clone(&self.crowd), self.gathering);
         let thread = std::thread::Builder::new()
             .name("registry".to_string())
             .spawn(move || run_writer(&registry, &received, &crowd, gathering))
-            .map_err(super::failed("starting its writer"))?;
+            .map_err(super::registry_error("starting its writer"))?;
         Ok(WriterThread { jobs, thread })
     }
 

@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::super::StoreError;
-use super::Record;
+use super::TranscriptRecord;
 use crate::thread_id::ThreadId;
 
 /// Maximum bytes of a line, including its newline.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// The line format that this program writes, and the newest it reads.
-pub const VERSION: u64 = 1;
+pub const LINE_VERSION: u64 = 1;
 
 /// The start of every line.
-pub const START: &str = "{\"v\":";
+pub const LINE_PREFIX: &str = "{\"v\":";
 
 /// Field names reserved for the line itself.
 const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
@@ -30,19 +30,19 @@ const SEAL_PREFIX: &str = "\",\"s\":\"";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {
     /// The signed link: the chain hash of the line as if it had no seal.
-    pub link: Hash,
+    pub link: ChainHash,
     /// The name of the key, `:`, and the signature.
     pub mark: String,
 }
 
 /// Signs the link of a line; returns the name of the key, `:`, and the signature.
-pub type LineSigner<'a> = &'a dyn Fn(u64, Hash) -> String;
+pub type LineSigner<'a> = &'a dyn Fn(u64, ChainHash) -> String;
 
 /// A link of the chain: SHA-256, written as 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hash([u8; 32]);
+pub struct ChainHash([u8; 32]);
 
-impl Hash {
+impl ChainHash {
     /// Returns the hash that the first line chains to. It depends on the thread, so that a transcript is not valid for
     /// another one.
     pub fn start(thread: &ThreadId) -> Self {
@@ -75,19 +75,19 @@ impl Hash {
     }
 }
 
-impl From<[u8; 32]> for Hash {
+impl From<[u8; 32]> for ChainHash {
     fn from(digest: [u8; 32]) -> Self {
         Self(digest)
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Hash {
+impl fmt::Debug for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -102,20 +102,20 @@ fn digit(byte: u8) -> Option<u8> {
 }
 
 /// The position of a line in its transcript.
-pub struct Head {
+pub struct LinePosition {
     pub seq: u64,
     pub ts: i64,
     pub barrier: u64,
     /// The hash of the line before.
-    pub before: Hash,
+    pub before: ChainHash,
 }
 
 /// Returns the line of an event, including its newline, and the record that reading it gives. A signer seals the line.
 pub fn write<T: Serialize>(
-    head: &Head,
+    head: &LinePosition,
     event: &T,
     signer: Option<LineSigner<'_>>,
-) -> Result<(String, Record), StoreError> {
+) -> Result<(String, TranscriptRecord), StoreError> {
     let body = match serde_json::to_value(event) {
         Ok(Value::Object(body)) => body,
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => {
@@ -125,8 +125,8 @@ pub fn write<T: Serialize>(
     if !body.get("type").is_some_and(Value::is_string) {
         return Err(StoreError::NoEvent);
     }
-    let Head { seq, ts, barrier, before } = *head;
-    let front = format!("{START}{VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
+    let LinePosition { seq, ts, barrier, before } = *head;
+    let front = format!("{LINE_PREFIX}{LINE_VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
     let fields = serde_json::to_string(&Escaped(&body)).map_err(|_| StoreError::NoEvent)?;
     let fields = fields.strip_prefix('{').unwrap_or_default();
     let mut back = format!("\",{fields}");
@@ -140,7 +140,7 @@ pub fn write<T: Serialize>(
     if text.len() > MAX_LINE_BYTES {
         return Err(StoreError::LineTooLong { bytes: text.len(), limit: MAX_LINE_BYTES });
     }
-    Ok((text, Record { seq, ts, barrier, hash, seal, body }))
+    Ok((text, TranscriptRecord { seq, ts, barrier, hash, seal, body }))
 }
 
 /// An event's fields as written in a line: a reserved name gets `_` before it (`_seq`).
@@ -169,25 +169,25 @@ fn unescape((key, value): (String, Value)) -> (String, Value) {
 
 /// The reason why a line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum LineError {
     Newer(u64),
     Broken(String),
 }
 
 /// Reads a line without its newline. Its number must be `seq`, and it must chain to `before`.
-pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
-    let broken = |reason: &str| Refused::Broken(reason.to_string());
+pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord, LineError> {
+    let broken = |reason: &str| LineError::Broken(reason.to_string());
     let text = std::str::from_utf8(text).map_err(|_| broken("it is not UTF-8"))?;
-    let front = front(text).ok_or_else(|| broken("it does not begin as an event does"))?;
-    if front.version > VERSION {
-        return Err(Refused::Newer(front.version));
+    let front = front(text).ok_or_else(|| broken("it does not start like an event line"))?;
+    if front.version > LINE_VERSION {
+        return Err(LineError::Newer(front.version));
     }
     if front.seq != seq {
-        return Err(Refused::Broken(format!("it is event {} where {seq} belongs", front.seq)));
+        return Err(LineError::Broken(format!("it is event {}, expected {seq}", front.seq)));
     }
     let (before_hash, rest) = text.split_at_checked(front.length).unwrap_or_default();
     let (digits, back) = rest.split_at_checked(64).ok_or_else(|| broken("it ends within its hash"))?;
-    let hash = Hash::parse(digits).ok_or_else(|| broken("its hash is none"))?;
+    let hash = ChainHash::parse(digits).ok_or_else(|| broken("its hash is not 64 hex digits"))?;
     if before.next(before_hash, back) != hash {
         return Err(broken("its hash does not follow from the line before"));
     }
@@ -197,7 +197,7 @@ pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
         .map(|(mark, fields)| Seal { link: before.next(before_hash, &format!("\"{fields}")), mark: mark.to_owned() });
     let line: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
     let body = line.into_iter().filter(|(key, _)| !RESERVED_FIELDS.contains(&key.as_str())).map(unescape).collect();
-    Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
+    Ok(TranscriptRecord { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
 /// Returns the barrier in the front of a line. The rest of the line may be invalid.
@@ -222,7 +222,7 @@ struct LineFront {
 
 /// Parses `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] writes it.
 fn front(text: &str) -> Option<LineFront> {
-    let rest = text.strip_prefix(START)?;
+    let rest = text.strip_prefix(LINE_PREFIX)?;
     let (version, rest) = rest.split_once(",\"seq\":")?;
     let (seq, rest) = rest.split_once(",\"ts\":")?;
     let (ts, rest) = rest.split_once(",\"b\":")?;

@@ -25,13 +25,13 @@ pub fn read<T: DeserializeOwned>(disk: &dyn Disk, thread: &ThreadId) -> Result<V
 
 /// The writer of `live.jsonl`.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     written: bool,
 }
 
-impl Live {
+impl LiveWriter {
     pub fn new(disk: Arc<dyn Disk>, thread: &ThreadId) -> Self {
         Self { disk, path: layout::live(thread), written: true }
     }
@@ -51,7 +51,7 @@ impl Live {
     }
 
     /// Removes the file: the attempt has ended, and its result is in the transcript.
-    pub fn cut(&mut self) -> Result<(), StoreError> {
+    pub fn clear(&mut self) -> Result<(), StoreError> {
         if !self.written {
             return Ok(());
         }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::super::disk::Disk;
 use super::super::{StoreError, layout};
-use super::Record;
-use super::line::{self, Hash, MAX_LINE_BYTES, Refused};
+use super::TranscriptRecord;
+use super::line::{self, ChainHash, LineError, MAX_LINE_BYTES};
 use crate::thread_id::ThreadId;
 
 /// The contents of a transcript.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
-    pub records: Vec<Record>,
+pub struct TranscriptContents {
+    pub records: Vec<TranscriptRecord>,
     /// For each record, the file offset at which its line ends, including the newline.
     pub ends: Vec<u64>,
     /// Bytes from the start of the file to the end of the last record.
@@ -20,16 +20,16 @@ pub struct Reading {
     pub torn: Option<TornTail>,
 }
 
-impl Reading {
+impl TranscriptContents {
     /// Returns the number of records that the last seal covers; 0 if no line has a seal.
-    pub fn sealed(&self) -> usize {
+    pub fn sealed_count(&self) -> usize {
         self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
     }
 
     /// Treats the lines behind the last seal as a torn tail: a crash cut their write off before its last line, which
     /// has the seal. Returns false if one of them was acknowledged, so that the seal is missing for another reason.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
-        let sealed = self.sealed();
+        let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();
         if unsealed.is_empty() {
             return true;
@@ -62,7 +62,7 @@ pub struct TornTail {
 ///
 /// # Errors
 /// Returns [`StoreError::UnknownThread`] if the thread has no transcript.
-pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, StoreError> {
+pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
     let bytes = match disk.read(&path) {
         Ok(bytes) => bytes,
@@ -71,11 +71,11 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, 
         }
         Err(error) => return Err(StoreError::io("read", &path)(error)),
     };
-    scan(&path, &bytes, ScanStart { count: 0, hash: Hash::start(thread), length: 0 }, synced)
+    scan(&path, &bytes, ScanStart { count: 0, hash: ChainHash::start(thread), length: 0 }, synced)
 }
 
 /// Reads the first lines of a transcript, which contain the start of the thread.
-pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreError> {
+pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
     let length = match disk.length(&path) {
         Ok(length) => usize::try_from(length).unwrap_or(usize::MAX).min(MAX_HEAD_BYTES),
@@ -88,14 +88,19 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreErr
     // A partial last line is skipped.
     let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
     let head = bytes.get(..whole).unwrap_or_default();
-    scan(&path, head, ScanStart { count: 0, hash: Hash::start(thread), length: 0 }, 0)
+    scan(&path, head, ScanStart { count: 0, hash: ChainHash::start(thread), length: 0 }, 0)
 }
 
 /// Maximum bytes of the head of a transcript: three lines.
 const MAX_HEAD_BYTES: usize = 3 * MAX_LINE_BYTES;
 
-/// Reads the lines behind `last`, whose line ended at offset `length` (see [`Reading`]), for followers of a thread.
-pub fn read_after(disk: &dyn Disk, thread: &ThreadId, last: &Record, length: u64) -> Result<Reading, StoreError> {
+/// Reads the lines behind `last`, whose line ended at offset `length` (see [`TranscriptContents`]), for followers of a thread.
+pub fn read_after(
+    disk: &dyn Disk,
+    thread: &ThreadId,
+    last: &TranscriptRecord,
+    length: u64,
+) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
     let end = disk.length(&path).map_err(StoreError::io("read", &path))?;
     let more = usize::try_from(end.saturating_sub(length)).unwrap_or(usize::MAX);
@@ -107,20 +112,20 @@ pub fn read_after(disk: &dyn Disk, thread: &ThreadId, last: &Record, length: u64
 #[derive(Clone, Copy)]
 struct ScanStart {
     count: u64,
-    hash: Hash,
+    hash: ChainHash,
     length: u64,
 }
 
-fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Reading, StoreError> {
+fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<TranscriptContents, StoreError> {
     let ScanStart { mut count, mut hash, mut length } = start;
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<TranscriptRecord> = Vec::new();
     let mut ends = Vec::new();
     let mut rest = bytes;
     let mut torn = None;
     while !rest.is_empty() {
         let end = memchr::memchr(b'\n', rest).filter(|end| *end < MAX_LINE_BYTES);
         let refused = match end.and_then(|end| rest.split_at_checked(end)) {
-            None => Refused::Broken("it has no end".to_string()),
+            None => LineError::Broken("it has no newline".to_string()),
             Some((text, tail)) => match line::read(text, count, hash) {
                 Err(refused) => refused,
                 Ok(record) => {
@@ -135,26 +140,26 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Read
             },
         };
         match refused {
-            Refused::Newer(found) => {
-                return Err(StoreError::Newer { path: path.to_path_buf(), found, supported: line::VERSION });
+            LineError::Newer(found) => {
+                return Err(StoreError::Newer { path: path.to_path_buf(), found, supported: line::LINE_VERSION });
             }
-            Refused::Broken(reason) => torn = Some(TornTail { line: count + 1, bytes: rest.len() as u64, reason }),
+            LineError::Broken(reason) => torn = Some(TornTail { line: count + 1, bytes: rest.len() as u64, reason }),
         }
         break;
     }
     let vouched = claimed_barriers(rest).max().unwrap_or(0).max(synced);
     if vouched > count {
-        let reason = torn.map_or_else(|| "the file ends before it".to_string(), |torn| torn.reason);
+        let reason = torn.map_or_else(|| "the file ends before this line".to_string(), |torn| torn.reason);
         let reason = format!("{reason}, and {vouched} events were acknowledged");
         return Err(StoreError::Damaged { path: path.to_path_buf(), line: count + 1, reason });
     }
-    Ok(Reading { records, ends, length, torn })
+    Ok(TranscriptContents { records, ends, length, torn })
 }
 
 /// Returns the barriers of lines in these bytes. A line counts even if the newline before it is damaged. Text inside an
 /// event does not count, because `,`, `:`, `[` or `\` precedes it.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    memchr::memmem::find_iter(bytes, line::START).filter_map(|at| {
+    memchr::memmem::find_iter(bytes, line::LINE_PREFIX).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;
         match before {
             [] | [.., b'\n'] => line::claimed_barrier(text),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::super::disk::{Fault, SimulatedDisk, Survival};
+use super::super::disk::{DiskFault, SimulatedDisk, Survival};
 use super::*;
 
 fn thread() -> ThreadId {
@@ -35,7 +35,7 @@ fn written(disk: &Arc<SimulatedDisk>) -> Transcript {
     transcript
 }
 
-fn open(disk: &Arc<SimulatedDisk>) -> Result<(Transcript, Reading), StoreError> {
+fn open(disk: &Arc<SimulatedDisk>) -> Result<(Transcript, TranscriptContents), StoreError> {
     Transcript::open(Arc::clone(disk) as Arc<dyn Disk>, &thread(), 0)
 }
 
@@ -199,7 +199,7 @@ fn an_older_format_is_read() {
         let back = &rest[64..];
         let chained = [hash.as_slice(), front.as_bytes(), back.as_bytes()].concat();
         hash = Sha256::digest(chained).into();
-        older.push(format!("{front}{}{back}\n", Hash::from(hash)));
+        older.push(format!("{front}{}{back}\n", ChainHash::from(hash)));
     }
     replace(&disk, older.concat().as_bytes());
     let (transcript, reading) = open(&disk).unwrap();
@@ -244,7 +244,7 @@ fn short_write_is_truncated() {
         let disk = disk();
         let mut transcript = written(&disk);
         let before = bytes(&disk);
-        disk.fail_at(disk.operations(), Fault::Short(short));
+        disk.fail_at(disk.operations(), DiskFault::Short(short));
         let error = transcript.append(&[event(7), event(8)], 14).unwrap_err();
         assert!(matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull));
         assert_eq!(bytes(&disk), before);
@@ -258,7 +258,7 @@ fn short_write_is_truncated() {
 fn a_full_disk_leaves_the_transcript_readable() {
     let disk = disk();
     let mut transcript = written(&disk);
-    disk.fail_at(disk.operations(), Fault::Full);
+    disk.fail_at(disk.operations(), DiskFault::Full);
     for _ in 0..3 {
         assert!(matches!(transcript.append(&[event(7)], 14), Err(StoreError::Io { .. })));
     }
@@ -276,7 +276,7 @@ fn a_failed_sync_is_final() {
         let disk = disk();
         let mut transcript = Transcript::create(Arc::clone(&disk) as Arc<dyn Disk>, &thread()).unwrap();
         transcript.append(&[event(1)], 1).unwrap();
-        disk.fail_at(disk.operations() + u64::from(of_folder), Fault::Fails(std::io::ErrorKind::Other));
+        disk.fail_at(disk.operations() + u64::from(of_folder), DiskFault::Fails(std::io::ErrorKind::Other));
         assert!(matches!(transcript.sync(), Err(StoreError::Poisoned { .. })));
         assert!(matches!(transcript.sync(), Err(StoreError::Poisoned { .. })));
         assert!(matches!(transcript.append(&[event(2)], 2), Err(StoreError::Poisoned { .. })));
@@ -326,12 +326,12 @@ fn live_file_is_removed_when_cleared() {
     let disk = disk();
     let path = layout::live(&thread());
     let before = disk.counters();
-    let mut live = Live::new(Arc::clone(&disk) as Arc<dyn Disk>, &thread());
+    let mut live = LiveWriter::new(Arc::clone(&disk) as Arc<dyn Disk>, &thread());
     live.append(&[json!({"text": "a"}), json!({"text": "b"})]).unwrap();
     live.append(&[json!({"text": "c"})]).unwrap();
     assert_eq!(disk.read(&path).unwrap(), b"{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n");
-    live.cut().unwrap();
-    live.cut().unwrap();
+    live.clear().unwrap();
+    live.clear().unwrap();
     assert!(!disk.exists(Path::new(&path)).unwrap());
     assert_eq!(disk.counters().since(&before).all_syncs(), 0);
     disk.restart(Survival::Nothing);

@@ -10,54 +10,64 @@ use serde_json::{Map, Value};
 use super::signatures::KeyKind;
 use super::{TranscriptView, Verifier, field};
 use crate::event::{Ended, EventBody};
-use crate::session::papers::VERSION;
-use crate::store::thread_files::{SIGNATURE, canonical, exact};
+use crate::session::papers::SNAPSHOT_VERSION;
+use crate::store::thread_files::{SIGNATURE, canonical_json, with_exact_integers};
 use crate::store::{StoreError, layout};
 use crate::thread::{PrintedCost, Status};
 
 impl Verifier<'_> {
-    pub(super) fn papers(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
+    pub(super) fn check_artifacts(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
         let ended = match story.events.last().map(|event| &event.body) {
             Some(EventBody::Ended(ended)) => Some(&**ended),
             Some(_) | None => None,
         };
-        self.snapshot(story, ended)?;
-        self.capabilities(story)?;
-        self.export(story, ended)
+        self.check_snapshot(story, ended)?;
+        self.check_capabilities(story)?;
+        self.check_export(story, ended)
     }
 
-    pub(super) fn snapshot(&mut self, story: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+    pub(super) fn check_snapshot(
+        &mut self,
+        story: &TranscriptView<'_>,
+        ended: Option<&Ended>,
+    ) -> Result<(), StoreError> {
         let path = layout::snapshot(self.thread);
-        let Some(bytes) = self.paper(&path)? else { return Ok(()) };
+        let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };
         let Ok(mut fields) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {
-            self.fault(&path, None, "it is no JSON object");
+            self.fault(&path, None, "it is not a JSON object");
             return Ok(());
         };
         let version = fields.get("version").and_then(Value::as_u64).unwrap_or(0);
-        if version > VERSION {
-            let newer = StoreError::Newer { path: path.clone(), found: version, supported: VERSION };
+        if version > SNAPSHOT_VERSION {
+            let newer = StoreError::Newer { path: path.clone(), found: version, supported: SNAPSHOT_VERSION };
             self.fault(&path, None, newer.to_string());
             return Ok(());
         }
         let signed = match fields.shift_remove(SIGNATURE) {
-            None if version > 0 => Err("its signature is gone".to_owned()),
+            None if version > 0 => Err("its signature is missing".to_owned()),
             None => Ok(None),
-            Some(Value::String(mark)) => match canonical(&path, &fields) {
+            Some(Value::String(mark)) => match canonical_json(&path, &fields) {
                 Ok(bytes) => self.judge.mark(&bytes, &mark).map(Some),
                 Err(error) => Err(error.to_string()),
             },
-            Some(_) => Err("its signature is no text".to_owned()),
+            Some(_) => Err("its signature is not a string".to_owned()),
         };
         match signed {
             Ok(None) => self.note("`thread.json` is not signed"),
-            Ok(Some(_)) => self.told(&path, &fields, story, ended),
+            Ok(Some(_)) => self.check_snapshot_fields(&path, &fields, story, ended),
             Err(reason) => self.fault(&path, None, reason),
         }
         Ok(())
     }
 
     /// Checks the fields of a signed snapshot against the transcript.
-    fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, ended: Option<&Ended>) {
+    fn check_snapshot_fields(
+        &mut self,
+        path: &Path,
+        fields: &Map<String, Value>,
+        story: &TranscriptView<'_>,
+        ended: Option<&Ended>,
+    ) {
         // A suspended thread continues, and a power failure can leave the snapshot of the suspension: it is compared with
         // the end that it vouches for.
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
@@ -66,8 +76,8 @@ impl Verifier<'_> {
             Some(EventBody::Ended(vouched)) => Some(vouched.as_ref()),
             Some(_) | None => ended,
         };
-        let status = ended.map(|ended| ended.status.word());
-        let over = field(fields, "status").filter(|status| *status != Status::Running.word());
+        let status = ended.map(|ended| ended.status.as_str());
+        let over = field(fields, "status").filter(|status| *status != Status::Running.as_str());
         let expected = [
             ("thread_id", Some(self.thread.as_str())),
             ("directive", story.head.opened.map(|opened| opened.directive.as_str())),
@@ -80,24 +90,24 @@ impl Verifier<'_> {
                 && field(fields, name) != Some(expected)
             {
                 let found = field(fields, name).unwrap_or_default();
-                self.fault(path, None, format!("its `{name}` is `{found}`, and the record says `{expected}`"));
+                self.fault(path, None, format!("its `{name}` is `{found}`, but `{expected}` in the transcript"));
             }
         }
         if let Some(ended) = ended.filter(|_| over.is_some()) {
             let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
             let outputs = ended.outputs.clone().map_or(Value::Null, Value::Object);
-            for (name, expected) in [("cost", exact(&cost)), ("outputs", exact(&outputs))] {
+            for (name, expected) in [("cost", with_exact_integers(&cost)), ("outputs", with_exact_integers(&outputs))] {
                 if fields.get(name).is_some_and(|found| *found != expected) {
-                    self.fault(path, None, format!("its `{name}` is not what the record says"));
+                    self.fault(path, None, format!("its `{name}` differs from the transcript"));
                 }
             }
         }
-        self.head(path, fields, story, over.is_some());
+        self.check_head(path, fields, story, over.is_some());
     }
 
     /// Checks the last line number and hash in the snapshot, which name the end of the transcript when the snapshot was
     /// written.
-    fn head(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, over: bool) {
+    fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);
         let (Some(events), Some(hash)) = (events, hash) else { return };
@@ -107,29 +117,29 @@ impl Verifier<'_> {
                 self.found.vouched = self.found.vouched.max(events);
             }
             Some(_) => {
-                let reason = format!("it is another line than `{}` vouches for", path.display());
+                let reason = format!("the line does not match the hash in `{}`", path.display());
                 self.fault(&layout::transcript(self.thread), Some(events), reason);
             }
             None if over => {
-                let reason = format!("it ends before this line, which `{}` vouches for", path.display());
+                let reason = format!("the transcript ends before this line, which `{}` refers to", path.display());
                 self.fault(&layout::transcript(self.thread), Some(events), reason);
             }
-            None => self.note("`thread.json` is newer than the record: the machine lost power"),
+            None => self.note("`thread.json` is newer than the transcript: the machine lost power"),
         }
     }
 
-    fn capabilities(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
+    fn check_capabilities(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
         let path = layout::capabilities(self.thread);
-        let Some(bytes) = self.paper(&path)? else { return Ok(()) };
+        let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };
         match self.judge.file(&bytes) {
-            Ok(None) => self.fault(&path, None, "its signature line is gone"),
+            Ok(None) => self.fault(&path, None, "its signature line is missing"),
             Ok(Some(_)) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let says = |line: &str| text.lines().take(6).any(|found| found == line);
                 if !says(&format!("thread_id: {}", self.thread)) {
-                    self.fault(&path, None, "it is that of another thread");
+                    self.fault(&path, None, "it belongs to another thread");
                 } else if !story.head.plan_id.is_none_or(|plan| says(&format!("plan_id: {plan}"))) {
-                    self.fault(&path, None, "it is that of another plan");
+                    self.fault(&path, None, "it belongs to another plan");
                 }
             }
             Err(reason) => self.fault(&path, None, reason),
@@ -137,22 +147,22 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    fn export(&mut self, story: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+    fn check_export(&mut self, story: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
         let speaks = story.head.opened.filter(|opened| opened.call.is_none());
         let directive = speaks.and_then(|opened| ItemId::parse(&opened.directive).ok());
         let due = ended.is_some_and(|ended| ended.status != Status::Suspended);
         let Some(directive) = directive.filter(|_| due) else { return Ok(()) };
         let path = layout::export(&directive, self.thread);
-        let Some(bytes) = self.paper(&path)? else { return Ok(()) };
+        let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };
         match self.judge.file(&bytes) {
             Ok(None) if self.judge.best() == Some(KeyKind::Trusted) => {
-                self.fault(&path, None, "its signature line is gone");
+                self.fault(&path, None, "its signature line is missing");
             }
             Ok(None) => self.note("the export is not signed"),
             Ok(Some(_)) => {
                 let title = format!("title: Thread {}", self.thread);
                 if !String::from_utf8_lossy(&bytes).lines().take(4).any(|line| line == title) {
-                    self.fault(&path, None, "it is that of another thread");
+                    self.fault(&path, None, "it belongs to another thread");
                 }
             }
             Err(reason) => self.fault(&path, None, reason),
@@ -161,11 +171,11 @@ impl Verifier<'_> {
     }
 
     /// Reads an artifact; notes a missing one.
-    fn paper(&mut self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    fn read_artifact(&mut self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         match self.disk.read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.note(format!("there is no `{}`", path.display()));
+                self.note(format!("`{}` is missing", path.display()));
                 Ok(None)
             }
             Err(error) => Err(StoreError::io("read", path)(error)),

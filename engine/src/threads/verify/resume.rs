@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::signatures::SignatureChecker;
 use super::{TranscriptView, Verifier};
-use crate::event::{Event, EventBody, Head};
+use crate::event::{Event, EventBody, ThreadHead};
 use crate::keys::TrustStore;
 use crate::store::thread_files::SIGNATURE;
-use crate::store::{Disk, Reading, StoreError, layout};
+use crate::store::{Disk, StoreError, TranscriptContents, layout};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 /// The holder of the key that signed a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Signer {
+pub(crate) enum SignatureHolder {
     /// A key whose signatures this user can verify, by its id.
     Trusted(String),
     /// A key that ended with its process.
@@ -24,14 +24,14 @@ pub(crate) enum Signer {
     /// A key that this user does not have, by its name.
     Unknown(String),
     /// The lines from this one on have no signature. From 1.
-    Nobody { line: u64 },
+    Unsigned { line: u64 },
 }
 
 /// The signers of a transcript and of the `thread.json` beside it, if there is one.
 #[derive(Debug)]
 pub(crate) struct SignatureHolders {
-    pub transcript: Signer,
-    pub snapshot: Option<Signer>,
+    pub transcript: SignatureHolder,
+    pub snapshot: Option<SignatureHolder>,
 }
 
 /// Verifies the last seal and `thread.json`. `events` are those of `reading`.
@@ -43,14 +43,14 @@ pub(crate) fn signers(
     disk: &Arc<dyn Disk>,
     thread: &ThreadId,
     trust: &TrustStore,
-    reading: &Reading,
+    reading: &TranscriptContents,
     events: &[Event],
 ) -> Result<SignatureHolders, StoreError> {
     let mut look = Verifier::new(disk, thread, trust);
     let transcript = look.last_seal(reading);
     // After a power failure, `thread.json` may be older than the transcript and signed with another key.
     look.judge = SignatureChecker::new(trust);
-    let story = TranscriptView { reading, events, head: Head::of(events) };
+    let story = TranscriptView { reading, events, head: ThreadHead::of(events) };
     let snapshot = look.resumed_snapshot(&story)?;
     match look.found.faults.into_iter().next() {
         None => Ok(SignatureHolders { transcript, snapshot }),
@@ -62,53 +62,53 @@ pub(crate) fn signers(
 }
 
 impl Verifier<'_> {
-    fn last_seal(&mut self, reading: &Reading) -> Signer {
-        let sealed = reading.sealed();
+    fn last_seal(&mut self, reading: &TranscriptContents) -> SignatureHolder {
+        let sealed = reading.sealed_count();
         let last = sealed.checked_sub(1).and_then(|last| reading.records.get(last));
         let Some((record, seal)) = last.and_then(|record| record.seal.as_ref().map(|seal| (record, seal))) else {
-            return Signer::Nobody { line: 1 };
+            return SignatureHolder::Unsigned { line: 1 };
         };
         if sealed < reading.records.len() {
-            return Signer::Nobody { line: sealed as u64 + 1 };
+            return SignatureHolder::Unsigned { line: sealed as u64 + 1 };
         }
         let signer = self.signer(&seal.mark);
-        if !matches!(signer, Signer::Unknown(_)) {
-            self.seal(record);
+        if !matches!(signer, SignatureHolder::Unknown(_)) {
+            self.check_seal(record);
         }
         signer
     }
 
     /// Returns the holder of the key that a mark names, without checking the signature.
-    fn signer(&self, mark: &str) -> Signer {
+    fn signer(&self, mark: &str) -> SignatureHolder {
         let name = mark.split_once(':').map_or(mark, |(name, _)| name);
         if !self.judge.can_verify(name) {
-            Signer::Unknown(name.to_owned())
-        } else if name.starts_with(crate::seal::EPHEMERAL) {
-            Signer::Temporary
+            SignatureHolder::Unknown(name.to_owned())
+        } else if name.starts_with(crate::seal::TEMPORARY_KEY_PREFIX) {
+            SignatureHolder::Temporary
         } else {
-            Signer::Trusted(name.to_owned())
+            SignatureHolder::Trusted(name.to_owned())
         }
     }
 
     /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON: it is never synced, so a power
     /// failure can truncate it.
-    fn resumed_snapshot(&mut self, story: &TranscriptView<'_>) -> Result<Option<Signer>, StoreError> {
+    fn resumed_snapshot(&mut self, story: &TranscriptView<'_>) -> Result<Option<SignatureHolder>, StoreError> {
         let path = layout::snapshot(self.thread);
         let read = self.disk.read(&path);
         let Some(fields) = read.ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok()) else {
             return Ok(None);
         };
         let signer = fields.get(SIGNATURE).and_then(Value::as_str).map(|mark| self.signer(mark));
-        if !matches!(signer, Some(Signer::Unknown(_))) {
+        if !matches!(signer, Some(SignatureHolder::Unknown(_))) {
             let ended = match story.events.last().map(|event| &event.body) {
                 Some(EventBody::Ended(ended)) => Some(&**ended),
                 Some(_) | None => None,
             };
             let before = self.found.faults.len();
-            self.snapshot(story, ended)?;
+            self.check_snapshot(story, ended)?;
             // A snapshot with status `running` can be older than the last power failure, and may name a line that was
             // lost then.
-            if fields.get("status").and_then(Value::as_str) == Some(Status::Running.word()) {
+            if fields.get("status").and_then(Value::as_str) == Some(Status::Running.as_str()) {
                 let found = self.found.faults.split_off(before);
                 self.found.faults.extend(found.into_iter().filter(|fault| fault.line.is_none()));
             }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use crate::event::Checkpoint;
-use crate::keys::{SignatureError, Standing, TrustStore};
-use crate::seal::{EPHEMERAL, Place, line_signing_input};
-use crate::store::Record;
+use crate::keys::{SignatureError, SignatureStatus, TrustStore};
+use crate::seal::{CheckpointPosition, TEMPORARY_KEY_PREFIX, line_signing_input};
+use crate::store::TranscriptRecord;
 use crate::store::transcript::Seal;
 use crate::thread_id::ThreadId;
 
@@ -39,18 +39,18 @@ impl<'t> SignatureChecker<'t> {
         self.names.iter().cloned().collect()
     }
 
-    pub fn checkpoint(&mut self, checkpoint: &Checkpoint, place: &Place<'_>) -> Result<KeyKind, String> {
-        self.bytes(&checkpoint.key_id, place.message().as_bytes(), &checkpoint.signature)
+    pub fn checkpoint(&mut self, checkpoint: &Checkpoint, place: &CheckpointPosition<'_>) -> Result<KeyKind, String> {
+        self.bytes(&checkpoint.key_id, place.signing_input().as_bytes(), &checkpoint.signature)
     }
 
     /// Verifies the seal of a line.
-    pub fn line(&mut self, thread: &ThreadId, record: &Record, seal: &Seal) -> Result<KeyKind, String> {
+    pub fn line(&mut self, thread: &ThreadId, record: &TranscriptRecord, seal: &Seal) -> Result<KeyKind, String> {
         self.mark(line_signing_input(thread, record.seq, seal.link).as_bytes(), &seal.mark)
     }
 
     /// Returns true if signatures under this name can be verified here.
     pub fn can_verify(&self, name: &str) -> bool {
-        name.starts_with(EPHEMERAL) || self.trust.trusts(name)
+        name.starts_with(TEMPORARY_KEY_PREFIX) || self.trust.trusts(name)
     }
 
     /// Verifies bytes against a mark `name:signature`.
@@ -61,44 +61,44 @@ impl<'t> SignatureChecker<'t> {
 
     /// Verifies a file with a signature line; `None` if it has none.
     pub fn file(&mut self, bytes: &[u8]) -> Result<Option<KeyKind>, String> {
-        let trusted = self.trust.standing(bytes);
+        let trusted = self.trust.verify_file(bytes);
         let standing = match &trusted {
             Err(SignatureError::UnknownKey { .. }) => {
-                self.passing.standing(bytes).map(|standing| (standing, KeyKind::Ephemeral))
+                self.passing.verify_file(bytes).map(|standing| (standing, KeyKind::Ephemeral))
             }
             Ok(_) | Err(SignatureError::Malformed | SignatureError::Altered | SignatureError::Forged { .. }) => {
                 trusted.clone().map(|standing| (standing, KeyKind::Trusted))
             }
         };
         match standing {
-            Ok((Standing::Unsigned, _)) => Ok(None),
+            Ok((SignatureStatus::Unsigned, _)) => Ok(None),
             // A temporary key is named by its whole public half, which the transcript holds.
-            Ok((Standing::Signed { key_id, .. }, whose)) => {
-                self.counts((whose == KeyKind::Trusted).then_some(key_id), whose).map(Some)
+            Ok((SignatureStatus::Signed { key_id, .. }, whose)) => {
+                self.accept_signature((whose == KeyKind::Trusted).then_some(key_id), whose).map(Some)
             }
             Err(fault) => Err(fault.to_string()),
         }
     }
 
     fn bytes(&mut self, name: &str, bytes: &[u8], signature: &str) -> Result<KeyKind, String> {
-        let whose = match name.strip_prefix(EPHEMERAL) {
+        let whose = match name.strip_prefix(TEMPORARY_KEY_PREFIX) {
             None => {
                 self.trust.verify(name, bytes, signature).map_err(|fault| fault.to_string())?;
                 KeyKind::Trusted
             }
             Some(public) => {
-                let key_id = self.passing.add_text(public).ok_or("it was signed with something that is no key")?;
+                let key_id = self.passing.add_text(public).ok_or("it was signed with an invalid key")?;
                 self.passing.verify(&key_id, bytes, signature).map_err(|fault| fault.to_string())?;
                 KeyKind::Ephemeral
             }
         };
-        self.counts(Some(name.to_owned()), whose)
+        self.accept_signature(Some(name.to_owned()), whose)
     }
 
     /// Records a valid signature. A temporary key after a trusted key is refused.
-    fn counts(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
+    fn accept_signature(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
         if self.best > Some(whose) {
-            return Err("it was signed with a key that ended with its process, after a trusted key had signed".into());
+            return Err("it was signed with a temporary key after a trusted key had signed".into());
         }
         self.best = Some(whose);
         self.names.extend(name);

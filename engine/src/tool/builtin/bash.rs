@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Answer, Failure, parameters};
+use super::{ToolFailure, ToolResult, parameters};
 use crate::provider::BoxFuture;
-use crate::tool::command::outcome;
-use crate::tool::confine::Project;
+use crate::tool::command::program_outcome;
+use crate::tool::confine::ProjectFiles;
 use crate::tool::process::{self, Program, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// The tool, with the default timeout of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bash {
+pub struct BashTool {
     pub default_timeout: Duration,
 }
 
@@ -27,22 +27,22 @@ struct BashParameters {
     cwd: Option<String>,
 }
 
-impl Bash {
-    async fn act(&self, invocation: Invocation) -> Answer {
+impl BashTool {
+    async fn act(&self, invocation: Invocation) -> ToolResult {
         let given: BashParameters = parameters(&invocation.parameters)?;
         if given.command.contains('\0') {
-            return Err(Failure("`command` holds a zero byte".into()));
+            return Err(ToolFailure("`command` contains a zero byte".into()));
         }
         let root = invocation.project_root.clone();
         let cwd = given.cwd.unwrap_or_else(|| ".".into());
         let folder = tokio::task::spawn_blocking(move || {
-            let project = Project::open(&root, Vec::new())?;
+            let project = ProjectFiles::open(&root, Vec::new())?;
             let place = project.locate(&cwd)?;
             project.folder(&place)?;
-            Ok::<_, crate::tool::confine::Refused>(place.path.below(project.real_root()))
+            Ok::<_, crate::tool::confine::FileAccessError>(place.path.below(project.real_root()))
         })
         .await
-        .map_err(|e| Failure(format!("bash failed inside the engine: {e}")))??;
+        .map_err(|e| ToolFailure(format!("bash failed inside the engine: {e}")))??;
         let asked = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
         let wall = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
         let program = Program {
@@ -57,12 +57,12 @@ impl Bash {
             environment: Vec::new(),
             streams: StderrMode::Together,
         };
-        let finished = process::run(&program).await.map_err(|e| Failure(format!("bash cannot be started: {e}")))?;
-        Ok(outcome(&finished, program.timeout))
+        let finished = process::run(&program).await.map_err(|e| ToolFailure(format!("bash cannot be started: {e}")))?;
+        Ok(program_outcome(&finished, &program))
     }
 }
 
-impl Tool for Bash {
+impl Tool for BashTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
     }

@@ -7,9 +7,9 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::text::{count, cut};
-use super::{Answer, Failure, ToolOutcome};
-use crate::tool::confine::{FileVersion, Found, Project, Refused};
+use super::text::{format_count, truncate};
+use super::{ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedKind};
 
 /// Maximum size in bytes of a file that can be edited.
 const MAX_EDITABLE_BYTES: u64 = 16 << 20;
@@ -18,7 +18,7 @@ const MAX_LISTED_LINES: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct EditParameters {
     path: String,
     old_string: String,
     new_string: String,
@@ -26,27 +26,27 @@ pub struct Parameters {
     replace_all: bool,
 }
 
-pub fn run(project: &Project, parameters: &Parameters) -> Answer {
+pub fn run(project: &ProjectFiles, parameters: &EditParameters) -> ToolResult {
     if parameters.old_string.is_empty() {
-        return Err(Failure("`old_string` is empty; use write to make a file".into()));
+        return Err(ToolFailure("`old_string` is empty; use write to make a file".into()));
     }
     if parameters.old_string == parameters.new_string {
-        return Err(Failure("`old_string` and `new_string` are the same; nothing would change".into()));
+        return Err(ToolFailure("`old_string` and `new_string` are the same; nothing would change".into()));
     }
     let place = project.locate(&parameters.path)?;
     let path = &place.path;
     let (file, metadata) = project.open_file(&place)?;
     if metadata.len() > MAX_EDITABLE_BYTES {
-        return Err(Failure(format!(
+        return Err(ToolFailure(format!(
             "`{path}` has {} bytes; at most {MAX_EDITABLE_BYTES} can be edited",
             metadata.len()
         )));
     }
-    let stamp = if let Found::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
+    let stamp = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
     file.take(MAX_EDITABLE_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|source| Refused::Io { path: path.to_string(), source })?;
+        .map_err(|source| FileAccessError::Io { path: path.to_string(), source })?;
 
     let mut old = parameters.old_string.clone();
     let mut new = parameters.new_string.clone();
@@ -60,10 +60,10 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
         note = ", keeping its CRLF line ends";
     }
     if places.is_empty() {
-        return Err(Failure(not_found_message(&bytes, &parameters.old_string, &path.to_string())));
+        return Err(ToolFailure(not_found_message(&bytes, &parameters.old_string, &path.to_string())));
     }
     if places.len() > 1 && !parameters.replace_all {
-        return Err(Failure(ambiguous_message(&bytes, &places, &path.to_string())));
+        return Err(ToolFailure(ambiguous_message(&bytes, &places, &path.to_string())));
     }
     let mut out = Vec::with_capacity(bytes.len() + places.len() * new.len());
     let mut from = 0;
@@ -78,7 +78,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
     let text = if let [line] = lines.as_slice() {
         format!("edited `{path}` at line {line}{note}")
     } else {
-        format!("edited `{path}` in {}{note}", count(places.len(), "place"))
+        format!("edited `{path}` in {}{note}", format_count(places.len(), "place"))
     };
     let mut outcome = ToolOutcome::ok(text);
     outcome.details = json!({"replaced": places.len(), "lines": lines});
@@ -135,7 +135,7 @@ fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
              line differs: read from there and copy exactly"
         ),
         Some((_, number, line)) => {
-            format!("`old_string` is not in `{path}`; the nearest is line {number}: `{}`", cut(line.trim(), 200))
+            format!("`old_string` is not in `{path}`; the nearest is line {number}: `{}`", truncate(line.trim(), 200))
         }
         None => format!("`old_string` is not in `{path}`, nor anything like it; read the file first"),
     }

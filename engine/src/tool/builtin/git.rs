@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Answer, Failure, parameters};
+use super::{ToolFailure, ToolResult, parameters};
 use crate::provider::BoxFuture;
-use crate::tool::process::{self, Exit, Finished, Program, Sandbox, StderrMode};
+use crate::tool::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// Default number of commits.
@@ -45,7 +45,7 @@ impl GitTool {
     pub const ALL: [Self; 4] = [Self::Status, Self::Diff, Self::Log, Self::Show];
 
     /// Returns the name used in tool files: `builtin: git_status`.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Status => "git_status",
             Self::Diff => "git_diff",
@@ -54,15 +54,15 @@ impl GitTool {
         }
     }
 
-    async fn act(self, invocation: Invocation) -> Answer {
+    async fn act(self, invocation: Invocation) -> ToolResult {
         let given: GitParameters = parameters(&invocation.parameters)?;
         let arguments = self.arguments(&given)?;
         let root = &invocation.project_root;
         match std::fs::symlink_metadata(root.join(".git")) {
             Ok(found) if found.is_dir() => {}
             // A `.git` file or link may point to a repository outside the project.
-            Ok(_) => return Err(Failure("the project's `.git` is no folder: it leads to another place".into())),
-            Err(_) => return Err(Failure("the project is no git repository: it has no `.git`".into())),
+            Ok(_) => return Err(ToolFailure("the project's `.git` is not a folder: it points elsewhere".into())),
+            Err(_) => return Err(ToolFailure("the project is not a git repository: it has no `.git`".into())),
         }
         let program = |arguments: Vec<OsString>| Program {
             program: "git".into(),
@@ -82,21 +82,21 @@ impl GitTool {
         let mut all = hardening_options(&listed.output.text)?;
         all.extend(arguments);
         let finished = run(&program(all)).await?;
-        if finished.exit != Exit::Code(0) {
+        if finished.exit != ProgramExit::Code(0) {
             let said = finished.errors.text.trim();
-            return Err(Failure(if said.is_empty() {
-                "git failed and did not say why".into()
+            return Err(ToolFailure(if said.is_empty() {
+                "git failed without a message".into()
             } else {
                 said.to_owned()
             }));
         }
         let text = finished.output.text;
-        Ok(ToolOutcome::ok(if text.is_empty() { self.nothing().to_owned() } else { text }))
+        Ok(ToolOutcome::ok(if text.is_empty() { self.empty_result_text().to_owned() } else { text }))
     }
 
-    fn arguments(self, given: &GitParameters) -> Result<Vec<OsString>, Failure> {
+    fn arguments(self, given: &GitParameters) -> Result<Vec<OsString>, ToolFailure> {
         let refuse = |name: &str, given: bool| {
-            if given { Err(Failure(format!("`{name}` has no meaning for {}", self.word()))) } else { Ok(()) }
+            if given { Err(ToolFailure(format!("`{name}` has no meaning for {}", self.name()))) } else { Ok(()) }
         };
         let mut arguments = match self {
             Self::Status => {
@@ -153,7 +153,7 @@ impl GitTool {
         Ok(arguments)
     }
 
-    fn nothing(self) -> &'static str {
+    fn empty_result_text(self) -> &'static str {
         match self {
             Self::Status => "[nothing to report]",
             Self::Diff => "[no difference]",
@@ -167,22 +167,22 @@ fn to_os_strings(all: &[&str]) -> Vec<OsString> {
     all.iter().map(OsString::from).collect()
 }
 
-fn parse_revision(text: &str) -> Result<String, Failure> {
+fn parse_revision(text: &str) -> Result<String, ToolFailure> {
     let odd = text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control);
-    if odd { Err(Failure(format!("`{}` names no revision", text.escape_debug()))) } else { Ok(text.to_owned()) }
+    if odd { Err(ToolFailure(format!("`{}` names no revision", text.escape_debug()))) } else { Ok(text.to_owned()) }
 }
 
-fn parse_path(text: &str) -> Result<String, Failure> {
+fn parse_path(text: &str) -> Result<String, ToolFailure> {
     let outside = text.starts_with('/') || text.split('/').any(|s| s == "..") || text.contains('\0') || text.is_empty();
     if outside {
-        Err(Failure(format!("`{}` is no path inside the project", text.escape_debug())))
+        Err(ToolFailure(format!("`{}` is not a path inside the project", text.escape_debug())))
     } else {
         Ok(text.to_owned())
     }
 }
 
 /// Returns options that override every setting of the repository that could run a program.
-fn hardening_options(names: &str) -> Result<Vec<OsString>, Failure> {
+fn hardening_options(names: &str) -> Result<Vec<OsString>, ToolFailure> {
     let mut options =
         to_os_strings(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
     let fixed = [
@@ -211,7 +211,7 @@ fn hardening_options(names: &str) -> Result<Vec<OsString>, Failure> {
         }
     }
     if filters.len() > MAX_FILTERS || filters.iter().any(|f| f.contains('=')) {
-        return Err(Failure("the repository's configuration names filters that cannot be switched off".into()));
+        return Err(ToolFailure("the repository's configuration names filters that cannot be switched off".into()));
     }
     for filter in filters {
         for value in ["clean=", "smudge=", "process=", "required=false"] {
@@ -245,8 +245,8 @@ fn environment(root: &Path) -> Vec<(OsString, OsString)> {
     all
 }
 
-async fn run(program: &Program) -> Result<Finished, Failure> {
-    process::run(program).await.map_err(|e| Failure(format!("git cannot be started: {e}")))
+async fn run(program: &Program) -> Result<ProgramResult, ToolFailure> {
+    process::run(program).await.map_err(|e| ToolFailure(format!("git cannot be started: {e}")))
 }
 
 impl Tool for GitTool {

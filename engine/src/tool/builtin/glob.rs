@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 
-use super::text::count;
-use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
-use crate::tool::confine::Project;
-use crate::tool::confine::walk::{Dotfiles, Ended};
-use crate::tool::stop::Stop;
+use super::text::format_count;
+use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::confine::ProjectFiles;
+use crate::tool::confine::walk::{Dotfiles, WalkEnd};
+use crate::tool::stop::StopCondition;
 
 /// Default number of paths.
 const DEFAULT_MAX_PATHS: usize = 200;
@@ -18,7 +18,7 @@ const MAX_PATTERN_BYTES: usize = 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct GlobParameters {
     pattern: String,
     #[serde(default)]
     path: Option<String>,
@@ -43,7 +43,7 @@ impl PathPattern {
             return Err(format!("`{text}` does not stay in the folder; patterns are relative to `path`"));
         }
         let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-        let matcher = glob.map_err(|e| format!("`{text}` is no pattern: {}", e.kind()))?.compile_matcher();
+        let matcher = glob.map_err(|e| format!("`{text}` is not a valid pattern: {}", e.kind()))?.compile_matcher();
         let dotted = pattern.split('/').any(|s| s.starts_with('.'));
         Ok(Self {
             matcher,
@@ -60,7 +60,7 @@ impl PathPattern {
     }
 }
 
-pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+pub fn run(project: &ProjectFiles, parameters: &GlobParameters, stop: &StopCondition) -> ToolResult {
     let pattern = PathPattern::read(&parameters.pattern)?;
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
     let dir = project.folder(&place)?;
@@ -81,13 +81,13 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
     if found == 0 {
         text.push_str("[no file matches]\n");
     } else if shown < found {
-        text.extend([format!("[{shown} of {}; narrow the pattern]\n", count(found, "file"))]);
+        text.extend([format!("[{shown} of {}; narrow the pattern]\n", format_count(found, "file"))]);
     }
-    if ended == Ended::CutShort {
-        text.push_str("[stopped before everything was looked at; name a smaller folder in `path`]\n");
+    if ended == WalkEnd::CutShort {
+        text.push_str("[stopped before all files were checked; name a smaller folder in `path`]\n");
     }
     if text.is_empty() {
-        return Err(Failure("no path fits into an answer".into()));
+        return Err(ToolFailure("no path fits into an answer".into()));
     }
     Ok(ToolOutcome::ok(text))
 }

@@ -10,11 +10,11 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use super::glob::PathPattern;
-use super::text::{count, cut, is_binary, split_line_end};
-use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
-use crate::tool::confine::walk::{Dotfiles, Ended};
-use crate::tool::confine::{Found, Project, ProjectPath};
-use crate::tool::stop::Stop;
+use super::text::{format_count, is_binary, split_line_end, truncate};
+use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::confine::walk::{Dotfiles, WalkEnd};
+use crate::tool::confine::{ProjectFiles, ProjectPath, ResolvedKind};
+use crate::tool::stop::StopCondition;
 
 /// Default number of matches.
 const DEFAULT_MAX_MATCHES: usize = 100;
@@ -27,7 +27,7 @@ const MAX_SHOWN_LINE_BYTES: usize = 400;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct GrepParameters {
     pattern: String,
     #[serde(default)]
     path: Option<String>,
@@ -45,7 +45,7 @@ struct GrepSearch<'s> {
     regex: Regex,
     context: usize,
     limit: usize,
-    stop: &'s Stop,
+    stop: &'s StopCondition,
     text: String,
     matches: usize,
     files: usize,
@@ -54,13 +54,13 @@ struct GrepSearch<'s> {
     full: bool,
 }
 
-pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+pub fn run(project: &ProjectFiles, parameters: &GrepParameters, stop: &StopCondition) -> ToolResult {
     let regex = RegexBuilder::new(&parameters.pattern)
         .case_insensitive(parameters.ignore_case)
         .crlf(true)
         .size_limit(MAX_COMPILED_PATTERN_BYTES)
         .build()
-        .map_err(|e| Failure(format!("`pattern` is no regular expression: {e}")))?;
+        .map_err(|e| ToolFailure(format!("`pattern` is not a valid regular expression: {e}")))?;
     let filter = parameters.glob.as_deref().map(PathPattern::read).transpose()?;
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
     let mut search = GrepSearch {
@@ -75,7 +75,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         full: false,
     };
     let ended = match &place.found {
-        Found::Folder(dir) => {
+        ResolvedKind::Folder(dir) => {
             let dotfiles = filter.as_ref().map_or(Dotfiles::Skip, |f| f.dotfiles);
             project.walk(&place.path, dir, dotfiles, stop, &mut |seen| {
                 if filter.as_ref().is_some_and(|f| !f.matches(seen.below)) {
@@ -88,10 +88,10 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
                 if search.full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?
         }
-        Found::File { .. } | Found::Special { .. } | Found::Missing { .. } => {
+        ResolvedKind::File { .. } | ResolvedKind::Special { .. } | ResolvedKind::Missing { .. } => {
             let (file, _) = project.open_file(&place)?;
             search.file(file, &place.path);
-            Ended::Complete
+            WalkEnd::Complete
         }
     };
     Ok(search.answer(ended))
@@ -164,7 +164,7 @@ impl GrepSearch<'_> {
 
     fn show(&mut self, path: &ProjectPath, number: u64, mark: char, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
-        let shown = cut(&text, MAX_SHOWN_LINE_BYTES);
+        let shown = truncate(&text, MAX_SHOWN_LINE_BYTES);
         let more = if shown.len() < text.len() { "…" } else { "" };
         let line = format!("{path}{mark}{number}{mark} {shown}{more}\n");
         if self.text.len() + line.len() > MAX_RESULT_BYTES {
@@ -174,22 +174,22 @@ impl GrepSearch<'_> {
         self.text.push_str(&line);
     }
 
-    fn answer(mut self, ended: Ended) -> ToolOutcome {
+    fn answer(mut self, ended: WalkEnd) -> ToolOutcome {
         if self.full {
             let (matches, files) = (self.matches, self.files);
             self.text.extend([format!(
                 "[first {} in {}; there are more, narrow the pattern or the path]\n",
-                count(matches, "match").replace("matchs", "matches"),
-                count(files, "file")
+                format_count(matches, "match").replace("matchs", "matches"),
+                format_count(files, "file")
             )]);
         } else if self.matches == 0 {
             self.text.push_str("[no line matches]\n");
         }
-        if ended == Ended::CutShort || self.stop.is_due() {
+        if ended == WalkEnd::CutShort || self.stop.is_due() {
             self.text.push_str("[stopped before everything was searched; name a smaller folder in `path`]\n");
         }
         if self.unread > 0 {
-            self.text.extend([format!("[{} could not be read]\n", count(self.unread, "file"))]);
+            self.text.extend([format!("[{} could not be read]\n", format_count(self.unread, "file"))]);
         }
         ToolOutcome::ok(self.text)
     }

@@ -5,12 +5,12 @@ use rye_grammar::ItemId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Failure, ToolOutcome};
-use crate::tool::confine::{Project, Written};
+use super::{ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::confine::{ProjectFiles, WriteEffect};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct KnowledgeWriteParameters {
     item_id: String,
     body: String,
     #[serde(default)]
@@ -21,10 +21,10 @@ pub struct Parameters {
     tags: Vec<String>,
 }
 
-pub fn run(project: &Project, parameters: &Parameters) -> Answer {
-    let id = ItemId::parse(&parameters.item_id).map_err(|e| Failure(format!("`item_id`: {}", e.reason)))?;
+pub fn run(project: &ProjectFiles, parameters: &KnowledgeWriteParameters) -> ToolResult {
+    let id = ItemId::parse(&parameters.item_id).map_err(|e| ToolFailure(format!("`item_id`: {}", e.reason)))?;
     if parameters.body.trim().is_empty() {
-        return Err(Failure("`body` is empty".into()));
+        return Err(ToolFailure("`body` is empty".into()));
     }
     let mut text = String::from("---\n");
     // JSON is valid YAML on one line, whatever the value contains.
@@ -43,8 +43,8 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
     text.push('\n');
     let place = project.locate(&format!(".ai/knowledge/{id}.md"))?;
     let verb = match project.replace(&place, text.as_bytes(), None)? {
-        Written::Created => "created",
-        Written::Replaced => "replaced",
+        WriteEffect::Created => "created",
+        WriteEffect::Replaced => "replaced",
     };
     Ok(ToolOutcome::ok(format!("{verb} knowledge `{id}`, {} bytes", text.len())))
 }

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use rustix::fs::{AtFlags, FileType};
 use serde::Deserialize;
 
-use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
-use crate::tool::confine::{PathAccess, Project, printable, zone};
-use crate::tool::stop::Stop;
+use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::confine::{PathAccess, ProjectFiles, path_access, printable};
+use crate::tool::stop::StopCondition;
 
 /// Default number of entries.
 const DEFAULT_MAX_ENTRIES: usize = 500;
@@ -16,25 +16,25 @@ const MAX_ENTRIES: usize = 250_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct LsParameters {
     #[serde(default)]
     path: Option<String>,
     #[serde(default)]
     limit: Option<usize>,
 }
 
-pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+pub fn run(project: &ProjectFiles, parameters: &LsParameters, stop: &StopCondition) -> ToolResult {
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
     let dir = project.folder(&place)?;
     let mut names: Vec<OsString> = Vec::new();
     let mut complete = true;
-    for entry in dir.entries().map_err(|e| Failure(format!("`{}`: {e}", place.path)))?.flatten() {
+    for entry in dir.entries().map_err(|e| ToolFailure(format!("`{}`: {e}", place.path)))?.flatten() {
         if names.len() == MAX_ENTRIES || stop.is_due() {
             complete = false;
             break;
         }
         let name = entry.file_name();
-        if zone(&place.path.join(&name).0) != PathAccess::Hidden {
+        if path_access(&place.path.join(&name).0) != PathAccess::Hidden {
             names.push(name);
         }
     }

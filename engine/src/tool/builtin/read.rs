@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader, Read};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::text::{cut, is_binary, split_line_end};
-use super::{Answer, Failure, MAX_RESULT_BYTES, ToolOutcome};
-use crate::tool::confine::{Project, Refused};
-use crate::tool::stop::Stop;
+use super::text::{is_binary, split_line_end, truncate};
+use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::confine::{FileAccessError, ProjectFiles};
+use crate::tool::stop::StopCondition;
 
 /// Default number of lines in a page.
 const DEFAULT_MAX_LINES: u64 = 2000;
@@ -22,7 +22,7 @@ const MAX_COUNTED_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct ReadParameters {
     path: String,
     #[serde(default)]
     offset: Option<u64>,
@@ -41,15 +41,15 @@ struct Page {
     cut_lines: u64,
 }
 
-pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+pub fn run(project: &ProjectFiles, parameters: &ReadParameters, stop: &StopCondition) -> ToolResult {
     let place = project.locate(&parameters.path)?;
     let (file, metadata) = project.open_file(&place)?;
     let path = &place.path;
-    let fail = |e: std::io::Error| Failure::from(Refused::Io { path: path.to_string(), source: e });
+    let fail = |e: std::io::Error| ToolFailure::from(FileAccessError::Io { path: path.to_string(), source: e });
     let mut reader = BufReader::with_capacity(64 * 1024, file);
     let start = reader.fill_buf().map_err(fail)?;
     if is_binary(start) {
-        return Err(Failure(format!(
+        return Err(ToolFailure(format!(
             "`{path}` is a binary file of {} bytes; it cannot be shown as text",
             metadata.len()
         )));
@@ -69,7 +69,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
     let mut line = Vec::new();
     loop {
         if stop.is_due() {
-            return Err(Failure(format!("reading `{path}` took too long, at line {number}")));
+            return Err(ToolFailure(format!("reading `{path}` took too long, at line {number}")));
         }
         let skipping = number + 1 < first;
         let length = next_line(&mut reader, &mut line, skipping).map_err(fail)?;
@@ -86,8 +86,8 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
         }
     }
     if page.last == 0 {
-        let lines = super::text::count(usize::try_from(number).unwrap_or(usize::MAX), "line");
-        return Err(Failure(format!("`{path}` has {lines}; there is nothing from line {first} on")));
+        let lines = super::text::format_count(usize::try_from(number).unwrap_or(usize::MAX), "line");
+        return Err(ToolFailure(format!("`{path}` has only {lines}; line {first} does not exist")));
     }
     let total = if more { count_remaining_lines(&mut reader, number, stop).map_err(fail)? } else { Some(number) };
     Ok(page.answer(first, more, total))
@@ -118,7 +118,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::
 }
 
 /// Returns the total number of lines, `number` of which have been read; `None` if there is too much to count.
-fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::Result<Option<u64>> {
+fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &StopCondition) -> std::io::Result<Option<u64>> {
     let mut limited = reader.take(MAX_COUNTED_BYTES);
     let mut total = number;
     let mut open = false;
@@ -143,7 +143,7 @@ impl Page {
     fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
         let (bytes, crlf) = split_line_end(line);
         let text = String::from_utf8_lossy(bytes);
-        let shown = cut(&text, MAX_SHOWN_LINE_BYTES);
+        let shown = truncate(&text, MAX_SHOWN_LINE_BYTES);
         if self.last != 0 && self.text.len() + shown.len() + 64 > MAX_RESULT_BYTES {
             return false;
         }
@@ -163,13 +163,13 @@ impl Page {
         let mut notes = Vec::new();
         if more {
             let of = total.map_or_else(|| "very many".to_owned(), |t| t.to_string());
-            notes.push(format!("lines {first} to {} of {of}; go on with offset {}", self.last, self.last + 1));
+            notes.push(format!("lines {first} to {} of {of}; continue with offset {}", self.last, self.last + 1));
         }
         if self.crlf {
             notes.push("lines end with CRLF".to_owned());
         }
         if self.lossy {
-            notes.push("not all of it is UTF-8; � stands for other bytes".to_owned());
+            notes.push("not entirely UTF-8; � replaces other bytes".to_owned());
         }
         if !notes.is_empty() {
             self.text.extend([format!("[{}]\n", notes.join("; "))]);

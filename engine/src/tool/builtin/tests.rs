@@ -58,12 +58,12 @@ async fn read_numbers_lines_and_gives_the_next_offset() {
     assert_eq!(w.ok(FileTool::Read, json!({"path": "a"})).await, "1\tx\n2\ty\n");
     assert_eq!(
         w.ok(FileTool::Read, json!({"path": "long", "offset": 3, "limit": 2})).await,
-        "3\tline 3\n4\tline 4\n[lines 3 to 4 of 5000; go on with offset 5]\n"
+        "3\tline 3\n4\tline 4\n[lines 3 to 4 of 5000; continue with offset 5]\n"
     );
     assert_eq!(w.ok(FileTool::Read, json!({"path": "long", "offset": 5000})).await, "5000\tline 5000\n");
     assert_eq!(
         w.fails(FileTool::Read, json!({"path": "long", "offset": 5001})).await,
-        "`long` has 5000 lines; there is nothing from line 5001 on"
+        "`long` has only 5000 lines; line 5001 does not exist"
     );
 }
 
@@ -102,7 +102,7 @@ async fn read_handles_binary_and_unusual_files() {
     assert_eq!(w.ok(FileTool::Read, json!({"path": "bom"})).await, "1\tx\n");
     assert_eq!(
         w.ok(FileTool::Read, json!({"path": "latin"})).await,
-        "1\tcaf�\n[not all of it is UTF-8; � stands for other bytes]\n"
+        "1\tcaf�\n[not entirely UTF-8; � replaces other bytes]\n"
     );
     assert_eq!(
         w.fails(FileTool::Read, json!({"path": "binary"})).await,
@@ -188,7 +188,7 @@ async fn ls_is_sorted_and_bounded_and_hides_state() {
     assert_eq!(w.ok(FileTool::Ls, json!({"path": ".ai"})).await, "config/\n");
     assert_eq!(w.ok(FileTool::Ls, json!({"limit": 2})).await, ".ai/\na/\n[2 of 4 entries]\n");
     assert!(w.fails(FileTool::Ls, json!({"path": ".ai/state"})).await.contains("is hidden from tools"));
-    assert!(w.fails(FileTool::Ls, json!({"path": "b"})).await.contains("is no folder"));
+    assert!(w.fails(FileTool::Ls, json!({"path": "b"})).await.contains("is not a folder"));
     fs::create_dir(w.dir.path().join("e")).unwrap();
     assert_eq!(w.ok(FileTool::Ls, json!({"path": "e"})).await, "[empty]\n");
 }
@@ -227,7 +227,7 @@ async fn glob_respects_ignore_files() {
         "bin.rs\n[1 of 3 files; narrow the pattern]\n"
     );
     assert!(w.fails(FileTool::Glob, json!({"pattern": "../*"})).await.contains("does not stay"));
-    assert!(w.fails(FileTool::Glob, json!({"pattern": "a[b"})).await.contains("is no pattern"));
+    assert!(w.fails(FileTool::Glob, json!({"pattern": "a[b"})).await.contains("is not a valid pattern"));
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn grep_returns_file_line_and_text() {
         "src/main.rs-1- fn main() {}\nsrc/main.rs:2: // TODO: x\n"
     );
     assert_eq!(w.ok(FileTool::Grep, json!({"pattern": "zebra"})).await, "[no line matches]\n");
-    assert!(w.fails(FileTool::Grep, json!({"pattern": "("})).await.contains("no regular expression"));
+    assert!(w.fails(FileTool::Grep, json!({"pattern": "("})).await.contains("not a valid regular expression"));
     assert!(
         w.fails(FileTool::Grep, json!({"pattern": "x", "path": ".ai/state/x.rs"}))
             .await
@@ -267,21 +267,23 @@ async fn grep_is_bounded() {
     let text = w.ok(FileTool::Grep, json!({"pattern": "x+", "path": "b"})).await;
     assert!(text.len() < 500, "{}", text.len());
     assert!(
-        w.fails(FileTool::Grep, json!({"pattern": "((a{100}){100}){100}"})).await.contains("no regular expression")
+        w.fails(FileTool::Grep, json!({"pattern": "((a{100}){100}){100}"}))
+            .await
+            .contains("not a valid regular expression")
     );
 }
 
 #[tokio::test]
 async fn bash_returns_output_and_exit_code() {
     let w = world(&[("sub/x", b"")]);
-    let bash = Bash { default_timeout: Duration::from_secs(10) };
+    let bash = BashTool { default_timeout: Duration::from_secs(10) };
     let ok = w.call(&bash, json!({"command": "ls", "cwd": "sub"})).await;
     assert_eq!((ok.content, ok.is_error), (json!("x\n[exit code 0]"), false));
     let bad = w.call(&bash, json!({"command": "echo no >&2; exit 7"})).await;
     assert_eq!((bad.content, bad.is_error), (json!("no\n[exit code 7]"), true));
     assert_eq!(bad.details["exit_code"], 7);
     let slow = w.call(&bash, json!({"command": "sleep 30", "timeout_seconds": 1})).await;
-    assert_eq!((slow.content, slow.is_error), (json!("[stopped: not done after 1 s]"), true));
+    assert_eq!((slow.content, slow.is_error), (json!("[stopped: timed out after 1 s]"), true));
     for cwd in ["..", "/", ".ai/state", "sub/x", "nothing"] {
         assert!(w.call(&bash, json!({"command": "ls", "cwd": cwd})).await.is_error, "{cwd}");
     }
@@ -355,7 +357,7 @@ fn invocation(w: &TestProject) -> Invocation {
         write: Vec::new(),
         net: Vec::new(),
         may_write_item: Vec::new(),
-        halt: crate::tool::stop::Halt::never(),
+        halt: crate::tool::stop::CancellationToken::never(),
         crew: crate::crew::ThreadCount::default(),
     }
 }

@@ -9,7 +9,7 @@ pub fn is_binary(start: &[u8]) -> bool {
 }
 
 /// Truncates text to at most `most` bytes, between characters.
-pub fn cut(text: &str, most: usize) -> &str {
+pub fn truncate(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
     }
@@ -24,6 +24,6 @@ pub fn split_line_end(line: &[u8]) -> (&[u8], bool) {
 }
 
 /// Formats a count: `1 line`, `2 lines`.
-pub fn count(n: usize, one: &str) -> String {
+pub fn format_count(n: usize, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }

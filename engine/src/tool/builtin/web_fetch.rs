@@ -7,9 +7,9 @@ use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Failure, parameters};
+use super::{ToolFailure, ToolResult, parameters};
 use crate::provider::BoxFuture;
-use crate::tool::web::{Request, Web};
+use crate::tool::web::{WebClient, WebRequest};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 mod html;
@@ -34,14 +34,14 @@ struct WebFetchParameters {
 }
 
 impl WebFetchTool {
-    async fn act(&self, invocation: Invocation) -> Answer {
+    async fn act(&self, invocation: Invocation) -> ToolResult {
         let given: WebFetchParameters = parameters(&invocation.parameters)?;
-        let url = Url::parse(&given.url).map_err(|e| Failure(format!("`url` is no address: {e}")))?;
+        let url = Url::parse(&given.url).map_err(|e| ToolFailure(format!("`url` is not a valid URL: {e}")))?;
         let accept = HeaderValue::from_static("text/html, text/plain, application/json, */*;q=0.5");
         let request =
-            Request { method: Method::GET, url, headers: HeaderMap::from_iter([(ACCEPT, accept)]), body: None };
+            WebRequest { method: Method::GET, url, headers: HeaderMap::from_iter([(ACCEPT, accept)]), body: None };
         let timeout = self.timeout.min(invocation.timeout);
-        let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_PAGE_BYTES };
+        let web = WebClient { hosts: invocation.net, timeout, max_bytes: MAX_PAGE_BYTES };
         let answer = web.send(request).await?;
         let kind = answer.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_text = kind.is_empty()
@@ -49,7 +49,7 @@ impl WebFetchTool {
             || ["json", "xml", "javascript", "yaml", "toml", "x-sh"].iter().any(|word| kind.contains(word));
         if !is_text || memchr::memchr(0, answer.body.get(..8192).unwrap_or(&answer.body)).is_some() {
             let bytes = answer.body.len();
-            return Err(Failure(format!("{} is no text but `{kind}`, {bytes} bytes", answer.url)));
+            return Err(ToolFailure(format!("{} is not text: `{kind}`, {bytes} bytes", answer.url)));
         }
         let text = String::from_utf8_lossy(&answer.body);
         let is_html = kind.contains("html") || (kind.is_empty() && text.trim_start().starts_with('<'));
@@ -61,6 +61,7 @@ impl WebFetchTool {
             content: text.into(),
             is_error: answer.status >= 400,
             details: json!({"status": answer.status, "url": answer.url.as_str(), "content_type": answer.content_type}),
+            was_refused: false,
         })
     }
 }

@@ -2,22 +2,22 @@
 
 use serde::Deserialize;
 
-use super::{Answer, ToolOutcome};
-use crate::tool::confine::{Project, Written};
+use super::{ToolOutcome, ToolResult};
+use crate::tool::confine::{ProjectFiles, WriteEffect};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct WriteParameters {
     path: String,
     content: String,
 }
 
-pub fn run(project: &Project, parameters: &Parameters) -> Answer {
+pub fn run(project: &ProjectFiles, parameters: &WriteParameters) -> ToolResult {
     let place = project.locate(&parameters.path)?;
     let written = project.replace(&place, parameters.content.as_bytes(), None)?;
     let verb = match written {
-        Written::Created => "created",
-        Written::Replaced => "replaced",
+        WriteEffect::Created => "created",
+        WriteEffect::Replaced => "replaced",
     };
     Ok(ToolOutcome::ok(format!("{verb} `{}`, {} bytes", place.path, parameters.content.len())))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Stat};
 
-use super::{Project, open_folder_at};
+use super::{ProjectFiles, open_folder_at};
 use crate::user_space;
 
 /// The device and inode number of a file.
@@ -32,20 +32,20 @@ impl Inode {
 }
 
 /// Returns the identities of keys and trust records, those of a project included.
-pub(super) fn secrets(project: &Path) -> Inodes {
+pub(super) fn secret_inodes(project: &Path) -> Inodes {
     let secrets = user_space::secrets([project]);
     user_space::identities(&secrets).into_iter().map(|(device, number)| Inode(device, number)).collect()
 }
 
-impl Project {
+impl ProjectFiles {
     /// Checks whether a file with several names has one of them under `.ai/state`.
     pub(super) fn is_state(&self, inode: Inode) -> bool {
-        self.state_links.get_or_init(|| linked(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
+        self.state_links.get_or_init(|| hard_linked_state(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
     }
 }
 
 /// Collects the files with several names under `.ai/state`; `None` if there are more than [`MAX_FILES`].
-fn linked(root: &Dir) -> Option<Inodes> {
+fn hard_linked_state(root: &Dir) -> Option<Inodes> {
     let mut set = Inodes::new();
     let Ok(state) = open_folder_at(root, ".ai".as_ref()).and_then(|ai| open_folder_at(&ai, "state".as_ref())) else {
         return Some(set);

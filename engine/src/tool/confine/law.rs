@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use rye_compiler::semantics::needs::{folded, is_law};
+use rye_compiler::semantics::needs::{fold_case, is_protected};
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 
@@ -24,16 +24,16 @@ pub enum PathAccess {
 /// Returns the zone of a canonical path, given by its segments from the project root. `.ai`, `.git` and `.env*` match
 /// at every depth, because a folder of a project can itself be a project, and in every spelling that a file system may
 /// fold.
-pub fn zone(segments: &[OsString]) -> PathAccess {
-    let names: Vec<String> = segments.iter().map(|s| folded(&s.to_string_lossy())).collect();
-    let Some(at) = names.iter().position(|n| n == ".ai" || is_law(n)) else { return PathAccess::Ordinary };
+pub fn path_access(segments: &[OsString]) -> PathAccess {
+    let names: Vec<String> = segments.iter().map(|s| fold_case(&s.to_string_lossy())).collect();
+    let Some(at) = names.iter().position(|n| n == ".ai" || is_protected(n)) else { return PathAccess::Ordinary };
     let inside = names.get(at + 1..).unwrap_or_default();
     if names.get(at).is_some_and(|n| n != ".ai") {
         return PathAccess::ReadOnly;
     }
     match inside.first().map(String::as_str) {
         Some("state" | "keys" | "trust") => PathAccess::Hidden,
-        Some("data") => zone(segments.get(at + 2..).unwrap_or_default()),
+        Some("data") => path_access(segments.get(at + 2..).unwrap_or_default()),
         Some("directives") => item(ItemKind::Directive, segments, at),
         Some("knowledge") => item(ItemKind::Knowledge, segments, at),
         Some("tools") => item(ItemKind::Tool, segments, at),
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn of(path: &str) -> PathAccess {
-        zone(&path.split('/').map(OsString::from).collect::<Vec<_>>())
+        path_access(&path.split('/').map(OsString::from).collect::<Vec<_>>())
     }
 
     fn item_of(capability: &str) -> PathAccess {

@@ -6,12 +6,12 @@ use super::ProjectPath;
 
 /// A refusal. The texts name only paths relative to the project.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum FileAccessError {
     #[error("`{path}` is not inside the project; paths are relative to its root")]
     Outside { path: String },
     #[error("`{path}` leads out of the project through a link")]
     LeadsOut { path: String },
-    #[error("`{path}` is no path: {reason}")]
+    #[error("`{path}` is not a valid path: {reason}")]
     InvalidPath { path: String, reason: &'static str },
     #[error("`{path}` is hidden from tools; past results and threads are read with rye_fetch and the thread tools")]
     Hidden { path: String },
@@ -23,19 +23,19 @@ pub enum Refused {
     NotFound { path: String },
     #[error("`{path}` is a folder")]
     IsFolder { path: ProjectPath },
-    #[error("`{path}` is no folder")]
+    #[error("`{path}` is not a folder")]
     NotFolder { path: String },
     #[error("`{path}` is {what}, not a regular file")]
     Special { path: ProjectPath, what: &'static str },
     #[error("`{path}` is write-protected by its own mode")]
     Protected { path: ProjectPath },
-    #[error("`{path}` was changed by somebody else in the meantime; read it again")]
+    #[error("`{path}` has changed since it was read; read it again")]
     Changed { path: ProjectPath },
     #[error("`{path}`: {source}")]
     Io { path: String, source: io::Error },
 }
 
-impl Refused {
+impl FileAccessError {
     pub(super) fn io(path: &(impl ToString + ?Sized), source: impl Into<io::Error>) -> Self {
         Self::Io { path: path.to_string(), source: source.into() }
     }

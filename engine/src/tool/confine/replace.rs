@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{Found, Place, Project, ProjectPath, Refused, open_folder_at};
+use super::{FileAccessError, ProjectFiles, ProjectPath, ResolvedKind, ResolvedPath, open_folder_at};
 
 /// The identity of a file when it was read, to detect changes before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct FileVersion {
 
 /// The effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteEffect {
     Created,
     Replaced,
 }
@@ -33,33 +33,38 @@ impl FileVersion {
     }
 }
 
-impl Project {
+impl ProjectFiles {
     /// Replaces the file with `bytes`, or creates it with missing folders. With `expected`, fails if the file changed
     /// since it was read. Keeps the permission bits of an existing file.
-    pub fn replace(&self, place: &Place, bytes: &[u8], expected: Option<FileVersion>) -> Result<Written, Refused> {
+    pub fn replace(
+        &self,
+        place: &ResolvedPath,
+        bytes: &[u8],
+        expected: Option<FileVersion>,
+    ) -> Result<WriteEffect, FileAccessError> {
         self.check_writable(&place.path)?;
         match &place.found {
-            Found::Folder(_) => Err(Refused::IsFolder { path: place.path.clone() }),
-            Found::Special { what } => Err(Refused::Special { path: place.path.clone(), what }),
-            Found::File { parent, name, stat } => {
+            ResolvedKind::Folder(_) => Err(FileAccessError::IsFolder { path: place.path.clone() }),
+            ResolvedKind::Special { what } => Err(FileAccessError::Special { path: place.path.clone(), what }),
+            ResolvedKind::File { parent, name, stat } => {
                 let mode = Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o777);
                 if !mode.intersects(Mode::from_raw_mode(0o222)) {
-                    return Err(Refused::Protected { path: place.path.clone() });
+                    return Err(FileAccessError::Protected { path: place.path.clone() });
                 }
                 put(parent, name, bytes, &place.path, Some(mode), expected)?;
-                Ok(Written::Replaced)
+                Ok(WriteEffect::Replaced)
             }
-            Found::Missing { parent, tail } => {
-                let fail = |e: std::io::Error| Refused::io(&place.path, e);
+            ResolvedKind::Missing { parent, tail } => {
+                let fail = |e: std::io::Error| FileAccessError::io(&place.path, e);
                 let Some((name, folders)) = tail.split_last() else {
-                    return Err(Refused::NotFound { path: place.path.to_string() });
+                    return Err(FileAccessError::NotFound { path: place.path.to_string() });
                 };
                 let mut dir = parent.try_clone().map_err(fail)?;
                 for folder in folders {
                     dir = make_folder(&dir, folder).map_err(|e| fail(e.into()))?;
                 }
                 put(&dir, name, bytes, &place.path, None, None)?;
-                Ok(Written::Created)
+                Ok(WriteEffect::Created)
             }
         }
     }
@@ -79,8 +84,8 @@ fn put(
     path: &ProjectPath,
     mode: Option<Mode>,
     expected: Option<FileVersion>,
-) -> Result<(), Refused> {
-    let fail = |e: std::io::Error| Refused::io(path, e);
+) -> Result<(), FileAccessError> {
+    let fail = |e: std::io::Error| FileAccessError::io(path, e);
     let (temporary, mut file) = temporary(dir, mode).map_err(fail)?;
     let written = (|| {
         if let Some(mode) = mode {
@@ -90,7 +95,7 @@ fn put(
         if let Some(expected) = expected {
             let now = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
             if now.ok().map(|s| FileVersion::of(&s)) != Some(expected) {
-                return Err(Refused::Changed { path: path.clone() });
+                return Err(FileAccessError::Changed { path: path.clone() });
             }
         }
         rustix::fs::renameat(dir, &temporary, dir, name).map_err(|e| fail(e.into()))

@@ -35,8 +35,8 @@ fn world() -> World {
 }
 
 impl World {
-    fn project(&self) -> Project {
-        Project::open(&self.root, Vec::new()).unwrap()
+    fn project(&self) -> ProjectFiles {
+        ProjectFiles::open(&self.root, Vec::new()).unwrap()
     }
 
     fn read(&self, path: &str) -> Result<String, String> {
@@ -46,9 +46,9 @@ impl World {
         Ok(std::io::read_to_string(file).unwrap())
     }
 
-    fn write(&self, path: &str, grants: &[&[&str]]) -> Result<Written, String> {
+    fn write(&self, path: &str, grants: &[&[&str]]) -> Result<WriteEffect, String> {
         let grants = grants.iter().map(|l| l.iter().map(|s| (*s).to_owned()).collect()).collect();
-        let project = Project::open(&self.root, grants).unwrap();
+        let project = ProjectFiles::open(&self.root, grants).unwrap();
         let place = project.locate(path).map_err(|e| e.to_string())?;
         project.replace(&place, b"new", None).map_err(|e| e.to_string())
     }
@@ -113,7 +113,7 @@ fn links_inside_are_followed_and_links_out_refused() {
         assert!(e.contains("leads out of the project"), "{path}: {e}");
         assert!(w.write(path, &[]).is_err());
     }
-    assert!(w.read("loop1").unwrap_err().contains("circle"));
+    assert!(w.read("loop1").unwrap_err().contains("loop"));
     assert_eq!(fs::read_to_string(w.outside.join("secret.txt")).unwrap(), "secret");
 }
 
@@ -196,7 +196,7 @@ fn protected_paths_are_read_only_under_every_name() {
     }
     assert_eq!(w.read(".env").unwrap(), "KEY=1");
     assert_eq!(w.read("g/config").unwrap(), "g");
-    assert_eq!(w.write(".ai/data/x/y.json", &[]).unwrap(), Written::Created);
+    assert_eq!(w.write(".ai/data/x/y.json", &[]).unwrap(), WriteEffect::Created);
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn only_regular_files_are_opened() {
     assert!(w.read("socket").unwrap_err().contains("is a socket"));
     assert!(w.write("pipe", &[]).unwrap_err().contains("is a pipe"));
     assert!(w.read("src").unwrap_err().contains("is a folder"));
-    assert!(w.read("a.txt/").unwrap_err().contains("is no folder"));
-    assert!(w.read("a.txt/x").unwrap_err().contains("is no folder"));
+    assert!(w.read("a.txt/").unwrap_err().contains("is not a folder"));
+    assert!(w.read("a.txt/x").unwrap_err().contains("is not a folder"));
     assert!(w.read("nothing").unwrap_err().contains("does not exist"));
     assert!(w.read("").is_err());
     assert!(w.read("a\0b").is_err());
@@ -240,12 +240,12 @@ fn replace_keeps_the_mode_and_other_hard_links() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).unwrap();
     fs::hard_link(&script, w.outside.join("other")).unwrap();
     symlink("run.sh", w.root.join("link")).unwrap();
-    assert_eq!(w.write("link", &[]).unwrap(), Written::Replaced);
+    assert_eq!(w.write("link", &[]).unwrap(), WriteEffect::Replaced);
     assert_eq!(fs::read_to_string(&script).unwrap(), "new");
     assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o750);
     assert_eq!(fs::read_to_string(w.outside.join("other")).unwrap(), "old");
     assert!(fs::symlink_metadata(w.root.join("link")).unwrap().is_symlink());
-    assert_eq!(w.write("new/folder/x", &[]).unwrap(), Written::Created);
+    assert_eq!(w.write("new/folder/x", &[]).unwrap(), WriteEffect::Created);
     assert!(w.write("a.txt/x", &[]).is_err());
     assert!(w.write("new/../y/../z", &[]).is_err());
     fs::set_permissions(&script, fs::Permissions::from_mode(0o444)).unwrap();
@@ -262,7 +262,7 @@ fn open_file_rejects_a_link_swapped_in_after_locate() {
     let place = project.locate("a.txt").unwrap();
     fs::remove_file(w.root.join("a.txt")).unwrap();
     symlink(w.outside.join("secret.txt"), w.root.join("a.txt")).unwrap();
-    assert!(matches!(project.open_file(&place), Err(Refused::Changed { .. })));
+    assert!(matches!(project.open_file(&place), Err(FileAccessError::Changed { .. })));
     // A write replaces the link itself.
     project.replace(&place, b"new", None).unwrap();
     assert_eq!(fs::read_to_string(w.outside.join("secret.txt")).unwrap(), "secret");
@@ -273,11 +273,11 @@ fn replace_rejects_a_changed_file() {
     let w = world();
     let project = w.project();
     let place = project.locate("a.txt").unwrap();
-    let Found::File { stat, .. } = &place.found else { panic!("a file") };
+    let ResolvedKind::File { stat, .. } = &place.found else { panic!("a file") };
     let stamp = FileVersion::of(stat);
-    fs::write(w.root.join("a.txt"), "somebody else").unwrap();
-    assert!(matches!(project.replace(&place, b"new", Some(stamp)), Err(Refused::Changed { .. })));
-    assert_eq!(fs::read_to_string(w.root.join("a.txt")).unwrap(), "somebody else");
+    fs::write(w.root.join("a.txt"), "has changed since it was read").unwrap();
+    assert!(matches!(project.replace(&place, b"new", Some(stamp)), Err(FileAccessError::Changed { .. })));
+    assert_eq!(fs::read_to_string(w.root.join("a.txt")).unwrap(), "has changed since it was read");
 }
 
 #[test]
@@ -320,15 +320,15 @@ mod any_path {
             let root = w.root.canonicalize().unwrap();
             let project = w.project();
             match project.locate(&path) {
-                Ok(place) if !matches!(place.found, Found::Missing { .. }) => {
+                Ok(place) if !matches!(place.found, ResolvedKind::Missing { .. }) => {
                     let real = real.unwrap();
                     prop_assert_eq!(place.path.below(&root), real.clone());
                     prop_assert!(real.starts_with(&root) && !real.starts_with(root.join(".ai/state")));
                 }
                 Ok(_) => prop_assert!(real.is_err()),
                 // A path that leaves the project on its way is refused, even if it leads back.
-                Err(Refused::Outside { .. } | Refused::LeadsOut { .. }) => {}
-                Err(Refused::Hidden { .. }) => prop_assert!(path.contains("state") || path.contains("hidden")),
+                Err(FileAccessError::Outside { .. } | FileAccessError::LeadsOut { .. }) => {}
+                Err(FileAccessError::Hidden { .. }) => prop_assert!(path.contains("state") || path.contains("hidden")),
                 Err(_) => prop_assert!(real.is_err() || path.is_empty()),
             }
         }

@@ -11,8 +11,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType};
 
 use super::law::{self, PathAccess};
-use super::{Project, ProjectPath, Refused, open_folder_at};
-use crate::tool::stop::Stop;
+use super::{FileAccessError, ProjectFiles, ProjectPath, open_folder_at};
+use crate::tool::stop::StopCondition;
 
 /// Maximum number of entries of one walk.
 const MAX_ENTRIES: usize = 250_000;
@@ -30,7 +30,7 @@ pub enum Dotfiles {
 }
 
 /// A visited file.
-pub struct Seen<'w> {
+pub struct VisitedFile<'w> {
     pub parent: &'w Dir,
     pub name: &'w OsStr,
     /// Relative to the project root.
@@ -41,7 +41,7 @@ pub struct Seen<'w> {
 
 /// The end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum WalkEnd {
     Complete,
     /// The visitor stopped the walk.
     Enough,
@@ -49,18 +49,18 @@ pub enum Ended {
     CutShort,
 }
 
-type Visit<'v> = dyn FnMut(&Seen<'_>) -> ControlFlow<()> + 'v;
+type Visit<'v> = dyn FnMut(&VisitedFile<'_>) -> ControlFlow<()> + 'v;
 
 struct FolderWalk<'w> {
-    project: &'w Project,
+    project: &'w ProjectFiles,
     dotfiles: Dotfiles,
-    stop: &'w Stop,
+    stop: &'w StopCondition,
     left: usize,
     /// Outermost first.
     rules: Vec<Gitignore>,
 }
 
-impl Project {
+impl ProjectFiles {
     /// Visits every regular file below `start`, in byte order of names. Respects ignore files (`.gitignore`, `.ignore`,
     /// `.git/info/exclude`) from the project root down; does not follow links.
     pub fn walk(
@@ -68,11 +68,11 @@ impl Project {
         start: &ProjectPath,
         dir: &Dir,
         dotfiles: Dotfiles,
-        stop: &Stop,
+        stop: &StopCondition,
         visit: &mut Visit,
-    ) -> Result<Ended, Refused> {
+    ) -> Result<WalkEnd, FileAccessError> {
         let mut walk = FolderWalk { project: self, dotfiles, stop, left: MAX_ENTRIES, rules: Vec::new() };
-        let fail = |e: std::io::Error| Refused::io(start, e);
+        let fail = |e: std::io::Error| FileAccessError::io(start, e);
         let mut here = self.root.try_clone().map_err(fail)?;
         let mut at = PathBuf::new();
         walk.rules.extend(exclude(&here));
@@ -82,13 +82,13 @@ impl Project {
             at.push(segment);
         }
         Ok(match walk.folder(dir, start, &PathBuf::new(), 0, visit) {
-            ControlFlow::Continue(()) => Ended::Complete,
+            ControlFlow::Continue(()) => WalkEnd::Complete,
             ControlFlow::Break(ended) => ended,
         })
     }
 
     /// Opens a visited file.
-    pub fn open_visited(&self, seen: &Seen<'_>) -> Result<std::fs::File, Refused> {
+    pub fn open_visited(&self, seen: &VisitedFile<'_>) -> Result<std::fs::File, FileAccessError> {
         self.open_file_at(seen.parent, seen.name, seen.path).map(|f| f.0)
     }
 }
@@ -101,7 +101,7 @@ impl FolderWalk<'_> {
         below: &Path,
         depth: usize,
         visit: &mut Visit,
-    ) -> ControlFlow<Ended> {
+    ) -> ControlFlow<WalkEnd> {
         let full: PathBuf = path.0.iter().collect();
         let added: Vec<Gitignore> = rules_of(dir, &full).into_iter().collect();
         let before = self.rules.len();
@@ -118,13 +118,13 @@ impl FolderWalk<'_> {
         below: &Path,
         depth: usize,
         visit: &mut Visit,
-    ) -> ControlFlow<Ended> {
+    ) -> ControlFlow<WalkEnd> {
         // An unreadable folder is skipped.
         let Ok(listing) = dir.entries() else { return ControlFlow::Continue(()) };
         let mut names: Vec<OsString> = Vec::new();
         for entry in listing.flatten() {
             if self.left == 0 || self.stop.is_due() {
-                return ControlFlow::Break(Ended::CutShort);
+                return ControlFlow::Break(WalkEnd::CutShort);
             }
             self.left -= 1;
             names.push(entry.file_name());
@@ -132,14 +132,14 @@ impl FolderWalk<'_> {
         names.sort_unstable();
         for name in names {
             if self.stop.is_due() {
-                return ControlFlow::Break(Ended::CutShort);
+                return ControlFlow::Break(WalkEnd::CutShort);
             }
             let dotted = name.as_encoded_bytes().starts_with(b".");
             if name == ".git" || (dotted && self.dotfiles == Dotfiles::Skip) {
                 continue;
             }
             let path = path.join(&name);
-            if law::zone(&path.0) == PathAccess::Hidden {
+            if law::path_access(&path.0) == PathAccess::Hidden {
                 continue;
             }
             let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
@@ -157,9 +157,9 @@ impl FolderWalk<'_> {
                     self.folder(&inner, &path, &below, depth + 1, visit)?;
                 }
             } else if kind == FileType::RegularFile {
-                let seen = Seen { parent: dir, name: &name, path: &path, below: &below };
+                let seen = VisitedFile { parent: dir, name: &name, path: &path, below: &below };
                 if visit(&seen).is_break() {
-                    return ControlFlow::Break(Ended::Enough);
+                    return ControlFlow::Break(WalkEnd::Enough);
                 }
             }
         }

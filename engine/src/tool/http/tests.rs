@@ -25,7 +25,7 @@ fn invocation(parameters: Value, net: &[&str]) -> Invocation {
         parameters,
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
-        halt: crate::tool::stop::Halt::never(),
+        halt: crate::tool::stop::CancellationToken::never(),
         crew: crate::crew::ThreadCount::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),
@@ -70,7 +70,7 @@ async fn invalid_http_calls_return_messages() {
     assert!(missing.is_error && missing.content == json!("no such thing") && missing.details["status"] == json!(404));
     assert_eq!(call(json!({}), &["127.0.0.1"]).await.content, json!("a parameter of the address is missing"));
     let split = call(json!({"id": "x", "a": "1\r\nX-B: 2"}), &["127.0.0.1"]).await;
-    assert!(split.is_error && split.content.as_str().unwrap().contains("no header can carry"), "{split:?}");
+    assert!(split.is_error && split.content.as_str().unwrap().contains("invalid characters"), "{split:?}");
     assert!(call(json!({"id": "x"}), &[]).await.content.as_str().unwrap().starts_with("permission denied"));
     let unset = tool(
         "description: x\nkind: http\nurl: http://127.0.0.1/\nenvironment: [RYE__]\n"

@@ -7,9 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use rye_compiler::item::Items;
-use rye_compiler::plan::{Place, hex};
+use rye_compiler::plan::{SourcePlace, hex};
 use rye_compiler::tool_spec::ServerSandbox;
-use rye_compiler::trust::{Executes, Subject, TrustRequirementKind, line, named, of_server, spelt};
+use rye_compiler::trust::command_files::{files_of_argv, files_of_value};
+use rye_compiler::trust::{
+    Subject, TrustRequirement, TrustRequirementKind, describe_server, escape_non_ascii, one_line,
+};
 use rye_compiler::world::ItemKind;
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{SourceId, Sources, yaml};
@@ -25,7 +28,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A configured server, with templates not filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Server {
+pub struct McpServer {
     /// Name of the server; a valid segment of an id.
     pub name: String,
     pub transport: McpTransport,
@@ -45,14 +48,14 @@ pub struct Server {
 pub enum McpTransport {
     /// A program that speaks the protocol on its standard streams, in a sandbox with these openings; `None` runs
     /// without a sandbox.
-    Stdio { command: Vec<String>, environment: BTreeMap<String, String>, wall: Option<Openings> },
+    Stdio { command: Vec<String>, environment: BTreeMap<String, String>, wall: Option<SandboxOpenings> },
     /// Streamable HTTP.
     Http { url: String, headers: BTreeMap<String, String> },
 }
 
 /// The openings in the sandbox of a server's program. A grant of any of its tools has to name all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Openings {
+pub struct SandboxOpenings {
     /// Project folders that the server may write.
     pub write: Vec<String>,
     /// Hosts that the server is meant for; with any, the whole network is open.
@@ -66,10 +69,10 @@ fn seconds<S: serde::Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Er
     to.serialize_u64(value.as_secs())
 }
 
-impl Server {
+impl McpServer {
     /// Returns the SHA-256 of the transport, lowercase hex. An item listed with another value belongs to another
     /// server.
-    pub fn sha256(&self) -> String {
+    pub fn transport_sha256(&self) -> String {
         let text = serde_json::to_string(&self.transport).unwrap_or_default();
         hex(&Sha256::digest(text.as_bytes()))
     }
@@ -86,7 +89,7 @@ impl Server {
             McpTransport::Stdio { command, .. } => {
                 command.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" ")
             }
-            McpTransport::Http { url, .. } => spelt(url),
+            McpTransport::Http { url, .. } => escape_non_ascii(url),
         };
         // A variable can name a program just like the command.
         if let McpTransport::Stdio { environment, .. } = &self.transport
@@ -96,7 +99,7 @@ impl Server {
             text.push_str(", with ");
             text.push_str(&set.join(" "));
         }
-        if let McpTransport::Stdio { wall: Some(Openings { read, .. }), .. } = &self.transport
+        if let McpTransport::Stdio { wall: Some(SandboxOpenings { read, .. }), .. } = &self.transport
             && !read.is_empty()
         {
             text.push_str(", reading ");
@@ -126,7 +129,7 @@ impl Server {
     }
 
     /// Returns the isolation of the server from this machine.
-    pub fn wall(&self) -> ServerSandbox {
+    pub fn isolation(&self) -> ServerSandbox {
         match &self.transport {
             McpTransport::Http { .. } => ServerSandbox::Net,
             McpTransport::Stdio { wall: Some(_), .. } => ServerSandbox::Process,
@@ -135,27 +138,42 @@ impl Server {
     }
 
     /// Returns the trust requirement; `None` if the user's own files configure the server.
-    pub fn executes(&self) -> Option<Executes> {
-        self.of_project.then(|| Executes {
+    pub fn trust_requirement(&self) -> Option<TrustRequirement> {
+        self.of_project.then(|| TrustRequirement {
             kind: TrustRequirementKind::Server,
             name: self.name.clone(),
-            what: line(&of_server(&self.name, &self.describe(), self.wall())),
-            subjects: vec![Subject { kind: ItemKind::Config, id: format!("mcp:{}", self.name), sha256: self.sha256() }],
-            programs: match &self.transport {
-                McpTransport::Stdio { command, environment, .. } => named(command.iter().chain(environment.values())),
-                McpTransport::Http { .. } => Vec::new(),
-            },
-            place: Some(Place { file: self.origin.clone(), line: 1, column: 1 }),
+            what: one_line(&describe_server(&self.name, &self.describe(), self.isolation())),
+            subjects: vec![Subject {
+                kind: ItemKind::Config,
+                id: format!("mcp:{}", self.name),
+                sha256: self.transport_sha256(),
+            }],
+            programs: self.named_files(),
+            place: Some(SourcePlace { file: self.origin.clone(), line: 1, column: 1 }),
         })
     }
 
+    /// Returns the words of the command and of its variables that may name project files, with the variables filled in
+    /// as they are now.
+    fn named_files(&self) -> Vec<String> {
+        let McpTransport::Stdio { command, environment, .. } = &self.transport else { return Vec::new() };
+        // A variable that is not set stays as it is written: the server does not start.
+        let fill = |text: &String| expand_variables(text).unwrap_or_else(|_| text.clone());
+        let command: Vec<String> = command.iter().map(fill).collect();
+        let mut words = files_of_argv(&command);
+        words.extend(environment.values().flat_map(|value| files_of_value(&fill(value))));
+        words.sort();
+        words.dedup();
+        words
+    }
+
     /// Returns the openings that grants of its tools have to name: the host, or those of its program.
-    pub fn needs(&self) -> Openings {
+    pub fn required_openings(&self) -> SandboxOpenings {
         match &self.transport {
             McpTransport::Http { url, .. } => {
                 let url = reqwest::Url::parse(url).ok();
                 let host = url.as_ref().and_then(reqwest::Url::host_str).map(|h| h.trim_matches(['[', ']']).to_owned());
-                Openings { net: host.into_iter().collect(), ..Openings::default() }
+                SandboxOpenings { net: host.into_iter().collect(), ..SandboxOpenings::default() }
             }
             McpTransport::Stdio { wall, .. } => wall.clone().unwrap_or_default(),
         }
@@ -166,7 +184,7 @@ impl Server {
 ///
 /// # Errors
 /// A message for the user: an unreadable file, an incomplete server, or a repeated name.
-pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Server>, String> {
+pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, String> {
     let mut all = BTreeMap::new();
     let keys = provider_keys(items);
     if let Some(text) = mcp_json(project)? {
@@ -175,9 +193,9 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
             return Err(format!("`.mcp.json` cannot be read: {error}"));
         }
         if let Some(node) = parsed.tree.get("mcpServers") {
-            read(node, ".mcp.json", &|_| true, &mut all)?;
+            read_section(node, ".mcp.json", &|_| true, &mut all)?;
         } else if parsed.tree.get("servers").is_some() {
-            return Err("`.mcp.json` has `servers`, which nothing reads there; write `mcpServers`".into());
+            return Err("`.mcp.json` has the unknown key `servers`; write `mcpServers`".into());
         }
     }
     if let Some(node) = items.config_by_name("mcp") {
@@ -188,7 +206,7 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
             let mut own = BTreeMap::new();
             // A server with any setting from the project counts as the project's.
             let of_project = |node: &Node| is_of_project(&items.sources(), node);
-            read(servers, ".ai/config/mcp.yaml", &of_project, &mut own)?;
+            read_section(servers, ".ai/config/mcp.yaml", &of_project, &mut own)?;
             all.extend(own);
         }
     }
@@ -218,7 +236,7 @@ fn mcp_json(project: &Path) -> Result<Option<String>, String> {
         Err(e) => return Err(format!("`.mcp.json` cannot be read: {e}")),
     };
     if !metadata.is_file() || metadata.len() > MAX_MCP_JSON_BYTES {
-        return Err("`.mcp.json` is no regular file of bearable size".into());
+        return Err("`.mcp.json` is not a regular file, or too large".into());
     }
     let mut text = String::new();
     let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_MCP_JSON_BYTES + 1).read_to_string(&mut text));
@@ -226,18 +244,18 @@ fn mcp_json(project: &Path) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-fn read(
+fn read_section(
     node: &Node,
     origin: &str,
     of_project: &dyn Fn(&Node) -> bool,
-    into: &mut BTreeMap<String, Server>,
+    into: &mut BTreeMap<String, McpServer>,
 ) -> Result<(), String> {
     if !matches!(node.kind, Kind::Map(_)) {
         return Err(format!("{origin}: the servers are a mapping of names, not {}", node.describe()));
     }
     for entry in node.entries() {
         let written = &entry.key.node;
-        let name = super::listing::segment(written).ok_or_else(|| format!("{origin}: a server has no name"))?;
+        let name = super::listing::id_segment(written).ok_or_else(|| format!("{origin}: a server has no name"))?;
         let fault = |what: &str| format!("{origin}: server `{}`: {what}", written.escape_debug());
         let mut server = read_server(&entry.value, name.clone(), origin).map_err(|what| fault(&what))?;
         server.of_project = of_project(&entry.value);
@@ -250,7 +268,7 @@ fn read(
     Ok(())
 }
 
-fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String> {
+fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, String> {
     const KEYS: [&str; 13] = [
         "type",
         "command",
@@ -279,10 +297,12 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String
         None => DEFAULT_TIMEOUT,
         Some(value) => match &value.kind {
             Kind::Number(n) => Duration::from_secs(
-                n.as_u64().filter(|n| (1..=86_400).contains(n)).ok_or("`timeout_seconds` is no time")?,
+                n.as_u64()
+                    .filter(|n| (1..=86_400).contains(n))
+                    .ok_or("`timeout_seconds` is not a valid number of seconds")?,
             ),
             Kind::Null | Kind::Bool(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_) => {
-                return Err("`timeout_seconds` is no time".into());
+                return Err("`timeout_seconds` is not a valid number of seconds".into());
             }
         },
     };
@@ -298,23 +318,27 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String
                 return Err("`command` names no program".into());
             }
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
-            let wall = openings(node)?;
+            let wall = read_openings(node)?;
             if wall.is_some()
                 && let Some(name) = environment.keys().find(|name| controls_the_loader(name))
             {
-                return Err(format!("`{name}` would change the program that raises its wall; no server gets it"));
+                return Err(format!(
+                    "`{name}` would affect the program that sets up the sandbox; it cannot be set for a server"
+                ));
             }
             McpTransport::Stdio { command: all, environment, wall }
         }
         (None, Some(url)) => {
             if node.get("type").and_then(Node::as_str) == Some("sse") {
-                return Err("speaks the old HTTP+SSE transport, which is gone from the protocol; use its streamable HTTP address".into());
+                return Err(
+                    "uses the HTTP+SSE transport, which the protocol no longer has; use its streamable HTTP URL".into(),
+                );
             }
             if !url.starts_with("https://") && !url.starts_with("http://") {
-                return Err(format!("`{url}` is no web address"));
+                return Err(format!("`{url}` is not a web address"));
             }
             if reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
-                return Err(format!("`{url}` names a user before its host; write what it needs as `headers`"));
+                return Err(format!("`{url}` names a user before its host; use `headers` instead"));
             }
             // A variable must not determine the host, since grants name hosts.
             let authority =
@@ -326,7 +350,7 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<Server, String
         }
         (None, None) => return Err("has neither a `command` nor a `url`".into()),
     };
-    Ok(Server { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
+    Ok(McpServer { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
 }
 
 /// Refuses a command line in place of a program: no program is called `npx -y server`. A path may contain a space.
@@ -342,25 +366,25 @@ fn check_single_program(command: &Node) -> Result<(), String> {
 }
 
 /// Reads `wall: none`, or `needs: { write: [out/], net: [example.com] }` for the sandbox.
-fn openings(node: &Node) -> Result<Option<Openings>, String> {
+fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, String> {
     let needs = node.get("needs");
     match node.get("wall").map(|wall| wall.as_str().unwrap_or_default()) {
         Some("none") if needs.is_some() => {
-            return Err("without a wall it needs nothing granted: keep `wall` or `needs`".into());
+            return Err("a server without a sandbox needs no grants: keep either `wall` or `needs`".into());
         }
         Some("none") => return Ok(None),
         Some("process") | None => {}
         Some(_) => return Err("`wall` is `process` or `none`".into()),
     }
-    let Some(needs) = needs else { return Ok(Some(Openings::default())) };
+    let Some(needs) = needs else { return Ok(Some(SandboxOpenings::default())) };
     let known = |key: &str| matches!(key, "read" | "write" | "net");
     if !matches!(needs.kind, Kind::Map(_)) || needs.entries().iter().any(|e| !known(&e.key.node)) {
         return Err("`needs` is a mapping with `read`, `write` and `net`".into());
     }
     let list = |key: &str| needs.get(key).map_or(Ok(Vec::new()), |node| strings(node, key));
-    let openings = Openings { write: list("write")?, net: list("net")?, read: list("read")? };
+    let openings = SandboxOpenings { write: list("write")?, net: list("net")?, read: list("read")? };
     if openings.read.iter().any(|path| !(path.starts_with('/') || path.starts_with("~/"))) {
-        return Err("`read` names places of the machine, from `/` or `~/`; the project is readable anyway".into());
+        return Err("`read` needs paths that start with `/` or `~/`; the project is always readable".into());
     }
     Ok(Some(openings))
 }
@@ -418,13 +442,13 @@ fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, Strin
 ///
 /// # Errors
 /// The name of a variable that is not set.
-pub fn expand(text: &str) -> Result<String, String> {
+pub fn expand_variables(text: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, from)) = rest.split_once("${") {
         out.push_str(before);
         let Some((inside, after)) = from.split_once('}') else {
-            return Err("has a `${` that nothing closes".to_owned());
+            return Err("has an unclosed `${`".to_owned());
         };
         let (name, otherwise) = inside.split_once(":-").map_or((inside, None), |(n, o)| (n, Some(o)));
         match (std::env::var(name), otherwise) {

@@ -22,10 +22,10 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::config::{McpTransport, Openings, expand};
-use super::listing::Definition;
-use super::{CONNECT, Server};
-use crate::tool::process::{Held, RunningProgram, Sandbox, Server as Program, attend};
+use super::config::{McpTransport, SandboxOpenings, expand_variables};
+use super::listing::McpToolDefinition;
+use super::{MCP_START_TIMEOUT, McpServer};
+use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningProgram, Sandbox, start_long_lived};
 
 /// Maximum number of tools of a server, and of pages in its tool list.
 const MAX_TOOLS: usize = 2_000;
@@ -40,11 +40,11 @@ const MAX_MESSAGE_CHARS: usize = 500;
 pub enum McpError {
     #[error("the server `{server}` cannot be reached: {reason}")]
     Unreachable { server: String, reason: String },
-    #[error("the server `{server}` says: {reason}")]
+    #[error("the server `{server}` returned an error: {reason}")]
     Refused { server: String, reason: String },
-    #[error("the connection to the server `{server}` was lost; whether it acted is not known")]
+    #[error("the connection to the server `{server}` was lost; the outcome of the call is unknown")]
     Lost { server: String },
-    #[error("the server `{server}` no longer has a tool `{tool}`; `rye mcp refresh {server}` reads its list anew")]
+    #[error("the server `{server}` no longer has a tool `{tool}`; run `rye mcp refresh {server}` to update the list")]
     Gone { server: String, tool: String },
     #[error(
         "the server `{server}` defines `{tool}` otherwise than when it was listed; `rye mcp refresh {server}` shows the difference"
@@ -54,7 +54,7 @@ pub enum McpError {
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct McpResult {
     pub structured: Option<Value>,
     pub text: String,
     pub is_error: bool,
@@ -67,9 +67,9 @@ pub struct McpConnection {
     name: String,
     service: RunningService<RoleClient, McpClient>,
     changed: Arc<AtomicBool>,
-    definitions: Mutex<Vec<Definition>>,
+    definitions: Mutex<Vec<McpToolDefinition>>,
     /// The server's program, if it has one; dropping the connection ends it.
-    _held: Option<Held>,
+    _held: Option<ProgramHandle>,
 }
 
 /// The client side of the protocol: no sampling, roots or elicitation; only records that the tool list changed.
@@ -95,41 +95,47 @@ impl McpConnection {
     ///
     /// # Errors
     /// [`McpError::Unreachable`] with the reason.
-    pub async fn open(server: &Server, folder: &Path) -> Result<Self, McpError> {
+    pub async fn open(server: &McpServer, folder: &Path) -> Result<Self, McpError> {
         let unreachable =
             |reason: String| McpError::Unreachable { server: server.name.clone(), reason: truncate_message(&reason) };
         let changed = Arc::new(AtomicBool::new(false));
         let client = McpClient { changed: Arc::clone(&changed) };
         if let Some(key) = server.keys.first() {
-            return Err(unreachable(format!("it asks for `{key}`, which holds a provider's key; no server gets it")));
+            return Err(unreachable(format!(
+                "it requests `{key}`, which holds a provider's key; provider keys are never passed to servers"
+            )));
         }
         let mut running = None;
         let service = match &server.transport {
             McpTransport::Stdio { command, environment, wall } => {
-                let program = program(command, environment, wall.as_ref(), folder).map_err(unreachable)?;
-                let RunningProgram { output, input, log, held } =
-                    attend(&program).map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
+                let program = server_program(command, environment, wall.as_ref(), folder).map_err(unreachable)?;
+                let RunningProgram { output, input, log, held } = start_long_lived(&program)
+                    .map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
                 running = Some((log, held));
-                timeout(CONNECT, client.serve((output, input))).await
+                timeout(MCP_START_TIMEOUT, client.serve((output, input))).await
             }
             McpTransport::Http { url, headers } => {
                 let transport = http_transport(url, headers).map_err(unreachable)?;
-                timeout(CONNECT, client.serve(transport)).await
+                timeout(MCP_START_TIMEOUT, client.serve(transport)).await
             }
         };
         // The server's own output explains a failure better than the closed connection.
         let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|said| !said.is_empty()) {
-            Some(said) => unreachable(format!("{reason}{}; it said: {}", sandbox_hint(server), last_line(&said))),
+            Some(said) => {
+                unreachable(format!("{reason}{}; its last output: {}", sandbox_hint(server), last_line(&said)))
+            }
             None => unreachable(format!("{reason}{}", sandbox_hint(server))),
         };
         let service = match service {
             Ok(service) => service.map_err(|e| why(e.to_string()))?,
-            Err(_) => return Err(why(format!("it did not begin to speak within {} seconds", CONNECT.as_secs()))),
+            Err(_) => {
+                return Err(why(format!("it did not respond within {} seconds", MCP_START_TIMEOUT.as_secs())));
+            }
         };
         let held = running.map(|(_, held)| held);
         let connection =
             Self { name: server.name.clone(), service, changed, definitions: Mutex::default(), _held: held };
-        let listed = timeout(CONNECT, connection.list()).await;
+        let listed = timeout(MCP_START_TIMEOUT, connection.list()).await;
         let listed = listed.map_err(|_| unreachable("it did not list its tools in time".to_owned()))??;
         *connection.definitions.lock().await = listed;
         Ok(connection)
@@ -140,12 +146,12 @@ impl McpConnection {
     }
 
     /// Returns the definitions of the last list.
-    pub async fn definitions(&self) -> Vec<Definition> {
+    pub async fn definitions(&self) -> Vec<McpToolDefinition> {
         self.definitions.lock().await.clone()
     }
 
     /// Returns the definition of a tool; reads the list again if the server reported a change.
-    pub(super) async fn definition(&self, tool: &str) -> Result<Option<Definition>, McpError> {
+    pub(super) async fn definition(&self, tool: &str) -> Result<Option<McpToolDefinition>, McpError> {
         let mut known = self.definitions.lock().await;
         if self.changed.swap(false, Ordering::Relaxed) {
             *known = self.list().await?;
@@ -153,7 +159,7 @@ impl McpConnection {
         Ok(known.iter().find(|d| d.name == tool).cloned())
     }
 
-    async fn list(&self) -> Result<Vec<Definition>, McpError> {
+    async fn list(&self) -> Result<Vec<McpToolDefinition>, McpError> {
         let mut all = Vec::new();
         let mut bytes = 0_usize;
         let mut request: Option<PaginatedRequestParams> = None;
@@ -161,8 +167,9 @@ impl McpConnection {
             let page = self.service.list_tools(request).await.map_err(|e| self.error(&e))?;
             for tool in page.tools {
                 let description = tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default();
-                let definition = Definition::new(tool.name.into_owned(), description, (*tool.input_schema).clone());
-                bytes = bytes.saturating_add(definition.size());
+                let definition =
+                    McpToolDefinition::new(tool.name.into_owned(), description, (*tool.input_schema).clone());
+                bytes = bytes.saturating_add(definition.size_bytes());
                 all.push(definition);
             }
             if bytes > MAX_DEFINITIONS_BYTES {
@@ -180,7 +187,7 @@ impl McpConnection {
     }
 
     /// Calls a tool. Dropping the future cancels the request at the server.
-    pub(super) async fn call(&self, tool: &str, parameters: Value) -> Result<Answer, McpError> {
+    pub(super) async fn call(&self, tool: &str, parameters: Value) -> Result<McpResult, McpError> {
         let mut request = CallToolRequestParams::new(tool.to_owned());
         if let Value::Object(arguments) = parameters {
             request = request.with_arguments(arguments);
@@ -189,12 +196,12 @@ impl McpConnection {
         let result = match self.service.call_tool_once(request).await.map_err(|e| self.error(&e))? {
             CallToolResponse::Complete(result) => result,
             CallToolResponse::InputRequired(_) => {
-                return Err(refused("the tool asks for input, which nobody here gives"));
+                return Err(refused("the tool requests input, which is not supported"));
             }
             CallToolResponse::Task(_) => return Err(refused("the tool answers by a task, which is not waited for")),
-            _ => return Err(refused("the tool answers in a way that is not known here")),
+            _ => return Err(refused("the tool returned an unsupported kind of result")),
         };
-        let mut answer = Answer {
+        let mut answer = McpResult {
             structured: result.structured_content,
             text: String::new(),
             is_error: result.is_error == Some(true),
@@ -242,17 +249,17 @@ impl McpConnection {
 }
 
 /// Returns the server's program: the environment of every tool's program, and what the settings add.
-fn program(
+fn server_program(
     command: &[String],
     environment: &BTreeMap<String, String>,
-    wall: Option<&Openings>,
+    wall: Option<&SandboxOpenings>,
     folder: &Path,
 ) -> Result<Program, String> {
-    let command: Vec<String> = command.iter().map(|c| expand(c)).collect::<Result<_, _>>()?;
+    let command: Vec<String> = command.iter().map(|c| expand_variables(c)).collect::<Result<_, _>>()?;
     let (name, arguments) = command.split_first().ok_or("no program is named")?;
     let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in environment {
-        variables.insert(name.into(), expand(value)?.into());
+        variables.insert(name.into(), expand_variables(value)?.into());
     }
     for name in ["PATH", "HOME", "LANG"] {
         if let Some(value) = std::env::var_os(name) {
@@ -281,11 +288,11 @@ fn resolve_home(path: &str) -> Option<PathBuf> {
 }
 
 /// Returns a hint about the sandbox, for servers that fail only because of it.
-fn sandbox_hint(server: &Server) -> &'static str {
-    match server.wall() {
+fn sandbox_hint(server: &McpServer) -> &'static str {
+    match server.isolation() {
         ServerSandbox::Net | ServerSandbox::None => "",
         ServerSandbox::Process => {
-            " (it runs behind a wall: `needs: { net: [HOST], write: [FOLDER/], read: [/PLACE] }` in its settings opens it, `wall: none` takes it away)"
+            " (it runs in a sandbox: open it with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in its settings, or disable it with `wall: none`)"
         }
     }
 }
@@ -311,10 +318,10 @@ fn http_transport(
     let mut custom = std::collections::HashMap::new();
     for (name, value) in headers {
         let bad = || format!("the header `{name}` cannot be sent");
-        let value = HeaderValue::from_str(&expand(value)?).map_err(|_| bad())?;
+        let value = HeaderValue::from_str(&expand_variables(value)?).map_err(|_| bad())?;
         custom.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(expand(url)?).custom_headers(custom);
+    let config = StreamableHttpClientTransportConfig::with_uri(expand_variables(url)?).custom_headers(custom);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 

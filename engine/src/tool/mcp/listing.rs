@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use rye_compiler::tool_spec::ToolSpec;
+use rye_compiler::tool_spec::{ToolSpec, ToolSpecErrorKind};
 use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, NoScriptReader, ToolLanguage};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::Server;
-use super::config::Openings;
+use super::McpServer;
+use super::config::SandboxOpenings;
 
 /// A tool definition of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Definition {
+pub struct McpToolDefinition {
     /// The server's own name.
     pub name: String,
     pub description: String,
@@ -23,7 +23,7 @@ pub struct Definition {
     pub sha256: String,
 }
 
-impl Definition {
+impl McpToolDefinition {
     pub fn new(name: String, description: String, schema: Map<String, Value>) -> Self {
         let whole = json!({"name": name, "description": description, "inputSchema": schema});
         // Numbers without a canonical form are kept as they were sent.
@@ -33,13 +33,13 @@ impl Definition {
     }
 
     /// Returns the size of the definition, in bytes of JSON.
-    pub fn size(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         let schema = serde_json::to_string(&self.schema).map_or(0, |text| text.len());
         self.name.len() + self.description.len() + schema
     }
 
     /// Returns the text of the item.
-    pub fn item(&self, server: &Server) -> String {
+    pub fn item_text(&self, server: &McpServer) -> String {
         let mut schema = self.schema.clone();
         schema.shift_remove("$schema");
         let description = if self.description.trim().is_empty() {
@@ -48,19 +48,19 @@ impl Definition {
             self.description.clone()
         };
         let mut lines = vec![
-            "# Written by `rye mcp refresh`. A change here, or of the tool there, keeps it from being called."
+            "# Written by `rye mcp refresh`. If this file or the server's tool changes, the tool is no longer called."
                 .to_owned(),
             format!("description: {}", json!(description)),
             "kind: mcp".to_owned(),
             format!("server: {}", json!(server.name)),
             format!("tool: {}", json!(self.name)),
             format!("sha256: {}", json!(self.sha256)),
-            format!("server_sha256: {}", json!(server.sha256())),
+            format!("server_sha256: {}", json!(server.transport_sha256())),
             format!("runs: {}", json!(server.describe())),
-            format!("wall: {}", server.wall().word()),
+            format!("wall: {}", server.isolation().word()),
             format!("timeout_seconds: {}", server.timeout.as_secs()),
         ];
-        let Openings { write, net, read: _ } = server.needs();
+        let SandboxOpenings { write, net, read: _ } = server.required_openings();
         if !(write.is_empty() && net.is_empty()) {
             lines.push(format!("needs: {}", json!({"write": write, "net": net})));
         }
@@ -69,16 +69,29 @@ impl Definition {
     }
 }
 
-/// Returns the items of a server: file names below `.ai/tools/mcp/<server>/`, with their text.
+/// The items of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerItems {
+    /// File names below `.ai/tools/mcp/<server>/`, with their text.
+    pub files: BTreeMap<String, String>,
+    /// Messages for the user, one for each tool that cannot be used.
+    pub warnings: Vec<String>,
+}
+
+/// Returns the items of a server. A tool whose schema cannot be used still gets its item, so that `rye check` reports
+/// the place; any other invalid definition is left out.
 ///
 /// # Errors
-/// A message for the user: two tools with the same name, or an invalid definition.
-pub fn items(server: &Server, definitions: &[Definition]) -> Result<BTreeMap<String, String>, String> {
-    let mut files = BTreeMap::new();
+/// A message for the user: two tools with the same name.
+pub fn server_items(server: &McpServer, definitions: &[McpToolDefinition]) -> Result<ServerItems, String> {
+    let mut items = ServerItems::default();
     let mut names: BTreeMap<String, &str> = BTreeMap::new();
     for definition in definitions {
         let shown = definition.name.escape_debug();
-        let name = segment(&definition.name).ok_or_else(|| format!("server `{}`: a tool has no name", server.name))?;
+        let Some(name) = id_segment(&definition.name) else {
+            items.warnings.push(format!("server `{}`: a tool has no usable name: `{shown}`", server.name));
+            continue;
+        };
         if let Some(other) = names.insert(name.clone(), &definition.name) {
             return Err(format!(
                 "server `{}`: `{}` and `{shown}` are both `{name}`",
@@ -86,21 +99,22 @@ pub fn items(server: &Server, definitions: &[Definition]) -> Result<BTreeMap<Str
                 other.escape_debug()
             ));
         }
-        let text = definition.item(server);
+        let text = definition.item_text(server);
         let parsed = tool_header::parse(SourceId(0), &text, ToolLanguage::Yaml, &NoScriptReader);
-        let fault = parsed.errors.first().map(ToString::to_string).or_else(|| {
-            ToolSpec::read(&parsed.tree).err().and_then(|faults| faults.into_iter().map(|f| f.message).next())
-        });
-        if let Some(fault) = fault {
-            return Err(format!("server `{}`: tool `{shown}` cannot be used: {fault}", server.name));
+        let faults = ToolSpec::read(&parsed.tree).err().unwrap_or_default();
+        let first = parsed.errors.first().map(ToString::to_string);
+        if let Some(fault) = first.or_else(|| faults.first().map(|fault| fault.message.clone())) {
+            items.warnings.push(format!("server `{}`: tool `{shown}` cannot be used: {fault}", server.name));
         }
-        files.insert(format!("{name}.yaml"), text);
+        if parsed.errors.is_empty() && faults.iter().all(|fault| fault.code == ToolSpecErrorKind::ServerSchema) {
+            items.files.insert(format!("{name}.yaml"), text);
+        }
     }
-    Ok(files)
+    Ok(items)
 }
 
 /// Converts a foreign name to a segment of an id: invalid characters become `_` (`language.md` 1).
-pub fn segment(name: &str) -> Option<String> {
+pub fn id_segment(name: &str) -> Option<String> {
     let text: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();
     (!text.is_empty() && text.len() <= 128).then_some(text)

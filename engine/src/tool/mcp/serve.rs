@@ -18,7 +18,7 @@ use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use rye_compiler::plan::{Plan, PlannedModel, Primary};
+use rye_compiler::plan::{PalettePrimary, Plan, PlannedModel};
 use rye_grammar::ItemId;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -26,7 +26,7 @@ use tokio::sync::{Mutex, broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::engine::Providers;
-use crate::message::{ContentBlock as MessageBlock, ToolCall, Turn};
+use crate::message::{ContentBlock as MessageBlock, ProviderMessage, ToolCall};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 
 /// Maximum number of queued calls.
@@ -91,7 +91,7 @@ struct CallerState {
 
 impl SessionObserver {
     /// Sends a progress line.
-    pub fn tell(&self, line: String) {
+    pub fn send_progress(&self, line: String) {
         // An error means that there is no receiver, which is fine.
         self.news.send(line).ok();
     }
@@ -105,11 +105,11 @@ impl SessionObserver {
 }
 
 /// Creates the sides of a session of this plan.
-pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (ClientSide, ClientProviders, SessionObserver) {
+pub fn session_sides(plan: &Plan, behind: Arc<dyn Providers>) -> (ClientSide, ClientProviders, SessionObserver) {
     let (sender, calls) = mpsc::channel(MAX_QUEUED_CALLS);
     let (cancels, cancelled) = mpsc::channel(1);
     let news = broadcast::Sender::new(MAX_PROGRESS_LAG);
-    let offered = plan.palette.iter().filter(|tool| tool.primary != Primary::Return);
+    let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return);
     let tools = offered.map(|tool| {
         let schema = tool.schema.as_object().cloned().unwrap_or_default();
         Tool::new(tool.name.to_string(), tool.description.to_string(), Arc::new(schema))
@@ -187,7 +187,7 @@ impl ServerHandler for ClientSide {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !self.tools.iter().any(|tool| tool.name == request.name) {
-            return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name.escape_debug()), None));
+            return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name.escape_debug()), None));
         }
         let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let name = request.name.into_owned();
@@ -206,7 +206,7 @@ impl ServerHandler for ClientSide {
                                 let answered = answered.map_err(|_| TaskExit::Error(session_over_error()))?;
                                 return if cancelled { Err(TaskExit::Cancelled) } else { Ok(result_of(answered)) };
                             }
-                            Some(line) = next(&mut call.news) => task.set_status_message(line),
+                            Some(line) = next_progress(&mut call.news) => task.set_status_message(line),
                             () = task.cancelled(), if !cancelled => {
                                 cancelled = true;
                                 cancels.try_send(()).ok();
@@ -224,7 +224,7 @@ impl ServerHandler for ClientSide {
         loop {
             tokio::select! {
                 answered = &mut call.answered => return Ok(result_of(answered.map_err(|_| session_over_error())?).into()),
-                Some(line) = next(&mut call.news), if token.is_some() => {
+                Some(line) = next_progress(&mut call.news), if token.is_some() => {
                     let Some(token) = token.clone() else { continue };
                     told += 1.0;
                     let progress = ProgressNotificationParam::new(token, told).with_message(line);
@@ -272,7 +272,7 @@ impl ClientSide {
 }
 
 /// Returns the next progress line, skipping lines that a slow client missed; `None` if there are no more.
-async fn next(news: &mut broadcast::Receiver<String>) -> Option<String> {
+async fn next_progress(news: &mut broadcast::Receiver<String>) -> Option<String> {
     loop {
         match news.recv().await {
             Ok(line) => return Some(line),
@@ -283,7 +283,7 @@ async fn next(news: &mut broadcast::Receiver<String>) -> Option<String> {
 }
 
 fn session_over_error() -> ErrorData {
-    ErrorData::internal_error("the session's thread is over; `rye threads list` says why", None)
+    ErrorData::internal_error("the session's thread has ended; run `rye threads list` for the reason", None)
 }
 
 fn result_of(answered: ServedCallResult) -> CallToolResult {
@@ -344,7 +344,7 @@ impl ClientCaller {
             drop(answer.send(answered));
         }
         let Some(asked) = state.calls.recv().await else {
-            return Ok(reply(MessageBlock::Text { text: "The client has gone.".into() }, StopReason::EndTurn));
+            return Ok(reply(MessageBlock::Text { text: "The client has disconnected.".into() }, StopReason::EndTurn));
         };
         state.made += 1;
         let id = format!("call_{}", state.made);
@@ -355,15 +355,16 @@ impl ClientCaller {
 
 fn result(request: &Request, id: &str) -> Option<ServedCallResult> {
     request.turns.iter().rev().find_map(|turn| match turn {
-        Turn::ToolResult { call_id, content, is_error, .. } if call_id == id => {
+        ProviderMessage::ToolResult { call_id, content, is_error, .. } if call_id == id => {
             Some(ServedCallResult { content: content.clone(), is_error: *is_error })
         }
-        Turn::ToolResult { .. } | Turn::User { .. } | Turn::Assistant { .. } => None,
+        ProviderMessage::ToolResult { .. } | ProviderMessage::User { .. } | ProviderMessage::Assistant { .. } => None,
     })
 }
 
 fn reply(block: MessageBlock, stop: StopReason) -> Reply {
-    Reply { content: vec![block], usage: Usage::default(), stop, model: None }
+    // No model is called, so that nothing is billed.
+    Reply { content: vec![block], usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() }
 }
 
 /// Maximum time for a session's thread to end after its client is gone.

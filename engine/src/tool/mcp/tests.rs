@@ -76,10 +76,10 @@ impl Setup {
         Some(Self { dir, servers: Arc::default() })
     }
 
-    fn server(mode: &str) -> Server {
+    fn server(mode: &str) -> McpServer {
         let environment = BTreeMap::from([("MODE".to_owned(), mode.to_owned())]);
         let command = vec!["python3".to_owned(), "server.py".to_owned()];
-        Server {
+        McpServer {
             name: "test".into(),
             transport: config::McpTransport::Stdio { command, environment, wall: None },
             timeout: Duration::from_secs(20),
@@ -89,7 +89,7 @@ impl Setup {
         }
     }
 
-    async fn listed(&self) -> Vec<listing::Definition> {
+    async fn listed(&self) -> Vec<listing::McpToolDefinition> {
         McpConnection::open(&Self::server(""), self.dir.path()).await.unwrap().definitions().await
     }
 
@@ -107,7 +107,7 @@ impl Setup {
             parameters,
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
-            halt: crate::tool::stop::Halt::never(),
+            halt: crate::tool::stop::CancellationToken::never(),
             crew: crate::crew::ThreadCount::default(),
             timeout: Duration::from_mins(1),
             write: Vec::new(),
@@ -131,13 +131,13 @@ async fn server_is_listed_called_and_restarted() {
     assert_eq!((said.content, said.details), (json!("said\n[an image, image/png]"), json!({"left_out_parts": 1})));
     assert!(s.call("say", &say, json!({"do": "error"}), long).await.is_error);
     let failed = s.call("say", &say, json!({"do": "fail"}), long).await;
-    assert_eq!(failed.content, json!("the server `test` says: no [2J way"));
+    assert_eq!(failed.content, json!("the server `test` returned an error: no [2J way"));
     let told = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
     assert!(told.contains("MODE") && !told.contains("CARGO"), "{told}");
     // A crash loses the call; the next call starts a new server.
     let crashed = s.call("say", &say, json!({"do": "crash"}), long).await;
     assert!(
-        crashed.is_error && crashed.content.as_str().unwrap().contains("whether it acted is not known"),
+        crashed.is_error && crashed.content.as_str().unwrap().contains("the outcome of the call is unknown"),
         "{crashed:?}"
     );
     assert!(!s.call("say", &say, json!({}), long).await.is_error);
@@ -186,7 +186,8 @@ async fn misbehaving_server_is_unreachable() {
 async fn listed_tools_become_whole_items() {
     let Some(s) = Setup::new() else { return };
     let listed = s.listed().await;
-    let files = listing::items(&Setup::server(""), &listed).unwrap();
+    let listing::ServerItems { files, warnings } = listing::server_items(&Setup::server(""), &listed).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
     assert_eq!(files.keys().collect::<Vec<_>>(), ["math_add.yaml", "say.yaml"]);
     let mut world = MapWorld::new();
     for (name, text) in &files {
@@ -196,13 +197,43 @@ async fn listed_tools_become_whole_items() {
     let tool = items.tool(&ItemId::parse("mcp/test/math_add").unwrap()).unwrap();
     assert_eq!(tool.spec.description, listed[0].description);
     assert!(tool.spec.description.len() > 2000);
-    let twice = [listed[0].clone(), listing::Definition::new("math/add".into(), String::new(), serde_json::Map::new())];
-    assert!(listing::items(&Setup::server(""), &twice).unwrap_err().contains("are both `math_add`"));
-    let odd = listing::Definition::new("x".into(), "d".into(), json!({"type": "array"}).as_object().unwrap().clone());
-    assert!(listing::items(&Setup::server(""), &[odd]).unwrap_err().contains("cannot be used"));
+    let twice =
+        [listed[0].clone(), listing::McpToolDefinition::new("math/add".into(), String::new(), serde_json::Map::new())];
+    assert!(listing::server_items(&Setup::server(""), &twice).unwrap_err().contains("are both `math_add`"));
 }
 
-fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, Server>, String> {
+#[test]
+fn unusable_schema_costs_only_its_own_tool() {
+    let define = |name: &str, schema: serde_json::Value| {
+        listing::McpToolDefinition::new(name.into(), "d".into(), schema.as_object().unwrap().clone())
+    };
+    let definitions = [
+        define("array", json!({"type": "array"})),
+        define("bound", json!({"properties": {"n": {"minimum": "1"}}})),
+        define("outside", json!({"properties": {"a": {"$ref": "https://example.com/a.json"}}})),
+        define("old", json!({"properties": {"pair": {"type": "array", "items": [{"type": "string"}]}}})),
+        define("", json!({})),
+        define("fine", json!({"type": "object"})),
+    ];
+    let items = listing::server_items(&Setup::server(""), &definitions).unwrap();
+    let unusable: Vec<&str> = items.warnings.iter().filter_map(|warning| warning.split('`').nth(3)).collect();
+    assert_eq!(unusable, ["array", "bound", "outside", ""]);
+    assert_eq!(items.files.len(), 5);
+    let mut world = MapWorld::new();
+    for (name, text) in &items.files {
+        world.insert(Space::Project, &format!(".ai/tools/mcp/test/{name}"), text);
+    }
+    let items = Items::new(&world);
+    let tool = |name: &str| items.tool(&ItemId::parse(&format!("mcp/test/{name}")).unwrap());
+    for name in ["array", "bound", "outside"] {
+        assert!(tool(name).is_none(), "{name}");
+    }
+    assert!(tool("fine").is_some());
+    let pair = tool("old").unwrap().spec.parameters["properties"]["pair"].clone();
+    assert_eq!(pair, json!({"type": "array", "prefixItems": [{"type": "string"}]}));
+}
+
+fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, McpServer>, String> {
     let dir = tempfile::tempdir().unwrap();
     if let Some(json) = json {
         std::fs::write(dir.path().join(".mcp.json"), json).unwrap();
@@ -211,7 +242,7 @@ fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String,
     if let Some(yaml) = yaml {
         world.insert(Space::Project, ".ai/config/mcp.yaml", yaml);
     }
-    config::servers(Path::new(dir.path()), &Items::new(&world))
+    config::read_servers(Path::new(dir.path()), &Items::new(&world))
 }
 
 #[test]
@@ -223,27 +254,39 @@ fn servers_of_both_files_are_merged() {
     assert_eq!(all.keys().collect::<Vec<_>>(), ["every_thing", "web"]);
     assert_eq!(all["every_thing"].describe(), "npx -y x, with A=${B}, given B of the environment");
     assert_eq!((all["web"].describe().as_str(), all["web"].timeout.as_secs()), ("local", 5));
-    assert_eq!(configured(Some(json), None).unwrap()["web"].needs().net, ["a.example"]);
+    assert_eq!(configured(Some(json), None).unwrap()["web"].required_openings().net, ["a.example"]);
     assert_eq!(configured(None, None), Ok(BTreeMap::new()));
     for (json, yaml, said) in [
         (Some("{"), None, "cannot be read"),
         (Some(r#"{"mcpServers": []}"#), None, "not a list"),
         (Some(r#"{"mcpServers": {"a": {}}}"#), None, "neither a `command` nor a `url`"),
         (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "is called `a_b` too"),
-        (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "no web address"),
-        (Some(r#"{"mcpServers": {"a": {"url": "https://x/sse", "type": "sse"}}}"#), None, "old HTTP+SSE transport"),
+        (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "not a web address"),
+        (
+            Some(r#"{"mcpServers": {"a": {"url": "https://x/sse", "type": "sse"}}}"#),
+            None,
+            "uses the HTTP+SSE transport",
+        ),
         (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "has to be written out"),
         (None, Some("servers: { a: { command: [x], wall: low } }"), "`wall` is `process` or `none`"),
-        (None, Some("servers: { a: { command: [x], wall: none, needs: { net: [b] } } }"), "keep `wall` or `needs`"),
+        (
+            None,
+            Some("servers: { a: { command: [x], wall: none, needs: { net: [b] } } }"),
+            "keep either `wall` or `needs`",
+        ),
         (
             None,
             Some("servers: { a: { command: [x], needs: { reads: [b] } } }"),
             "a mapping with `read`, `write` and `net`",
         ),
-        (None, Some("servers: { a: { command: [x], needs: { read: [b] } } }"), "places of the machine"),
+        (None, Some("servers: { a: { command: [x], needs: { read: [b] } } }"), "paths that start with"),
         (Some(r#"{"mcpServers": {"a": {"url": "https://known.example@b.example/mcp"}}}"#), None, "before its host"),
-        (Some(r#"{"mcpServers": {"a": {"command": "x", "env": {"LD_PRELOAD": "./a.so"}}}}"#), None, "raises its wall"),
-        (None, Some("servers: { a: { command: [x], env: { GCONV_PATH: . } } }"), "raises its wall"),
+        (
+            Some(r#"{"mcpServers": {"a": {"command": "x", "env": {"LD_PRELOAD": "./a.so"}}}}"#),
+            None,
+            "sets up the sandbox",
+        ),
+        (None, Some("servers: { a: { command: [x], env: { GCONV_PATH: . } } }"), "sets up the sandbox"),
         (None, Some("server: {}"), "no key `server`"),
         (None, Some("servers: { a: { comand: x } }"), "unknown key `comand`"),
         (None, Some("servers: { a: { command: [] } }"), "names no program"),
@@ -258,15 +301,15 @@ fn servers_of_both_files_are_merged() {
     }
     let blank = configured(None, Some("servers: { a: { command: /opt/my tools/server } }")).unwrap();
     assert_eq!(blank["a"].describe(), "\"/opt/my tools/server\"");
-    assert_eq!(config::expand("a${NOT_SET_HERE:-b}c").unwrap(), "abc");
+    assert_eq!(config::expand_variables("a${NOT_SET_HERE:-b}c").unwrap(), "abc");
     let json = r#"{"mcpServers": {"a": {"command": "node", "args": ["--require=./a.js", "s.js"], "env": {"NODE_OPTIONS": "-r ./b.js"}},
         "b": {"url": "https://\u0430pi.example/mcp"}}}"#;
     let all = configured(Some(json), None).unwrap();
     assert_eq!(all["a"].describe(), "node --require=./a.js s.js, with \"NODE_OPTIONS=-r ./b.js\"");
-    let programs = all["a"].executes().unwrap().programs;
+    let programs = all["a"].trust_requirement().unwrap().programs;
     assert!(["./a.js", "s.js", "./b.js"].iter().all(|file| programs.iter().any(|p| p == file)), "{programs:?}");
     let bare = r#"{"mcpServers": {"a": {"command": "x", "wall": "none", "env": {"LD_LIBRARY_PATH": "lib"}}}}"#;
     assert_eq!(configured(Some(bare), None).unwrap()["a"].describe(), "x, with LD_LIBRARY_PATH=lib");
     assert_eq!(all["b"].describe(), "https://\\u{430}pi.example/mcp");
-    assert!(config::expand("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
+    assert!(config::expand_variables("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
 }

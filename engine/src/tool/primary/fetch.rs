@@ -10,7 +10,7 @@ use serde_json::json;
 use super::item_text::item_text;
 use super::search::search;
 use crate::tool::ToolOutcome;
-use crate::tool::guard::{ObjectStore, floor};
+use crate::tool::guard::{ObjectStore, floor_char_boundary};
 
 /// Default and maximum size of a page in bytes; a page fits into one result.
 const DEFAULT_PAGE_BYTES: u64 = 16 * 1024;
@@ -33,13 +33,13 @@ pub fn fetch(library: &FetchSources<'_>, request: &FetchRequest) -> ToolOutcome 
             fetch_item(library, *item_type, item_id).and_then(|text| match (offset, limit) {
                 // Without a page request the whole item is returned; the guard bounds it.
                 (0, None) => Ok(ToolOutcome::ok(text)),
-                _ => page(text.as_bytes(), *offset, *limit),
+                _ => page_of_text(text.as_bytes(), *offset, *limit),
             })
         }
         FetchRequest::Query { item_type, query, scope, limit } => {
             search(library, *item_type, query, scope.as_deref(), *limit)
         }
-        FetchRequest::Object { sha256, offset, limit } => object(library, sha256, *offset, *limit),
+        FetchRequest::Object { sha256, offset, limit } => fetch_object(library, sha256, *offset, *limit),
     };
     answer.unwrap_or_else(ToolOutcome::error)
 }
@@ -49,39 +49,45 @@ fn fetch_item(library: &FetchSources<'_>, item_type: ItemType, id: &ItemId) -> R
     let first = found
         .into_iter()
         .next()
-        .ok_or_else(|| format!("there is no {} `{id}`; look for it with `query`", item_type.word()))?;
+        .ok_or_else(|| format!("unknown {} `{id}`; search for it with `query`", item_type.word()))?;
     if first.space == Space::User {
         (library.user_space)().map_err(|why| format!("{} `{id}`: {why}", item_type.word()))?;
     }
     item_text(&first).map(|t| t.body)
 }
 
-fn object(library: &FetchSources<'_>, sha256: &str, offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
+fn fetch_object(
+    library: &FetchSources<'_>,
+    sha256: &str,
+    offset: u64,
+    limit: Option<u64>,
+) -> Result<ToolOutcome, String> {
     if !library.own_objects.contains(sha256) {
-        return Err(format!("`{sha256}` is no result of this thread"));
+        return Err(format!("`{sha256}` is not a result of this thread"));
     }
     let bytes = library.objects.get(sha256).map_err(|e| e.to_string())?;
-    page(&bytes, offset, limit)
+    page_of_text(&bytes, offset, limit)
 }
 
 /// Returns bytes from `offset` on, cut between characters, with a line about how to continue.
-fn page(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
+fn page_of_text(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
     let total = bytes.len();
     let text = String::from_utf8_lossy(bytes);
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     if start >= text.len() {
-        return Err(format!("there are {total} bytes; nothing from byte {offset} on"));
+        return Err(format!("offset {offset} is beyond the end: there are {total} bytes"));
     }
-    let start = floor(&text, start);
+    let start = floor_char_boundary(&text, start);
     let size = usize::try_from(limit.unwrap_or(DEFAULT_PAGE_BYTES).min(MAX_PAGE_BYTES)).unwrap_or(usize::MAX);
     // A page smaller than a character still makes progress.
-    let end = floor(&text, start.saturating_add(size))
+    let end = floor_char_boundary(&text, start.saturating_add(size))
         .max((start + 1..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len()));
     let shown = text.get(start..end).unwrap_or_default();
     if end >= text.len() {
         return Ok(ToolOutcome::ok(format!("{shown}\n[bytes {start} to {end} of {total}; the end]")));
     }
-    let mut outcome = ToolOutcome::ok(format!("{shown}\n[bytes {start} to {end} of {total}; go on with offset {end}]"));
+    let mut outcome =
+        ToolOutcome::ok(format!("{shown}\n[bytes {start} to {end} of {total}; continue with offset {end}]"));
     outcome.details = json!({"next_offset": end, "total_bytes": total});
     Ok(outcome)
 }

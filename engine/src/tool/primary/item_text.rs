@@ -29,7 +29,7 @@ pub fn item_text(item: &LocatedFile) -> Result<ItemText, String> {
         ItemKind::Directive => directive_text(text).map_err(|e| syntax_message(item, &e)),
         ItemKind::Knowledge => knowledge_text(text, extension).map_err(|e| syntax_message(item, &e)),
         ItemKind::Tool => tool_text(text, extension).map_err(|e| format!("`{}`: {e}", item.path)),
-        ItemKind::Config => Err("configuration is no item to fetch".into()),
+        ItemKind::Config => Err("configuration cannot be fetched".into()),
     }
 }
 
@@ -44,12 +44,12 @@ fn directive_text(text: &str) -> Result<ItemText, SyntaxError> {
     }
     let tree = parsed.tree;
     let root = tree.root.as_ref();
-    let declared = root.and_then(|r| find(r, "description")).map(|e| e.text().node);
+    let declared = root.and_then(|r| find_element(r, "description")).map(|e| e.text().node);
     let description = declared.or_else(|| tree.prose.map(|p| p.node)).unwrap_or_default();
     let mut body = description.clone();
     for (group, one, heading) in [("inputs", "input", "Inputs"), ("outputs", "output", "Outputs")] {
         let fields: Vec<String> = root
-            .and_then(|r| find(r, group))
+            .and_then(|r| find_element(r, group))
             .map(|g| g.elements().filter(|e| e.name.node == one).map(field).collect())
             .unwrap_or_default();
         if !fields.is_empty() {
@@ -69,7 +69,7 @@ fn directive_text(text: &str) -> Result<ItemText, SyntaxError> {
 }
 
 /// Finds an element directly below the root or inside `<metadata>`.
-fn find<'e>(root: &'e Element, name: &str) -> Option<&'e Element> {
+fn find_element<'e>(root: &'e Element, name: &str) -> Option<&'e Element> {
     let below = root.elements().find(|e| e.name.node == name);
     below.or_else(|| {
         root.elements().filter(|e| e.name.node == "metadata").flat_map(Element::elements).find(|e| e.name.node == name)
@@ -112,7 +112,7 @@ fn tool_text(text: &str, extension: &str) -> Result<ItemText, String> {
         return Err(error.to_string());
     }
     let spec = ToolSpec::read(&parsed.tree).map_err(|faults| {
-        faults.into_iter().map(|f| f.message).next().unwrap_or_else(|| "it declares nothing".into())
+        faults.into_iter().map(|f| f.message).next().unwrap_or_else(|| "it has no declaration".into())
     })?;
     let body = json!({"description": spec.description, "parameters": spec.parameters}).to_string();
     Ok(ItemText { title: String::new(), description: spec.description, tags: Vec::new(), body })

@@ -25,7 +25,7 @@ pub enum Query {
 /// A word or phrase, in one field or in any.
 #[derive(Debug)]
 pub struct Term {
-    field: Option<Field>,
+    field: Option<QueryField>,
     what: TermPattern,
 }
 
@@ -39,7 +39,7 @@ enum TermPattern {
 
 /// A field of an item that a query can search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Field {
+pub enum QueryField {
     Name,
     Category,
     Title,
@@ -50,7 +50,7 @@ pub enum Field {
 
 /// The texts of an item, in lowercase.
 #[derive(Debug, Default)]
-pub struct Texts {
+pub struct SearchableTexts {
     pub name: String,
     pub category: String,
     pub title: String,
@@ -59,7 +59,7 @@ pub struct Texts {
     pub body: String,
 }
 
-impl Field {
+impl QueryField {
     const ALL: [Self; 6] = [Self::Name, Self::Category, Self::Title, Self::Tags, Self::Description, Self::Body];
 
     fn word(self) -> &'static str {
@@ -81,7 +81,7 @@ impl Field {
         })
     }
 
-    fn text(self, texts: &Texts) -> &str {
+    fn text(self, texts: &SearchableTexts) -> &str {
         match self {
             Self::Name => &texts.name,
             Self::Category => &texts.category,
@@ -98,50 +98,52 @@ impl Query {
     ///
     /// # Errors
     /// A message for the model: an unclosed quote or parenthesis, an unknown field, or no search word.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let tokens = tokens(&text.to_lowercase(), text)?;
         if tokens.iter().filter(|t| matches!(t, QueryToken::Term(_))).count() > MAX_QUERY_TERMS {
-            return Err(format!("`query` holds more than {MAX_QUERY_TERMS} words"));
+            return Err(format!("`query` has more than {MAX_QUERY_TERMS} words"));
         }
         let mut parser = QueryParser { tokens: tokens.into_iter().peekable(), depth: 0 };
-        let query = parser.any()?;
+        let query = parser.parse_any()?;
         if parser.tokens.next().is_some() {
-            return Err("`query` has a `)` that nothing opens".into());
+            return Err("`query` has an unmatched `)`".into());
         }
-        query.ok_or_else(|| "`query` holds no word to look for".into())
+        query.ok_or_else(|| "`query` contains no search word".into())
     }
 
     /// Returns the score of an item; `None` if it does not match.
-    pub fn points(&self, texts: &Texts) -> Option<u32> {
+    pub fn score(&self, texts: &SearchableTexts) -> Option<u32> {
         match self {
             Self::Term(term) => Some(term.points(texts)).filter(|p| *p > 0),
             Self::Any(parts) => {
-                let found: Vec<u32> = parts.iter().filter_map(|p| p.points(texts)).collect();
+                let found: Vec<u32> = parts.iter().filter_map(|p| p.score(texts)).collect();
                 // An excluded word rules an item out, whatever else matches.
-                let excluded = parts.iter().any(|p| matches!(p, Self::Not(_)) && p.points(texts).is_none());
-                (!excluded && !found.is_empty()).then(|| sum(&found))
+                let excluded = parts.iter().any(|p| matches!(p, Self::Not(_)) && p.score(texts).is_none());
+                (!excluded && !found.is_empty()).then(|| combine_scores(&found))
             }
-            Self::All(parts) => parts.iter().map(|p| p.points(texts)).collect::<Option<Vec<u32>>>().map(|f| sum(&f)),
-            Self::Not(part) => part.points(texts).is_none().then_some(0),
+            Self::All(parts) => {
+                parts.iter().map(|p| p.score(texts)).collect::<Option<Vec<u32>>>().map(|f| combine_scores(&f))
+            }
+            Self::Not(part) => part.score(texts).is_none().then_some(0),
         }
     }
 }
 
-fn sum(found: &[u32]) -> u32 {
+fn combine_scores(found: &[u32]) -> u32 {
     let words = found.iter().filter(|p| **p > 0).count();
     let further = u32::try_from(words.saturating_sub(1)).unwrap_or(0) * POINTS_PER_WORD;
     found.iter().sum::<u32>() + further
 }
 
 impl Term {
-    fn points(&self, texts: &Texts) -> u32 {
-        let fields: &[Field] = self.field.as_ref().map_or(&Field::ALL, std::slice::from_ref);
+    fn points(&self, texts: &SearchableTexts) -> u32 {
+        let fields: &[QueryField] = self.field.as_ref().map_or(&QueryField::ALL, std::slice::from_ref);
         fields.iter().map(|field| self.what.points(*field, field.text(texts))).sum()
     }
 }
 
 impl TermPattern {
-    fn points(&self, field: Field, text: &str) -> u32 {
+    fn points(&self, field: QueryField, text: &str) -> u32 {
         let (count, whole) = match self {
             Self::Text(word) => (text.matches(word.as_str()).take(4).count(), text == word),
             Self::Word(glob) => (words(text).filter(|w| glob.matches(w)).take(4).count(), glob.matches(text)),
@@ -150,13 +152,13 @@ impl TermPattern {
             return 0;
         }
         match field {
-            Field::Name if whole => 20,
-            Field::Name => 10,
-            Field::Category => 4,
-            Field::Title => 8,
-            Field::Tags => 6,
-            Field::Description => 5,
-            Field::Body => u32::try_from(count).unwrap_or(0),
+            QueryField::Name if whole => 20,
+            QueryField::Name => 10,
+            QueryField::Category => 4,
+            QueryField::Title => 8,
+            QueryField::Tags => 6,
+            QueryField::Description => 5,
+            QueryField::Body => u32::try_from(count).unwrap_or(0),
         }
     }
 }
@@ -209,9 +211,9 @@ fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
                         if let Some((name, value)) =
                             word.split_once(':').filter(|(n, _)| n.chars().all(char::is_alphabetic))
                         {
-                            let field = Field::of(name).ok_or_else(|| {
-                                let known: Vec<&str> = Field::ALL.map(Field::word).to_vec();
-                                format!("`query`: there is no field `{name}`; there are {}", known.join(", "))
+                            let field = QueryField::of(name).ok_or_else(|| {
+                                let known: Vec<&str> = QueryField::ALL.map(QueryField::word).to_vec();
+                                format!("`query`: unknown field `{name}`; expected one of {}", known.join(", "))
                             })?;
                             if value.is_empty() && rest.starts_with('"') {
                                 let (phrase, after) = quoted(rest)?;
@@ -233,18 +235,16 @@ fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
 }
 
 fn quoted(from: &str) -> Result<(&str, &str), String> {
-    from.get(1..)
-        .and_then(|inside| inside.split_once('"'))
-        .ok_or_else(|| "`query` has a quote that nothing closes".into())
+    from.get(1..).and_then(|inside| inside.split_once('"')).ok_or_else(|| "`query` has an unclosed quote".into())
 }
 
-fn phrase_of(phrase: &str, field: Option<Field>) -> Option<QueryToken> {
+fn phrase_of(phrase: &str, field: Option<QueryField>) -> Option<QueryToken> {
     let text = phrase.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() { None } else { Some(QueryToken::Term(Term { field, what: TermPattern::Text(text) })) }
 }
 
 /// Adds the terms of a word: a pattern if it has wildcards, else its parts between punctuation.
-fn terms(word: &str, field: Option<Field>, into: &mut Vec<QueryToken>) {
+fn terms(word: &str, field: Option<QueryField>, into: &mut Vec<QueryToken>) {
     if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
         into.push(QueryToken::Term(Term { field, what: TermPattern::Word(Glob::new(word)) }));
         return;
@@ -261,7 +261,7 @@ struct QueryParser {
 
 impl QueryParser {
     /// Parses adjacent words and `OR`, which bind weakest.
-    fn any(&mut self) -> Result<Option<Query>, String> {
+    fn parse_any(&mut self) -> Result<Option<Query>, String> {
         let mut parts = Vec::new();
         loop {
             match self.tokens.peek() {
@@ -270,23 +270,23 @@ impl QueryParser {
                     self.tokens.next();
                 }
                 Some(QueryToken::And | QueryToken::Not | QueryToken::Open | QueryToken::Term(_)) => {
-                    parts.extend(self.all()?);
+                    parts.extend(self.parse_all()?);
                 }
             }
         }
         Ok(joined(parts, Query::Any))
     }
 
-    fn all(&mut self) -> Result<Option<Query>, String> {
-        let mut parts: Vec<Query> = self.one()?.into_iter().collect();
+    fn parse_all(&mut self) -> Result<Option<Query>, String> {
+        let mut parts: Vec<Query> = self.parse_one()?.into_iter().collect();
         while matches!(self.tokens.peek(), Some(QueryToken::And)) {
             self.tokens.next();
-            parts.extend(self.one()?);
+            parts.extend(self.parse_one()?);
         }
         Ok(joined(parts, Query::All))
     }
 
-    fn one(&mut self) -> Result<Option<Query>, String> {
+    fn parse_one(&mut self) -> Result<Option<Query>, String> {
         let mut negated = false;
         while matches!(self.tokens.peek(), Some(QueryToken::Not)) {
             self.tokens.next();
@@ -299,9 +299,9 @@ impl QueryParser {
                 if self.depth > MAX_QUERY_DEPTH {
                     return Err(format!("`query` nests more than {MAX_QUERY_DEPTH} deep"));
                 }
-                let inside = self.any()?;
+                let inside = self.parse_any()?;
                 if !matches!(self.tokens.next(), Some(QueryToken::Close)) {
-                    return Err("`query` has a `(` that nothing closes".into());
+                    return Err("`query` has an unclosed `(`".into());
                 }
                 self.depth -= 1;
                 inside
@@ -324,8 +324,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn item() -> Texts {
-        Texts {
+    fn item() -> SearchableTexts {
+        SearchableTexts {
             name: "deploy_staging".into(),
             category: "team/ops".into(),
             title: "how to deploy".into(),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     fn points(query: &str) -> Option<u32> {
-        Query::read(query).unwrap().points(&item())
+        Query::parse(query).unwrap().score(&item())
     }
 
     #[test]
@@ -369,20 +369,20 @@ mod tests {
     #[test]
     fn invalid_queries_return_messages() {
         for (query, said) in [
-            ("", "no word"),
-            ("()", "no word"),
-            ("AND", "no word"),
-            ("-", "no word"),
-            ("\"open", "quote that nothing closes"),
-            ("(a", "`(` that nothing closes"),
-            ("a)", "`)` that nothing opens"),
-            ("colour:red", "no field `colour`; there are name"),
+            ("", "no search word"),
+            ("()", "no search word"),
+            ("AND", "no search word"),
+            ("-", "no search word"),
+            ("\"open", "an unclosed quote"),
+            ("(a", "an unclosed `(`"),
+            ("a)", "an unmatched `)`"),
+            ("colour:red", "unknown field `colour`; expected one of name"),
         ] {
-            assert!(Query::read(query).unwrap_err().contains(said), "{query}");
+            assert!(Query::parse(query).unwrap_err().contains(said), "{query}");
         }
-        assert!(Query::read(&"(".repeat(100_000)).is_err());
-        assert!(Query::read(&"a ".repeat(100)).is_err());
-        assert!(Query::read(&"- ".repeat(100_000)).is_err());
+        assert!(Query::parse(&"(".repeat(100_000)).is_err());
+        assert!(Query::parse(&"a ".repeat(100)).is_err());
+        assert!(Query::parse(&"- ".repeat(100_000)).is_err());
         assert!(points("* ? c++").is_some());
     }
 }

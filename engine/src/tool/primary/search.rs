@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fetch::FetchSources;
 use super::item_text::{ItemText, item_text};
-use super::query::{Query, Texts};
+use super::query::{Query, SearchableTexts};
 use crate::tool::{ToolOutcome, pattern_matches};
 
 /// Default and maximum number of hits.
@@ -32,7 +32,7 @@ pub fn search(
     scope: Option<&str>,
     limit: Option<u64>,
 ) -> Result<ToolOutcome, String> {
-    let query = Query::read(query)?;
+    let query = Query::parse(query)?;
     let (world, mut user_space) = (library.world, None);
     let scope = scope.map(scope_pattern);
     let mut hits = Vec::new();
@@ -55,7 +55,7 @@ pub fn search(
             unreadable += 1;
             continue;
         };
-        if let Some(points) = query.points(&texts(&entry.id, &text)) {
+        if let Some(points) = query.score(&texts(&entry.id, &text)) {
             let description = if text.description.is_empty() { text.title } else { text.description };
             hits.push(SearchHit {
                 points,
@@ -97,8 +97,8 @@ fn scope_pattern(written: &str) -> String {
     alias.map_or_else(|| dotted.clone(), |rest| format!("rye.fetch.{rest}"))
 }
 
-fn texts(id: &ItemId, text: &ItemText) -> Texts {
-    Texts {
+fn texts(id: &ItemId, text: &ItemText) -> SearchableTexts {
+    SearchableTexts {
         name: id.name().to_lowercase(),
         category: id.category().to_lowercase(),
         title: text.title.to_lowercase(),

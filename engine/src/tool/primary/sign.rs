@@ -8,33 +8,39 @@ use rye_compiler::primary::{Primary, SignRequest, capability};
 use rye_compiler::world::ItemKind;
 use serde_json::json;
 
-use crate::keys::{Comment, Identity};
+use crate::keys::{CommentSyntax, SigningIdentity};
 use crate::tool::ToolOutcome;
-use crate::tool::confine::{FileVersion, Found, Place, Project, Refused};
+use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedKind, ResolvedPath};
 
 /// Maximum size in bytes of an item that can be signed; the compiler's maximum.
 const MAX_SIGNED_ITEM_BYTES: u64 = 64 << 20;
 
 /// Signs an item of the project, where alone items can be signed; the gate has authorized the call. Reads and writes
 /// files, so call it where blocking is allowed.
-pub fn sign(project_root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) -> ToolOutcome {
+pub fn sign(project_root: &Path, identity: &SigningIdentity, now: Timestamp, request: &SignRequest) -> ToolOutcome {
     sign_item(project_root, identity, now, request).unwrap_or_else(ToolOutcome::error)
 }
 
-fn sign_item(root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) -> Result<ToolOutcome, String> {
+fn sign_item(
+    root: &Path,
+    identity: &SigningIdentity,
+    now: Timestamp,
+    request: &SignRequest,
+) -> Result<ToolOutcome, String> {
     let grant = capability(Primary::Sign, request.item_type, Some(&request.item_id));
-    let project = Project::open(root, vec![vec![grant]]).map_err(|e| e.to_string())?;
+    let project = ProjectFiles::open(root, vec![vec![grant]]).map_err(|e| e.to_string())?;
     let kind = ItemKind::from(request.item_type);
-    let mut found: Option<(Place, Comment)> = None;
+    let mut found: Option<(ResolvedPath, CommentSyntax)> = None;
     for extension in kind.extensions() {
         let path = format!("{}{}.{extension}", kind.folder(), request.item_id);
         let place = project.locate(&path).map_err(|e| e.to_string())?;
-        if matches!(place.found, Found::Missing { .. }) {
+        if matches!(place.found, ResolvedKind::Missing { .. }) {
             continue;
         }
-        let comment = Comment::of_extension(extension).ok_or_else(|| format!("`{path}` has no comment syntax"))?;
+        let comment =
+            CommentSyntax::of_extension(extension).ok_or_else(|| format!("`{path}` has no comment syntax"))?;
         if let Some((first, _)) = &found {
-            return Err(format!("`{}` stands in two files: `{}` and `{path}`", request.item_id, first.path));
+            return Err(format!("`{}` has two files: `{}` and `{path}`", request.item_id, first.path));
         }
         found = Some((place, comment));
     }
@@ -49,9 +55,9 @@ fn sign_item(root: &Path, identity: &Identity, now: Timestamp, request: &SignReq
     if metadata.len() > MAX_SIGNED_ITEM_BYTES {
         return Err(format!("`{}` is too large to be an item", place.path));
     }
-    let stamp = if let Found::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
+    let stamp = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
-    let failed = |source| Refused::Io { path: place.path.to_string(), source }.to_string();
+    let failed = |source| FileAccessError::Io { path: place.path.to_string(), source }.to_string();
     file.take(MAX_SIGNED_ITEM_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let timestamp = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let signed = identity.sign_file(&bytes, comment, &timestamp);
@@ -72,7 +78,7 @@ mod tests {
     use rye_grammar::ItemId;
 
     use super::*;
-    use crate::keys::{Keys, Standing};
+    use crate::keys::{KeyFolder, SignatureStatus};
 
     fn request(item_type: ItemType, id: &str) -> SignRequest {
         SignRequest { item_type, item_id: ItemId::parse(id).unwrap() }
@@ -81,7 +87,7 @@ mod tests {
     #[test]
     fn items_of_the_project_are_signed_in_place() {
         let base = tempfile::tempdir().unwrap();
-        let keys = Keys::of_user_space(&base.path().join("user"));
+        let keys = KeyFolder::of_user_space(&base.path().join("user"));
         let me = keys.load_or_generate().unwrap();
         let root = base.path().join("project");
         for (path, text) in
@@ -95,8 +101,11 @@ mod tests {
         assert!(!outcome.is_error, "{}", outcome.content);
         assert_eq!(outcome.content["timestamp"], "2026-02-14T00:27:54Z");
         let bytes = fs::read(root.join(".ai/directives/a/b.md")).unwrap();
-        let standing = keys.trust_store().unwrap().standing(&bytes).unwrap();
-        assert_eq!(standing, Standing::Signed { key_id: me.key_id().into(), timestamp: "2026-02-14T00:27:54Z".into() });
+        let standing = keys.trust_store().unwrap().verify_file(&bytes).unwrap();
+        assert_eq!(
+            standing,
+            SignatureStatus::Signed { key_id: me.key_id().into(), timestamp: "2026-02-14T00:27:54Z".into() }
+        );
         assert!(!sign(&root, &me, now, &request(ItemType::Tool, "t")).is_error);
         assert!(fs::read_to_string(root.join(".ai/tools/t.py")).unwrap().starts_with("# rye:signed:"));
         assert!(!sign(&root, &me, now, &request(ItemType::Tool, "s")).is_error);
@@ -105,7 +114,7 @@ mod tests {
         assert!(sign(&root, &me, now, &request(ItemType::Knowledge, "a/b")).is_error);
         fs::write(root.join(".ai/tools/t.sh"), "").unwrap();
         let twice = sign(&root, &me, now, &request(ItemType::Tool, "t"));
-        assert!(twice.content.as_str().unwrap().contains("stands in two files"));
+        assert!(twice.content.as_str().unwrap().contains("has two files"));
         let outside = base.path().join("outside.md");
         fs::write(&outside, "secret").unwrap();
         std::os::unix::fs::symlink(&outside, root.join(".ai/directives/link.md")).unwrap();

@@ -13,8 +13,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
-use super::group::Group;
-use super::supervise::{Talk, helped};
+use super::group::ProcessGroup;
+use super::supervise::{InputMode, supervised_command};
 use super::{Sandbox, Scratch};
 
 /// Bytes of standard error that are kept, from the end.
@@ -24,7 +24,7 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A program to start.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct LongLivedProgram {
     /// A name to look up in `PATH`, or a path.
     pub program: OsString,
     pub arguments: Vec<OsString>,
@@ -39,31 +39,31 @@ pub struct Server {
 pub struct RunningProgram {
     pub output: pipe::Receiver,
     pub input: pipe::Sender,
-    pub log: Log,
-    pub held: Held,
+    pub log: StderrTail,
+    pub held: ProgramHandle,
 }
 
 /// A handle that keeps the program running, together with its input. Dropping it ends the program.
-pub struct Held {
+pub struct ProgramHandle {
     /// Taken on drop.
-    parts: Option<(Group, Child, Option<Scratch>)>,
+    parts: Option<(ProcessGroup, Child, Option<Scratch>)>,
 }
 
 /// The last bytes of a program's standard error.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Arc<Mutex<VecDeque<u8>>>);
+pub struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 
 /// Starts a program.
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn attend(server: &Server) -> io::Result<RunningProgram> {
+pub fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram> {
     let scratch = server.wall.as_ref().map(|_| Scratch::new()).transpose()?;
-    let wall = server.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
+    let wall = server.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.folder.clone()), ..wall });
     let (theirs, ours) = io::pipe()?;
     let (output, output_writer) = io::pipe()?;
     let (errors, error_writer) = io::pipe()?;
-    let (mut command, owner) = match helped(Talk::Stream, &server.program, wall.as_ref())? {
+    let (mut command, owner) = match supervised_command(InputMode::Stream, &server.program, wall.as_ref())? {
         Some((helper, first)) => {
             let mut command = tokio::process::Command::new(helper);
             command.args(first);
@@ -76,7 +76,7 @@ pub fn attend(server: &Server) -> io::Result<RunningProgram> {
         .current_dir(&server.folder)
         .env_clear()
         .envs(server.environment.iter().map(|(name, value)| (name, value)))
-        .envs(scratch.iter().map(|scratch| ("TMPDIR", scratch.0.as_os_str())))
+        .envs(scratch.iter().flat_map(Scratch::environment))
         .stdin(Stdio::from(theirs))
         .stdout(output_writer)
         .stderr(error_writer)
@@ -84,18 +84,18 @@ pub fn attend(server: &Server) -> io::Result<RunningProgram> {
     let child = command.spawn()?;
     // The command holds the write ends of the pipes: the output does not end before the command is dropped.
     drop(command);
-    let group = Group::new(child.id(), owner);
-    let log = Log::default();
+    let group = ProcessGroup::new(child.id(), owner);
+    let log = StderrTail::default();
     tokio::spawn(log.clone().fill(pipe::Receiver::from_owned_fd(errors.into())?));
     Ok(RunningProgram {
         output: pipe::Receiver::from_owned_fd(output.into())?,
         input: pipe::Sender::from_owned_fd(ours.into())?,
         log,
-        held: Held { parts: Some((group, child, scratch)) },
+        held: ProgramHandle { parts: Some((group, child, scratch)) },
     })
 }
 
-impl Log {
+impl StderrTail {
     async fn fill(self, mut from: pipe::Receiver) {
         let mut chunk = [0_u8; 4096];
         while let Ok(read @ 1..) = from.read(&mut chunk).await {
@@ -114,7 +114,7 @@ impl Log {
     }
 }
 
-impl Drop for Held {
+impl Drop for ProgramHandle {
     fn drop(&mut self) {
         let Some((group, mut child, scratch)) = self.parts.take() else { return };
         // Without a runtime this process is ending, and the helper sees its owner's end.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A collector of output.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct BoundedOutput {
     each: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -22,7 +22,7 @@ pub struct CollectedOutput {
     pub dropped: u64,
 }
 
-impl Bounded {
+impl BoundedOutput {
     /// Keeps `each` bytes of the start and `each` of the end.
     pub fn new(each: usize) -> Self {
         Self { each, head: Vec::new(), tail: VecDeque::new(), total: 0 }
@@ -49,7 +49,7 @@ impl Bounded {
         let tail: Vec<u8> = self.tail.into();
         let head = String::from_utf8_lossy(whole_end(&bytes));
         let tail = String::from_utf8_lossy(whole_start(&tail));
-        let text = format!("{head}\n[… {dropped} bytes of output left out …]\n{tail}");
+        let text = format!("{head}\n[… {dropped} bytes of output omitted …]\n{tail}");
         CollectedOutput { text, total: self.total, dropped }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn kept(each: usize, chunks: &[&[u8]]) -> CollectedOutput {
-        let mut bounded = Bounded::new(each);
+        let mut bounded = BoundedOutput::new(each);
         for chunk in chunks {
             bounded.push(chunk);
         }
@@ -91,19 +91,19 @@ mod tests {
     #[test]
     fn long_output_keeps_both_ends_and_counts() {
         let k = kept(3, &[b"abc", b"defg", b"h", b"ijklmnop"]);
-        assert_eq!(k.text, "abc\n[… 10 bytes of output left out …]\nnop");
+        assert_eq!(k.text, "abc\n[… 10 bytes of output omitted …]\nnop");
         assert_eq!((k.total, k.dropped), (16, 10));
     }
 
     #[test]
     fn characters_are_not_cut() {
         let k = kept(4, &["ab€€€€cd".as_bytes()]);
-        assert_eq!(k.text, "ab\n[… 8 bytes of output left out …]\ncd");
+        assert_eq!(k.text, "ab\n[… 8 bytes of output omitted …]\ncd");
     }
 
     #[test]
     fn a_flood_holds_no_more_than_its_bound() {
-        let mut bounded = Bounded::new(1024);
+        let mut bounded = BoundedOutput::new(1024);
         for _ in 0..10_000 {
             bounded.push(&[b'x'; 4096]);
         }

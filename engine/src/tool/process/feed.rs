@@ -13,7 +13,7 @@ pub(super) type InputWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Starts writing the input: through the helper's pipe, preceded by its length in eight bytes, or directly to the
 /// program.
-pub(super) fn feed(
+pub(super) fn write_input(
     owner: Option<PipeWriter>,
     own: Option<ChildStdin>,
     input: Vec<u8>,
@@ -34,7 +34,7 @@ async fn write(mut to: impl AsyncWrite + Unpin, bytes: Vec<u8>) {
 }
 
 /// Waits until the input is written.
-pub(super) async fn done(feed: &mut Option<InputWrite>) {
+pub(super) async fn wait_written(feed: &mut Option<InputWrite>) {
     match feed {
         Some(feed) => feed.await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! The process group of a running program. Dropping a [`Group`] ends every process in it.
+//! The process group of a running program. Dropping a [`ProcessGroup`] ends every process in it.
 
 use std::io::PipeWriter;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::descendants::ProcessTable;
 const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A process group. If there is an `owner` pipe, the helper leads it.
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     pid: Option<Pid>,
     owner: Option<PipeWriter>,
     has_helper: bool,
     leader_lives: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     pub(super) fn new(leader: Option<u32>, owner: Option<PipeWriter>) -> Self {
         let pid = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Self { pid, has_helper: owner.is_some(), owner, leader_lives: true }
@@ -62,7 +62,7 @@ fn kill_helper_tree(helper: Pid) {
     kill_process_group(helper, Signal::KILL).ok();
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let (true, Some(pid)) = (self.end(), self.pid) else { return };
         // Without a runtime this process is ending, and the helper with it.

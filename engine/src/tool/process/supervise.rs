@@ -22,6 +22,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
+#[cfg(target_os = "linux")]
+use super::wall::leftovers::WritableFolders;
 use super::wall::{self, Sandbox};
 
 /// The first argument of a helper.
@@ -46,7 +48,7 @@ const EXIT_GRACE: Duration = Duration::from_millis(400);
 
 /// The protocol between owner and program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Talk {
+pub(super) enum InputMode {
     /// The whole input is written at the start.
     Once,
     /// Input is relayed as long as the program runs.
@@ -67,9 +69,9 @@ pub fn supervise_if_requested() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == SUPERVISE_ARGUMENT || first == LONG_LIVED_ARGUMENT => {
-            let talk = if first == LONG_LIVED_ARGUMENT { Talk::Stream } else { Talk::Once };
+            let talk = if first == LONG_LIVED_ARGUMENT { InputMode::Stream } else { InputMode::Once };
             let (wall, program) = (arguments.next(), arguments.next());
-            return Some(helper(talk, wall, program, &arguments.collect::<Vec<_>>()));
+            return Some(run_helper(talk, wall, program, &arguments.collect::<Vec<_>>()));
         }
         Some(first) if first == SANDBOX_ARGUMENT => {
             let (wall, program) = (arguments.next(), arguments.next());
@@ -88,8 +90,8 @@ fn own_binary() -> OsString {
 }
 
 /// Returns the helper's binary and the arguments before the tool's own; `None` if this binary cannot act as the helper.
-pub(super) fn helped(
-    talk: Talk,
+pub(super) fn supervised_command(
+    talk: InputMode,
     program: &OsString,
     wall: Option<&Sandbox>,
 ) -> io::Result<Option<(OsString, [OsString; 3])>> {
@@ -97,8 +99,8 @@ pub(super) fn helped(
     // An empty argument means no sandbox.
     let wall = wall.map(serde_json::to_string).transpose()?.unwrap_or_default();
     let first = match talk {
-        Talk::Once => SUPERVISE_ARGUMENT,
-        Talk::Stream => LONG_LIVED_ARGUMENT,
+        InputMode::Once => SUPERVISE_ARGUMENT,
+        InputMode::Stream => LONG_LIVED_ARGUMENT,
     };
     Ok(Some((helper.clone(), [first.into(), wall.into(), program.clone()])))
 }
@@ -107,10 +109,10 @@ pub(super) fn helped(
 fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
     let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
-    let wall = wall.to_str().ok_or_else(|| io::Error::other("it is no text"));
-    let raised = wall.and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?)).and_then(|wall| wall::raise(&wall));
+    let wall = wall.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"));
+    let raised = wall.and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?)).and_then(|wall| wall::apply(&wall));
     if let Err(error) = raised {
-        report(&format!("`{}` is not started, for its wall cannot be raised: {error}\n", program.display()));
+        report(&format!("`{}` is not started, because its sandbox cannot be applied: {error}\n", program.display()));
         return ExitCode::from(SANDBOX_FAILED);
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
@@ -118,14 +120,24 @@ fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: 
     ExitCode::from(START_FAILED)
 }
 
-fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
+fn run_helper(talk: InputMode, wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
     let mut arguments = arguments.to_vec();
+    let cleanup = match Cleanup::new(&wall) {
+        Ok(cleanup) => cleanup,
+        Err(error) => {
+            report(&format!("`{}` is not started, for its folders cannot be opened: {error}\n", program.display()));
+            return ExitCode::from(SANDBOX_FAILED);
+        }
+    };
     if !wall.is_empty() {
-        let within = match bubblewrapped(&wall) {
+        let within = match bubblewrap_command(&wall) {
             Ok(within) => within,
             Err(error) => {
-                report(&format!("`{}` is not started, for bubblewrap cannot be raised: {error}\n", program.display()));
+                report(&format!(
+                    "`{}` is not started, because bubblewrap cannot be set up: {error}\n",
+                    program.display()
+                ));
                 return ExitCode::from(SANDBOX_FAILED);
             }
         };
@@ -134,7 +146,7 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
         arguments.splice(..0, before.into_iter().chain(confine));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(supervise(talk, &program, &arguments)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(supervise(talk, &program, &arguments, &cleanup)));
     match ended {
         Ok(status) => exit_like(status),
         Err(e) => {
@@ -146,7 +158,7 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
 
 /// Returns bubblewrap and its arguments up to this binary; `None` if bubblewrap is not used.
 #[cfg(target_os = "linux")]
-fn bubblewrapped(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
+fn bubblewrap_command(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
     let Some(program) = &wall.outer else { return Ok(None) };
     let mut arguments = wall::outer::arguments(&wall)?;
@@ -160,7 +172,43 @@ fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>
     Ok(None)
 }
 
-async fn supervise(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {
+/// The work of the helper after every process of a sandboxed program has ended.
+#[derive(Default)]
+struct Cleanup {
+    #[cfg(target_os = "linux")]
+    writable: Option<WritableFolders>,
+}
+
+impl Cleanup {
+    #[cfg(target_os = "linux")]
+    fn new(wall: &OsString) -> io::Result<Self> {
+        if wall.is_empty() {
+            return Ok(Self::default());
+        }
+        let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
+        Ok(Self { writable: Some(WritableFolders::open(&wall)?) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn new(_wall: &OsString) -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    /// Renames the protected paths that the program left, and reports them in its output.
+    fn run(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(text) = self.writable.as_ref().and_then(|folders| folders.refuse_protected().report()) {
+            report(&text);
+        }
+    }
+}
+
+async fn supervise(
+    talk: InputMode,
+    program: &OsString,
+    arguments: &[OsString],
+    cleanup: &Cleanup,
+) -> io::Result<ExitStatus> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut table = ProcessTable::open()?;
@@ -174,11 +222,11 @@ async fn supervise(talk: Talk, program: &OsString, arguments: &[OsString]) -> io
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
     let mut input = Vec::new();
-    if talk == Talk::Once {
+    if talk == InputMode::Once {
         let length = owner.read_u64_le().await?;
         (&mut owner).take(length).read_to_end(&mut input).await?;
     }
-    let from = if talk == Talk::Once && input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let from = if talk == InputMode::Once && input.is_empty() { Stdio::null() } else { Stdio::piped() };
     let mut child = tokio::process::Command::new(program).args(arguments).stdin(from).process_group(0).spawn()?;
     let group = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     let stdin = child.stdin.take();
@@ -186,8 +234,8 @@ async fn supervise(talk: Talk, program: &OsString, arguments: &[OsString]) -> io
     let mut counting = tokio::time::interval(COUNT_INTERVAL);
     let mut gone = Box::pin(async {
         match talk {
-            Talk::Once => feed_until_owner_ends(&mut owner, stdin, input).await,
-            Talk::Stream => relay(&mut owner, stdin).await,
+            InputMode::Once => feed_until_owner_ends(&mut owner, stdin, input).await,
+            InputMode::Stream => relay(&mut owner, stdin).await,
         }
     });
     let status = loop {
@@ -196,25 +244,25 @@ async fn supervise(talk: Talk, program: &OsString, arguments: &[OsString]) -> io
                 Ok(status) => break status,
                 Err(error) => {
                     report(&format!("\n[stopped: its end cannot be waited for: {error}]\n"));
-                    end_everything(&mut table, group);
+                    end_everything(&mut table, group, cleanup);
                 }
             },
             () = &mut gone => {
-                if talk == Talk::Stream {
+                if talk == InputMode::Stream {
                     tokio::time::timeout(EXIT_GRACE, child.wait()).await.ok();
                 }
-                end_everything(&mut table, group);
+                end_everything(&mut table, group, cleanup);
             }
             _ = terminate.recv() => signal_group(group, Signal::TERM),
             _ = counting.tick() => match tasks.is_exceeded(&mut table) {
                 Ok(false) => {}
                 Ok(true) => {
                     report(&format!("\n[stopped: more than {MAX_PROCESSES} processes at once]\n"));
-                    end_everything(&mut table, group);
+                    end_everything(&mut table, group, cleanup);
                 }
                 Err(error) => {
                     report(&format!("\n[stopped: its processes cannot be counted: {error}]\n"));
-                    end_everything(&mut table, group);
+                    end_everything(&mut table, group, cleanup);
                 }
             }
         }
@@ -232,6 +280,7 @@ async fn supervise(talk: Talk, program: &OsString, arguments: &[OsString]) -> io
         signal_group(group, Signal::KILL);
     }
     table.end_all();
+    cleanup.run();
     Ok(status)
 }
 
@@ -266,7 +315,7 @@ async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
                 Ok(_) if held.len() > MAX_UNREAD_BYTES => break,
                 Ok(read) => held.extend(chunk.get(..read).unwrap_or_default()),
             },
-            wrote = hand_on(&mut stdin, &held), if wants => if let Ok(wrote) = wrote {
+            wrote = forward_input(&mut stdin, &held), if wants => if let Ok(wrote) = wrote {
                 held.drain(..wrote);
             } else {
                 // The program closed its input; its output is still valid.
@@ -283,7 +332,7 @@ async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
     }
 }
 
-async fn hand_on(stdin: &mut Option<ChildStdin>, held: &VecDeque<u8>) -> io::Result<usize> {
+async fn forward_input(stdin: &mut Option<ChildStdin>, held: &VecDeque<u8>) -> io::Result<usize> {
     match stdin {
         Some(stdin) => stdin.write(held.as_slices().0).await,
         None => std::future::pending().await,
@@ -291,9 +340,10 @@ async fn hand_on(stdin: &mut Option<ChildStdin>, held: &VecDeque<u8>) -> io::Res
 }
 
 /// Ends the program's group, then every other descendant, then this process.
-fn end_everything(table: &mut ProcessTable, group: Option<Pid>) -> ! {
+fn end_everything(table: &mut ProcessTable, group: Option<Pid>, cleanup: &Cleanup) -> ! {
     signal_group(group, Signal::KILL);
     table.end_all();
+    cleanup.run();
     kill_process(getpid(), Signal::KILL).ok();
     // The kernel ends this process before the call returns.
     std::process::abort()

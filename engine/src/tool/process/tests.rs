@@ -13,7 +13,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout,
-        halt: Halt::never(),
+        halt: CancellationToken::never(),
         wall: None,
         input: Vec::new(),
         environment: Vec::new(),
@@ -21,7 +21,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
     }
 }
 
-async fn done(command: &str) -> Finished {
+async fn done(command: &str) -> ProgramResult {
     run(&bash(command, Duration::from_secs(20))).await.unwrap()
 }
 
@@ -44,8 +44,8 @@ async fn gone(pid: i32) -> bool {
 #[tokio::test]
 async fn output_of_both_streams_in_order_and_the_code() {
     let f = done("echo a; echo b >&2; echo c; exit 3").await;
-    assert_eq!((f.output.text.as_str(), f.exit), ("a\nb\nc\n", Exit::Code(3)));
-    assert_eq!(done("kill -9 $$").await.exit, Exit::Signal(9));
+    assert_eq!((f.output.text.as_str(), f.exit), ("a\nb\nc\n", ProgramExit::Code(3)));
+    assert_eq!(done("kill -9 $$").await.exit, ProgramExit::Signal(9));
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn program_gets_no_input_and_a_minimal_environment() {
 async fn output_beyond_the_limit_is_counted_and_dropped() {
     let f = done("head -c 50000000 /dev/zero | tr '\\0' x; echo end").await;
     assert_eq!(f.output.total, 50_000_004);
-    assert!(f.output.text.len() < 2 * KEPT + 100);
+    assert!(f.output.text.len() < 2 * MAX_KEPT_BYTES + 100);
     assert!(f.output.text.ends_with("xend\n"));
 }
 
@@ -68,7 +68,7 @@ async fn timeout_kills_grandchildren_that_ignore_sigterm() {
     let command =
         "trap '' TERM; (trap '' TERM; echo $BASHPID; while :; do sleep 0.1; done) & wait; while :; do sleep 0.1; done";
     let f = run(&bash(command, Duration::from_millis(300))).await.unwrap();
-    assert_eq!(f.exit, Exit::TimedOut);
+    assert_eq!(f.exit, ProgramExit::TimedOut);
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     let pid: i32 = f.output.text.trim().parse().unwrap();
     assert!(gone(pid).await);
@@ -79,7 +79,7 @@ async fn timeout_lets_a_program_clean_up_after_sigterm() {
     let f = run(&bash("trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done", Duration::from_millis(300)))
         .await
         .unwrap();
-    assert_eq!(f.exit, Exit::TimedOut);
+    assert_eq!(f.exit, ProgramExit::TimedOut);
     assert!(f.output.text.ends_with("bye\n"), "{}", f.output.text);
 }
 
@@ -87,7 +87,7 @@ async fn timeout_lets_a_program_clean_up_after_sigterm() {
 async fn background_processes_end_with_the_command() {
     let start = Clock::now();
     let f = done("sleep 300 & echo $!").await;
-    assert_eq!(f.exit, Exit::Code(0));
+    assert_eq!(f.exit, ProgramExit::Code(0));
     assert!(start.elapsed() < Duration::from_secs(5));
     let pid: i32 = f.output.text.trim().parse().unwrap();
     assert!(gone(pid).await);
@@ -97,7 +97,7 @@ async fn background_processes_end_with_the_command() {
 async fn run_does_not_wait_for_an_escaped_process_that_holds_the_output() {
     let start = Clock::now();
     let f = done("setsid sleep 30 & echo started").await;
-    assert_eq!((f.output.text.as_str(), f.exit), ("started\n", Exit::Code(0)));
+    assert_eq!((f.output.text.as_str(), f.exit), ("started\n", ProgramExit::Code(0)));
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
@@ -133,9 +133,9 @@ async fn input_of_any_length_is_read_while_output_is_written() {
     let mut program = bash("cat; echo end", Duration::from_secs(20));
     program.input = vec![b'x'; 300_000];
     let f = run(&program).await.unwrap();
-    assert_eq!((f.output.total, f.exit), (300_004, Exit::Code(0)));
+    assert_eq!((f.output.total, f.exit), (300_004, ProgramExit::Code(0)));
     program.program = "true".into();
-    assert_eq!(run(&program).await.unwrap().exit, Exit::Code(0));
+    assert_eq!(run(&program).await.unwrap().exit, ProgramExit::Code(0));
 }
 
 #[tokio::test]

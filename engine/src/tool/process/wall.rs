@@ -1,10 +1,12 @@
 //! The sandbox of a tool's program: files that it may read and write, and network access. The process applies the
 //! sandbox to itself before it executes the program (`language.md` 9, `docs/explanation/security.md`). It uses kernel
 //! features that need no privileges: Landlock, a system call filter and resource limits. If the kernel lacks a feature,
-//! the sandbox is weaker, and [`offers`] reports it.
+//! the sandbox is weaker, and [`detect_support`] reports it.
 
 #[cfg(target_os = "linux")]
 mod files;
+#[cfg(target_os = "linux")]
+pub(super) mod leftovers;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
@@ -54,14 +56,14 @@ pub struct SandboxSupport {
 
 impl SandboxSupport {
     /// Lists the restrictions that the sandbox cannot enforce here.
-    pub fn gaps(self) -> Vec<&'static str> {
+    pub fn missing(self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         if self.landlock == 0 {
             gaps.push(
-                "programs can read and write whatever you can: this kernel has no Landlock (5.13 or later, enabled)",
+                "programs can read and write everything that you can: this kernel has no Landlock (5.13 or later, enabled)",
             );
         } else if self.landlock < 3 {
-            gaps.push("programs can truncate files they may read: Landlock 3 (Linux 6.2) would stop it");
+            gaps.push("programs can truncate readable files: Landlock 3 (Linux 6.2) prevents this");
         }
         if !self.sockets {
             gaps.push("programs can reach the network ungranted: this kernel or processor has no system call filter");
@@ -102,9 +104,9 @@ fn hidden(project: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// A feature of the kernel could not be set up. The program must not be started then.
 #[cfg(target_os = "linux")]
-pub fn raise(wall: &Sandbox) -> io::Result<()> {
-    limits::set()?;
-    files::confine(wall)?;
+pub fn apply(wall: &Sandbox) -> io::Result<()> {
+    limits::apply()?;
+    files::apply(wall)?;
     limits::drop_privileges()?;
     // Applied last, because the filter sets `no_new_privs` if Landlock has not, and refuses many of the calls before.
     syscalls::apply(if wall.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
@@ -112,15 +114,18 @@ pub fn raise(wall: &Sandbox) -> io::Result<()> {
 
 /// Other systems have no sandbox yet.
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "the same function can fail where there is a wall")]
+#[expect(clippy::unnecessary_wraps, reason = "the same function can fail if a sandbox is supported")]
 pub fn raise(_wall: &Sandbox) -> io::Result<()> {
     Ok(())
 }
 
 /// Detects the sandbox features of this machine.
-pub fn offers() -> SandboxSupport {
+pub fn detect_support() -> SandboxSupport {
     #[cfg(target_os = "linux")]
-    return SandboxSupport { landlock: files::version(), sockets: syscalls::filters(syscalls::Sockets::None).is_ok() };
+    return SandboxSupport {
+        landlock: files::landlock_version(),
+        sockets: syscalls::filters(syscalls::Sockets::None).is_ok(),
+    };
     #[cfg(not(target_os = "linux"))]
     return SandboxSupport { landlock: 0, sockets: false };
 }

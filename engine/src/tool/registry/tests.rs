@@ -42,7 +42,7 @@ fn spec(parameters: Value, kind: ToolKind) -> ToolSpec {
         timeout_seconds: 5,
         parallel: false,
         idempotent: rye_compiler::tool_spec::Idempotence::default(),
-        needs: rye_compiler::tool_spec::Needs::default(),
+        needs: rye_compiler::tool_spec::ToolNeeds::default(),
         environment: Vec::new(),
         config: None,
         version: None,
@@ -60,14 +60,14 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         write: Vec::new(),
         net: Vec::new(),
         may_write_item: Vec::new(),
-        halt: crate::tool::stop::Halt::never(),
+        halt: crate::tool::stop::CancellationToken::never(),
         crew: crate::crew::ThreadCount::default(),
     }
 }
 
 #[test]
 fn every_standard_tool_can_be_prepared() {
-    let registry = Registry::standard();
+    let registry = ToolRegistry::standard();
     let specs = specs();
     assert_eq!(specs.len(), 13);
     for (id, spec) in &specs {
@@ -102,7 +102,7 @@ fn standard_palette_stays_small() {
 #[tokio::test]
 async fn every_schema_parameter_is_read_by_its_tool() {
     let dir = tempfile::tempdir().unwrap();
-    let registry = Registry::standard();
+    let registry = ToolRegistry::standard();
     for (id, spec) in specs() {
         let prepared = registry.prepare(&spec, &ToolFile::default()).unwrap();
         let properties = spec.parameters["properties"].as_object().unwrap();
@@ -130,7 +130,7 @@ async fn invalid_parameters_never_reach_the_tool() {
         json!({"type": "object", "additionalProperties": false, "properties": {"n": {"type": "integer"}}}),
         ToolKind::Command { argv: vec!["touch".into(), "touched".into()] },
     );
-    let prepared = Registry::standard().prepare(&tool, &ToolFile::default()).unwrap();
+    let prepared = ToolRegistry::standard().prepare(&tool, &ToolFile::default()).unwrap();
     let outcome = prepared.run(invocation(dir.path(), json!({"n": "1"}))).await;
     assert_eq!(outcome.content, json!("`n` must be integer, not the text `1`"));
     assert!(!dir.path().join("touched").exists());
@@ -141,7 +141,7 @@ async fn invalid_parameters_never_reach_the_tool() {
 #[test]
 fn an_unknown_builtin_names_the_known_ones() {
     let tool = spec(json!({}), ToolKind::Builtin { name: "raed".into() });
-    let error = Registry::standard().prepare(&tool, &ToolFile::default()).err().unwrap();
+    let error = ToolRegistry::standard().prepare(&tool, &ToolFile::default()).err().unwrap();
     assert_eq!(
         error.to_string(),
         "no tool named `raed` is built in; there are bash, edit, git_diff, git_log, git_show, git_status, glob, grep, \
@@ -153,7 +153,7 @@ fn an_unknown_builtin_names_the_known_ones() {
 /// adds.
 #[test]
 fn compiler_and_engine_know_the_same_builtins() {
-    let mut names: Vec<String> = Registry::standard().builtins.into_keys().collect();
+    let mut names: Vec<String> = ToolRegistry::standard().builtins.into_keys().collect();
     names.push("orchestrator".into());
     names.sort();
     assert_eq!(names, rye_compiler::tool_spec::builtins());

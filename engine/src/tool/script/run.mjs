@@ -34,7 +34,7 @@ modules.register(`data:text/javascript,${encodeURIComponent(hooks)}`, { data: { 
 const tool = await import(url);
 const call = given.entry === "execute" ? (tool.execute ?? tool.default) : tool.main;
 if (typeof call !== "function") {
-  end("what the tool exports is no function");
+  end("the tool does not export a function");
 }
 const printed = [];
 if (given.entry === "main") {
@@ -49,7 +49,7 @@ if (given.entry === "main") {
 const result = await call(given.params, given.project_path);
 const text = printed.length > 0 && result === undefined ? printed.join("") : JSON.stringify(result ?? null);
 if (text === undefined) {
-  end("what the tool answered is no JSON");
+  end("the result of the tool is not JSON");
 }
 let data = Buffer.from(text.toWellFormed ? text.toWellFormed() : text);
 while (data.length > 0) {

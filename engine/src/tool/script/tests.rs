@@ -12,7 +12,7 @@ use rye_grammar::{ItemId, SourceId};
 
 use super::*;
 use crate::scripts::SyntaxTreeReader;
-use crate::tool::registry::Registry;
+use crate::tool::registry::ToolRegistry;
 
 /// A project with one tool.
 struct Project {
@@ -39,7 +39,7 @@ impl Project {
         assert!(matches!(spec.kind, ToolKind::Script { .. }));
         let file =
             ToolFile { path: Some(path), item_path: item_path.into(), text: Arc::from(text), ..ToolFile::default() };
-        let prepared = Registry::standard().prepare(&spec, &file).unwrap();
+        let prepared = ToolRegistry::standard().prepare(&spec, &file).unwrap();
         prepared.run(invocation(self.dir.path(), parameters, timeout)).await
     }
 }
@@ -50,7 +50,7 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         parameters,
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
-        halt: crate::tool::stop::Halt::never(),
+        halt: crate::tool::stop::CancellationToken::never(),
         crew: crate::crew::ThreadCount::default(),
         timeout,
         write: Vec::new(),
@@ -117,11 +117,11 @@ async fn python_failures_are_reported() {
     assert!(outcome.is_error && text(&outcome).contains("no JSON"), "{outcome:?}");
     let slow = format!("{OPEN}import time\ndef execute(params, project_path):\n    time.sleep(60)\n");
     let outcome = p.call_within("slow.py", &slow, json!({}), Duration::from_secs(3)).await;
-    assert!(outcome.is_error && text(&outcome).contains("[stopped: not done after 3 s]"), "{outcome:?}");
+    assert!(outcome.is_error && text(&outcome).contains("[stopped: timed out after 3 s]"), "{outcome:?}");
     let flood =
         format!("{OPEN}def execute(params, project_path):\n    print('x' * 3_000_000)\n    return 'y' * 3_000_000\n");
     let outcome = p.call("flood.py", &flood, json!({})).await;
-    assert!(outcome.is_error && text(&outcome).contains("more than are kept"), "{}", text(&outcome).len());
+    assert!(outcome.is_error && text(&outcome).contains("more than the maximum"), "{}", text(&outcome).len());
     let told = format!("{OPEN}import os\ndef execute(params, project_path):\n    return sorted(os.environ)\n");
     let outcome = p.call("told.py", &told, json!({})).await;
     let names: Vec<&str> = outcome.content.as_array().unwrap().iter().filter_map(Value::as_str).collect();

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rye_grammar::ItemId;
 
-use super::super::{Change, Direction, PlanDiff, Tree, diff_trees};
+use super::super::{DiffSide, Direction, PlanChange, PlanDiff, diff_trees};
 use crate::approvals::HeadlessPolicy;
-use crate::compile::tests::plain;
-use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib};
-use crate::compile::{Compilation, Request, compile};
+use crate::compile::tests::compile_without_inputs;
+use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib_world};
+use crate::compile::{Compilation, CompileRequest, compile};
 use crate::plan::render::diff::{lines, markdown};
 use crate::world::{MapWorld, Space};
 
@@ -76,12 +76,12 @@ fn edited(files: &Files, path: &'static str, from: &str, to: &str) -> Files {
 
 fn world(files: &Files) -> MapWorld<'static> {
     let errors = include_str!("../../../../../stdlib/.ai/config/agent/error_classification.yaml");
-    let world = stdlib().with(Space::System, ERRORS, errors);
+    let world = stdlib_world().with(Space::System, ERRORS, errors);
     files.iter().fold(world, |world, (path, text)| world.project(path, text))
 }
 
 fn compiled(world: &MapWorld<'_>) -> Compilation {
-    let mut compilation = plain(world, "root");
+    let mut compilation = compile_without_inputs(world, "root");
     compilation.unattended = HeadlessPolicy::from_settings(world, false);
     compilation
 }
@@ -89,7 +89,8 @@ fn compiled(world: &MapWorld<'_>) -> Compilation {
 fn compare(before: &Files, after: &Files) -> PlanDiff {
     let (old, new) = (world(before), world(after));
     let (was, is) = (compiled(&old), compiled(&new));
-    diff_trees(Some(Tree { world: &old, compilation: &was }), Some(Tree { world: &new, compilation: &is })).unwrap()
+    diff_trees(Some(DiffSide { world: &old, compilation: &was }), Some(DiffSide { world: &new, compilation: &is }))
+        .unwrap()
 }
 
 /// Renders a comparison, and checks that every change has a direction and a place.
@@ -312,7 +313,7 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
     let found = compare(&before, &after);
     let shown = text("deleted", &found);
     assert!(found.widened && shown.contains("+ widened tool_call no_rm"), "{shown}");
-    assert!(shown.contains("a guard that is gone  .ai/config/agent/hooks.yaml:2:"), "{shown}");
+    assert!(shown.contains("a removed guard  .ai/config/agent/hooks.yaml:2:"), "{shown}");
     assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
 }
 
@@ -377,7 +378,7 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
 
 /// Compiles without inputs; `None` if the edit broke the directive.
 fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
-    let mut compilation = compile(world, &Request::new(ItemId::parse(id).unwrap())).value?;
+    let mut compilation = compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value?;
     compilation.unattended = HeadlessPolicy::from_settings(world, false);
     Some(compilation)
 }
@@ -398,12 +399,12 @@ fn holds_for_each_line(files: &Files, id: &str) -> usize {
                 files.insert(path, edited);
                 let new = world(&files);
                 let Some(is) = open(&new, id) else { continue };
-                let sides = (Tree { world: &old, compilation: &was }, Tree { world: &new, compilation: &is });
+                let sides = (DiffSide { world: &old, compilation: &was }, DiffSide { world: &new, compilation: &is });
                 let found = diff_trees(Some(sides.0), Some(sides.1)).unwrap();
                 let shown = self::text(path, &found);
                 compared += 1;
                 assert!(was.plan_id == is.plan_id || !found.has_no_changes(), "{path}:{n} `{variant}`\n{shown}");
-                let is_unnamed = |change: &Change| {
+                let is_unnamed = |change: &PlanChange| {
                     change.what.ends_with("of the plan changed") && change.direction == Direction::Unknown
                 };
                 assert!(!found.changes.iter().any(is_unnamed), "{path}:{n} `{variant}`\n{shown}");

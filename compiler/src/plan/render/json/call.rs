@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::compile::Request;
+use crate::compile::CompileRequest;
 use crate::model::ModelOverride;
-use crate::semantics::limits::Written;
+use crate::semantics::limits::LimitValue;
 
 /// Inputs and overrides of a request. Limits inherited from a parent thread are not included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,11 +23,11 @@ pub struct CallReport {
 }
 
 impl CallReport {
-    pub fn of(request: &Request) -> Self {
-        let written = |written: &Written| match written {
-            Written::Json(value) => value.clone(),
-            Written::Text(text) => Value::from(text.as_str()),
-            Written::Kept(kept) => Value::from(kept.to_string()),
+    pub fn of(request: &CompileRequest) -> Self {
+        let written = |written: &LimitValue| match written {
+            LimitValue::Json(value) => value.clone(),
+            LimitValue::Text(text) => Value::from(text.as_str()),
+            LimitValue::Kept(kept) => Value::from(kept.to_string()),
         };
         Self {
             inputs: request.inputs.clone(),
@@ -38,12 +38,13 @@ impl CallReport {
     }
 
     /// Rebuilds the request.
-    pub fn request(&self, directive: ItemId) -> Request {
-        let mut request = Request::new(directive);
+    pub fn request(&self, directive: ItemId) -> CompileRequest {
+        let mut request = CompileRequest::new(directive);
         request.inputs.clone_from(&self.inputs);
         request.model = ModelOverride { model: self.model.clone(), provider: self.provider.clone() };
-        let written =
-            |value: &Value| value.as_str().map_or_else(|| Written::Json(value.clone()), |t| Written::Text(t.into()));
+        let written = |value: &Value| {
+            value.as_str().map_or_else(|| LimitValue::Json(value.clone()), |t| LimitValue::Text(t.into()))
+        };
         request.limits = self.limits.iter().map(|(name, value)| (name.clone(), written(value))).collect();
         request
     }

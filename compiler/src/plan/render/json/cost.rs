@@ -93,7 +93,7 @@ impl From<RunEstimate> for RunEstimateReport {
             cached: course.cached,
             output: course.output,
             cost: course.cost.map(Nanos::to_json),
-            stopped: course.stopped.word().to_owned(),
+            stopped: course.stopped.as_str().to_owned(),
         }
     }
 }

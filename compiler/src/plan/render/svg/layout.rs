@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use rust_sugiyama::configure::{Config, RankingType};
 use rust_sugiyama::from_vertices_and_edges;
 
-use super::super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, one_line};
+use super::super::drawing::{Drawing, DrawnEdge, DrawnNode, NodeShape, one_line};
 
 /// Largest number of boxes, edges, or bend points of long edges in one drawing.
-pub const MOST: usize = 3_000;
+pub const MAX_ELEMENTS: usize = 3_000;
 /// Height of a box in pixels.
-pub const HEIGHT: f64 = 28.0;
+pub const BOX_HEIGHT: f64 = 28.0;
 /// Gap between two layers.
 const LAYER_GAP: f64 = 46.0;
 /// Gap between two layers that are drawn side by side, with room for the edge labels.
@@ -27,9 +27,7 @@ const CHARACTER_WIDTH: f64 = 7.3;
 const MAX_LABEL_CHARS: usize = 44;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the graph is too large to be drawn here: ask for DOT and draw it with a program of your own, or narrow it to one directive"
-)]
+#[error("the graph is too large for SVG; use `--to dot` with Graphviz, or narrow it to one directive")]
 pub struct DrawingTooLarge;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -50,10 +48,10 @@ pub struct DrawingLayout {
 
 /// Returns the text written into a box.
 pub fn label_of(node: &DrawnNode) -> String {
-    shortened(&one_line(&node.label), MAX_LABEL_CHARS)
+    truncate_start(&one_line(&node.label), MAX_LABEL_CHARS)
 }
 
-pub fn shortened(text: &str, most: usize) -> String {
+pub fn truncate_start(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -63,7 +61,7 @@ pub fn shortened(text: &str, most: usize) -> String {
 }
 
 /// Shortens an edge label to its beginning, which names the kind of the edge.
-pub fn cut(text: &str, most: usize) -> String {
+pub fn truncate_end(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -71,37 +69,37 @@ pub fn cut(text: &str, most: usize) -> String {
 }
 
 /// Returns the width of a text in pixels.
-pub fn measure(text: &str) -> f64 {
+pub fn text_width(text: &str) -> f64 {
     f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * CHARACTER_WIDTH
 }
 
-pub fn width(node: &DrawnNode) -> f64 {
+pub fn box_width(node: &DrawnNode) -> f64 {
     let padding = match node.shape {
-        Shape::Box => 20.0,
-        Shape::Oval | Shape::Component => 28.0,
-        Shape::Diamond => 38.0,
+        NodeShape::Box => 20.0,
+        NodeShape::Oval | NodeShape::Component => 28.0,
+        NodeShape::Diamond => 38.0,
     };
-    measure(&label_of(node)) + padding
+    text_width(&label_of(node)) + padding
 }
 
 /// Lays a drawing out.
 ///
 /// # Errors
 /// Fails if the drawing is too large.
-pub fn place(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
+pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let count = drawing.nodes.len();
-    if count > MOST || drawing.edges.len() > MOST {
+    if count > MAX_ELEMENTS || drawing.edges.len() > MAX_ELEMENTS {
         return Err(DrawingTooLarge);
     }
-    let forward = forward(drawing);
+    let forward = acyclic_edges(drawing);
     let layers = layers(count, &forward);
     let routes = routes(count, &forward, &layers)?;
-    let mut widths: Vec<f64> = drawing.nodes.iter().map(width).collect();
+    let mut widths: Vec<f64> = drawing.nodes.iter().map(box_width).collect();
     widths.resize(count + routes.points, 4.0);
     // Extent of each box within its layer.
     let mut spans = widths.clone();
     if drawing.sideways {
-        spans.iter_mut().take(count).for_each(|span| *span = HEIGHT);
+        spans.iter_mut().take(count).for_each(|span| *span = BOX_HEIGHT);
     }
     let layer_of =
         |vertex: usize| layers.get(vertex).or_else(|| routes.layers.get(vertex - count)).copied().unwrap_or(0);
@@ -131,7 +129,7 @@ pub fn place(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     }
     let nodes: Vec<Point> = points.iter().take(count).copied().collect();
     let way = |i: usize| routes.ways.get(i).map_or(&[][..], Vec::as_slice);
-    let course = |(i, edge): (usize, &DrawnEdge)| course((edge.from, edge.to), way(i), &points, &widths, drawing);
+    let course = |(i, edge): (usize, &DrawnEdge)| edge_points((edge.from, edge.to), way(i), &points, &widths, drawing);
     let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(course).collect();
     let (width, height) = if drawing.sideways { (below + row_depth, reach) } else { (reach, below + row_depth) };
     let loops = edges.iter().flatten().map(|p| p.x).fold(width, f64::max);
@@ -147,11 +145,11 @@ struct LayerPosition {
 /// Computes the position of each layer; a layer is as deep as its deepest box.
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
-    let mut depths = vec![HEIGHT; count];
+    let mut depths = vec![BOX_HEIGHT; count];
     if drawing.sideways {
         for (node, layer) in drawing.nodes.iter().zip(layers) {
             if let Some(depth) = depths.get_mut(*layer) {
-                *depth = depth.max(width(node));
+                *depth = depth.max(box_width(node));
             }
         }
     }
@@ -167,7 +165,7 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
 
 /// Returns each edge as it counts for the layering: reversed if it closes a cycle, `None` for loops and for edges whose
 /// ends do not exist.
-fn forward(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
+fn acyclic_edges(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
     let count = drawing.nodes.len();
     let mut out: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];
     for (i, edge) in drawing.edges.iter().enumerate() {
@@ -260,7 +258,7 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
             for layer in top + 1..bottom {
                 let point = count + routes.points;
                 routes.points += 1;
-                if routes.points > MOST {
+                if routes.points > MAX_ELEMENTS {
                     return Err(DrawingTooLarge);
                 }
                 routes.layers.push(layer);
@@ -284,7 +282,7 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let linked: BTreeSet<usize> = steps.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let vertices: Vec<(u32, (f64, f64))> =
-        linked.iter().filter_map(|v| Some((small(*v), (*widths.get(*v)?, HEIGHT)))).collect();
+        linked.iter().filter_map(|v| Some((small(*v), (*widths.get(*v)?, BOX_HEIGHT)))).collect();
     let edges: Vec<(u32, u32)> = steps.iter().map(|(a, b)| (small(*a), small(*b))).collect();
     let config = Config {
         vertex_spacing: BOX_GAP,
@@ -311,7 +309,7 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
 }
 
 /// Returns the points of one edge, from the border of one box to that of the other.
-fn course(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64], drawing: &Drawing) -> Vec<Point> {
+fn edge_points(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64], drawing: &Drawing) -> Vec<Point> {
     let (from, to) = ends;
     let count = drawing.nodes.len();
     if from >= count || to >= count {
@@ -335,7 +333,7 @@ fn course(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64],
         if drawing.sideways {
             Point { x: point.x + sign * half_width(at), y: point.y }
         } else {
-            Point { x: point.x, y: point.y + sign * HEIGHT / 2.0 }
+            Point { x: point.x, y: point.y + sign * BOX_HEIGHT / 2.0 }
         }
     };
     let mut course = vec![side(from, a, sign)];

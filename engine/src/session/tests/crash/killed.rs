@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 
 use super::super::Lab;
 use super::outside::{self, Outside};
-use super::picture::{Picture, picture};
+use super::picture::{FinalState, picture};
 use super::process;
 use super::scenarios::Scenario;
-use crate::process::{End, end};
+use crate::process::{EndSignal, end_process};
 use crate::store::Disk;
-use crate::store::disk::{Pass, RealDisk, Step, SyncSkippingDisk};
+use crate::store::disk::{DiskStep, RealDisk, StepDecision, SyncSkippingDisk};
 
 /// Variables of a process to be killed: the index of the step before which it is killed, and the project.
 const AT: &str = "RYE_TEST_KILLED_AT";
@@ -30,7 +30,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     let counting = Arc::clone(&steps);
     let counted: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(first.disk(), move |step| {
         counting.lock().unwrap().push(!scenario.is_tree || is_position(step));
-        Pass::Done
+        StepDecision::Done
     }));
     process(scenario, &first.lab, &Outside::new(Arc::clone(&counted)), &counted).unwrap();
     let whole = first.picture(scenario).unwrap();
@@ -57,14 +57,14 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
 }
 
 /// Checks for a step that writes a transcript, a message or an outside effect.
-fn is_position(step: Step<'_>) -> bool {
+fn is_position(step: DiskStep<'_>) -> bool {
     match step {
-        Step::Change(path) | Step::Sync(path) => {
+        DiskStep::Change(path) | DiskStep::Sync(path) => {
             path.ends_with("transcript.jsonl")
                 || path == Path::new(outside::LOG)
                 || path.parent().is_some_and(|folder| folder.ends_with("inbox"))
         }
-        Step::SyncFolder(_) => true,
+        DiskStep::SyncFolder(_) => true,
     }
 }
 
@@ -89,7 +89,7 @@ impl KilledProject {
         Arc::new(RealDisk::open(self.folder.path()).unwrap())
     }
 
-    fn picture(&self, scenario: &Scenario) -> Result<Picture, String> {
+    fn picture(&self, scenario: &Scenario) -> Result<FinalState, String> {
         let (disk, outside) = (self.disk(), Outside::new(self.disk()));
         picture(scenario, &outside::open(scenario, &self.lab, &outside, &disk)?, &outside)
     }
@@ -110,12 +110,12 @@ fn run_and_kill_self(scenario: &'static Scenario, at: u64, project: PathBuf) -> 
     let real: Arc<dyn Disk> = Arc::new(RealDisk::open(&project).unwrap());
     let disk: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(real, move |_| {
         if steps.fetch_add(1, Ordering::Relaxed) == at {
-            end(std::process::id(), End::Force).unwrap();
+            end_process(std::process::id(), EndSignal::Force).unwrap();
             loop {
                 std::thread::park();
             }
         }
-        Pass::Done
+        StepDecision::Done
     }));
     let lab = outside::lab(scenario, &disk, Some(project));
     let done = process(scenario, &lab, &Outside::new(Arc::clone(&disk)), &disk);

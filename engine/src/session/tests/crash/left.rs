@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::scenarios::Scenario;
-use super::{World, undisturbed};
-use crate::store::disk::{Disk, Fault, SimulatedDisk, Survival};
+use super::{CrashWorld, undisturbed};
+use crate::store::disk::{Disk, DiskFault, SimulatedDisk, Survival};
 use crate::store::layout::REGISTRY;
 use crate::store::registry::Registry;
 
@@ -31,10 +31,10 @@ struct RemainingStates {
 /// Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
 pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
     let whole = undisturbed(scenario).picture;
-    let world = World::new(scenario, &[]);
+    let world = CrashWorld::new(scenario, &[]);
     let all = Arc::new(Mutex::new(RemainingStates::default()));
     let told = Arc::clone(&all);
-    world.simulated.watch(move |at, disk| {
+    world.simulated.before_operations(move |at, disk| {
         disk.restart(survival(at));
         told.lock().unwrap().add(at, disk);
     });
@@ -57,14 +57,14 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
 /// Recovers a disk until nothing is left to do. Returns the world and the number of processes that died.
 fn followed(
     scenario: &'static Scenario,
-    first: &World,
+    first: &CrashWorld,
     left: SimulatedDisk,
     (survival, again): (Survival, Option<u64>),
-) -> Result<(World, usize), String> {
-    let world = World::over(scenario, left, first.lab.path());
+) -> Result<(CrashWorld, usize), String> {
+    let world = CrashWorld::over(scenario, left, first.lab.path());
     let mut deaths = 1;
     if let Some(again) = again {
-        world.simulated.fail_at(world.simulated.operations() + again, Fault::PowerFailure);
+        world.simulated.fail_at(world.simulated.operations() + again, DiskFault::PowerFailure);
         let done = world.process(scenario);
         world.simulated.restart(survival);
         deaths += usize::from(done.is_err());
@@ -118,7 +118,7 @@ impl RemainingStates {
         }
         // Opening repairs the registry, so a copy is opened: the repair is part of the recovery under test.
         let copy: Arc<dyn Disk> = Arc::new(disk.fork());
-        let Ok(contents) = Registry::open(copy).and_then(|registry| registry.contents()) else { return key };
+        let Ok(contents) = Registry::open(copy).and_then(|registry| registry.dump()) else { return key };
         let held = hash(&|hasher| contents.hash(hasher));
         self.registries.insert(key, held);
         held

@@ -1,7 +1,7 @@
 //! Disks that skip syncs. A kill alone never reveals it; a power failure must.
 
 use super::scenarios::{self, Scenario};
-use super::{Interruption, broken_off, undisturbed};
+use super::{Interruption, check_interrupted_run, undisturbed};
 use crate::store::disk::{Survival, SyncKind};
 
 /// Returns the first operation at which a scenario comes to a different result, if any.
@@ -15,7 +15,7 @@ fn noticed(
     let middle = places.len() / 2;
     places.rotate_left(middle);
     places.into_iter().step_by(stride).find_map(|at| {
-        Some((at, broken_off(scenario, Interruption { left_out, ..Interruption::at(at, survival) }).err()?))
+        Some((at, check_interrupted_run(scenario, Interruption { left_out, ..Interruption::at(at, survival) }).err()?))
     })
 }
 

@@ -10,11 +10,11 @@ use rye_compiler::compile::Compilation;
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::plan::ApprovalOrigin;
 
-use super::super::{Always, Lab};
+use super::super::{Lab, SingleProvider};
 use super::scenarios::Scenario;
-use crate::engine::{ApprovalHandler, Engine, Inner};
+use crate::engine::{ApprovalHandler, ApprovalPolicy, Engine, EngineContext};
 use crate::event::{Approval, ControlMessage};
-use crate::keys::Keys;
+use crate::keys::KeyFolder;
 use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::{Disk, mailbox};
 use crate::thread_id::ThreadId;
@@ -72,7 +72,7 @@ enum ScenarioToolKind {
 struct ScenarioTool {
     act: ScenarioToolKind,
     outside: Outside,
-    engine: Arc<OnceLock<Weak<Inner>>>,
+    engine: Arc<OnceLock<Weak<EngineContext>>>,
 }
 
 impl Tool for ScenarioTool {
@@ -154,7 +154,7 @@ pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<
     });
     lab.elsewhere = elsewhere;
     if !scenario.keyless {
-        let keys = Keys::of_user_space(&lab.path().join("home"));
+        let keys = KeyFolder::of_user_space(&lab.path().join("home"));
         keys.load_or_generate().unwrap();
         lab.keys = Some(keys);
     }
@@ -182,7 +182,7 @@ pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Di
         CHILDREN.lock().unwrap().insert(key, made.clone());
         made
     });
-    options.providers = Arc::new(Always(Arc::clone(&lab.model)));
+    options.providers = Arc::new(SingleProvider(Arc::clone(&lab.model)));
     let known = Arc::new(OnceLock::new());
     for (name, _, act) in TOOLS {
         let (outside, engine) = (outside.clone(), Arc::clone(&known));
@@ -191,7 +191,7 @@ pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Di
         });
     }
     if scenario.attended {
-        options.asker = Some(Arc::new(ScenarioApprover(outside.clone())));
+        options.approvals = ApprovalPolicy::Ask(Arc::new(ScenarioApprover(outside.clone())));
     }
     let engine = Engine::open(&lab.path(), options).map_err(|error| error.to_string())?;
     known.set(Arc::downgrade(&engine.inner)).ok();

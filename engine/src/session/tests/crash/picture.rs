@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::outside::{ONCE, Outside};
 use super::scenarios::Scenario;
 use crate::engine::Engine;
-use crate::event::{Event, EventBody, Origin, ResultKind};
+use crate::event::{Event, EventBody, ResultKind, ThreadOrigin};
 use crate::store::ThreadRow;
 use crate::store::registry::Liveness;
 use crate::thread::Status;
@@ -17,7 +17,7 @@ use crate::thread_id::ThreadId;
 /// A comparable final state. Threads are named by their place in the tree: `root`, `root.1` its first child, `root'`
 /// its continuation.
 #[derive(Debug, Clone)]
-pub struct Picture {
+pub struct FinalState {
     threads: BTreeMap<String, ThreadOutcome>,
     effects: BTreeMap<String, usize>,
     /// Number of calls that were interrupted.
@@ -40,13 +40,13 @@ struct FoundThread {
 }
 
 /// Builds the picture of the current state; fails on a state that must never occur.
-pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Picture, String> {
+pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<FinalState, String> {
     let mut found = BTreeMap::new();
     for listed in engine.threads().list().map_err(|error| error.to_string())? {
         let row = listed.row;
         let account = engine.account(&row.id).map_err(|error| error.to_string())?;
         let open =
-            account.as_ref().is_some_and(|a| a.standing() != rye_compiler::semantics::ledger::Standing::Released);
+            account.as_ref().is_some_and(|a| a.standing() != rye_compiler::semantics::ledger::AccountStatus::Released);
         if listed.liveness != Liveness::Over || open {
             return Err(format!("{} is {:?}, its account {account:?}", row.id, row.status));
         }
@@ -88,7 +88,7 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
         *effects.entry(line).or_insert(0) += 1;
     }
     let cut = unknown.values().map(Vec::len).sum();
-    Ok(Picture { threads, effects, interrupted, cut })
+    Ok(FinalState { threads, effects, interrupted, cut })
 }
 
 /// Names each thread by its place in the tree.
@@ -246,13 +246,14 @@ impl EventNormalizer<'_> {
     fn plain(&mut self, body: &EventBody, value: &mut Value, apart: u64) -> Result<(), String> {
         match body {
             EventBody::Opened(opened) => {
-                self.handed = opened.origin == Origin::Handoff;
+                self.handed = opened.origin == ThreadOrigin::Handoff;
                 value["seed"] = 0.into();
                 value["project_path"] = "".into();
                 // The limit as if no earlier call had been cut.
                 value["limits"]["spend"] = (opened.limits.spend + self.booked_before()).into();
                 if self.name.ends_with('\'') {
                     value["limits"]["duration_seconds"] = 0.into();
+                    value["carried_ms"] = 0.into();
                 }
             }
             EventBody::Continues(_) => {
@@ -261,7 +262,7 @@ impl EventNormalizer<'_> {
             }
             // Estimates count the characters of ids and costs.
             EventBody::AttemptIntended(_) => {
-                for estimate in ["input_estimate", "worst_case", "max_output"] {
+                for estimate in ["input_bound", "worst_case", "max_output"] {
                     value[estimate] = 0.into();
                 }
             }
@@ -326,7 +327,7 @@ impl EventNormalizer<'_> {
         let account = account.ok_or_else(|| format!("{} has no account", self.name))?;
         let named = |id: Option<&str>| id.map(|id| names.get(id).cloned().unwrap_or_else(|| format!("unknown {id}")));
         let mut book = Map::new();
-        let status = if self.tool.is_some() { "as the tool" } else { row.status.word() };
+        let status = if self.tool.is_some() { "as the tool" } else { row.status.as_str() };
         book.insert("status".into(), status.into());
         book.insert("tool".into(), json!(row.tool));
         book.insert("turns".into(), row.cost.turns.into());
@@ -374,19 +375,19 @@ fn attempt(body: &EventBody) -> Option<(u64, u32)> {
     }
 }
 
-impl Picture {
+impl FinalState {
     /// Checks that an undisturbed run ended as the scenario says.
     pub fn is_whole(&self, scenario: &Scenario) -> Result<(), String> {
         let last =
             self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());
         let status = last.and_then(|last| self.threads[last].books["status"].as_str());
-        if (status, self.interrupted, self.cut) != (Some(scenario.ends.word()), 0, 0) {
+        if (status, self.interrupted, self.cut) != (Some(scenario.ends.as_str()), 0, 0) {
             return Err(format!("{self:#?}"));
         }
         Ok(())
     }
 
-    /// Checks that a run with `deaths` interruptions came to the same result as this one.
+    /// Checks that a run with `deaths` interruptions had the same result as this one.
     pub fn holds(&self, scenario: &Scenario, other: &Self, deaths: usize) -> Result<(), String> {
         if scenario.spends_all && other.cut > 0 {
             return self.holds_up_to_the_money(other);

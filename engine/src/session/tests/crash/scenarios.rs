@@ -206,7 +206,7 @@ pub static HANDOFF: Scenario = Scenario::new(
         lab.directive("one", &tree("spend=\"0.2\" turns=\"20\""), "");
     },
     |request| {
-        let fresh = !serde_json::to_string(&request.turns).unwrap().contains("Go on from where you left off");
+        let fresh = !serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
         Ok(match (request.cue.directive.as_str(), fresh) {
             ("test/root", true) => all(&[child("one")]),
             ("test/one", true) => all(&[tool("mark", "a")]),

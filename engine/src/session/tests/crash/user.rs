@@ -8,8 +8,8 @@ use rye_compiler::compile::Compilation;
 use super::super::Lab;
 use super::outside::{Outside, PLANS};
 use super::scenarios::Scenario;
-use crate::engine::{Engine, EngineError, Launch};
-use crate::event::{ControlMessage, Event, EventBody, Origin};
+use crate::engine::{Engine, EngineError, StartOptions};
+use crate::event::{ControlMessage, Event, EventBody, ThreadOrigin};
 use crate::store::mailbox;
 use crate::store::registry::Liveness;
 use crate::thread::Status;
@@ -30,7 +30,7 @@ const MOST: usize = 24;
 pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outside: &Outside) -> Result<(), String> {
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
-            UserAction::Start => engine.start(&plan(scenario, lab), Launch::default()).await,
+            UserAction::Start => engine.start(&plan(scenario, lab), StartOptions::default()).await,
             UserAction::TakeUp(thread, letters) => engine.recover_with(&thread, letters).await,
             UserAction::Resume(thread, message) => engine.resume(&thread, message).await,
             UserAction::Nothing => return Ok(()),
@@ -41,7 +41,7 @@ pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outsi
             started => started.map_err(|error| error.to_string())?,
         };
         let result = handle.join().await;
-        engine.idle().await;
+        engine.wait_idle().await;
         if let Some(error) = result.error.filter(|error| error.code == "engine_failed") {
             return Err(error.message);
         }
@@ -60,21 +60,21 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserA
     let record = |id: &ThreadId| threads.transcript(id).unwrap_or_default();
     let status = |id: &ThreadId| listed.iter().find(|listed| listed.row.id == *id).map(|listed| listed.row.status);
     // An ended thread without a transcript never began.
-    let is_one = |id: &ThreadId| status(id).is_some_and(|status| !status.is_over() || !record(id).is_empty());
+    let is_one = |id: &ThreadId| status(id).is_some_and(|status| !status.has_ended() || !record(id).is_empty());
     let roots = listed.iter().filter(|listed| listed.row.parent.is_none() && listed.row.continues.is_none());
     let Some(root) = roots.map(|listed| listed.row.id.clone()).find(is_one) else { return Ok(UserAction::Start) };
     let chain = threads.chain(&root).map_err(|error| error.to_string())?;
     let chain: Vec<ThreadId> = chain.into_iter().filter(is_one).collect();
     let last = chain.last().cloned().ok_or("an empty chain")?;
     let events = record(&last);
-    if status(&last).is_some_and(|status| !status.is_over() || status == Status::Continued) {
+    if status(&last).is_some_and(|status| !status.has_ended() || status == Status::Continued) {
         return Ok(UserAction::TakeUp(last.clone(), letters(scenario, engine, outside, &last, &events)));
     }
     if status(&last) == Some(Status::Suspended) {
         return Ok(UserAction::TakeUp(last, (scenario.answers)()));
     }
     let went_on = chain.iter().filter(|id| {
-        matches!(record(id).first().map(|event| &event.body), Some(EventBody::Opened(o)) if o.origin == Origin::Resume)
+        matches!(record(id).first().map(|event| &event.body), Some(EventBody::Opened(o)) if o.origin == ThreadOrigin::Resume)
     });
     if let Some(message) = scenario.resumes.get(went_on.count()) {
         return Ok(UserAction::Resume(last, message));

@@ -30,7 +30,7 @@ fn nothing_outside_the_root_is_touched() {
         assert!(disk.create(path, b"ours").is_err(), "{path:?}");
         assert!(disk.sync(path).is_err(), "{path:?}");
         assert!(disk.lock(path, b"ours").is_err(), "{path:?}");
-        assert!(disk.shared_file(path, Access::ReadWrite).is_err(), "{path:?}");
+        assert!(disk.shared_file(path, FileAccess::ReadWrite).is_err(), "{path:?}");
     }
     for path in ["link/new", "../new"] {
         assert!(disk.create(Path::new(path), b"ours").is_err());
@@ -61,8 +61,8 @@ fn pipes_and_folders_are_rejected_without_blocking() {
         assert!(disk.truncate(path, 0).is_err(), "{path:?}");
         assert!(disk.sync(path).is_err(), "{path:?}");
         assert!(disk.is_locked(path).is_err(), "{path:?}");
-        assert!(disk.shared_file(path, Access::Read).is_err(), "{path:?}");
-        assert!(disk.shared_file(path, Access::ReadWrite).is_err(), "{path:?}");
+        assert!(disk.shared_file(path, FileAccess::Read).is_err(), "{path:?}");
+        assert!(disk.shared_file(path, FileAccess::ReadWrite).is_err(), "{path:?}");
     }
 }
 
@@ -88,13 +88,13 @@ fn append_at_a_wrong_offset_fails() {
 #[test]
 fn more_unsynced_files_than_handles_lose_nothing() {
     let (_folder, disk) = disk();
-    let count = OPEN_FILES + 40;
+    let count = MAX_OPEN_FILES + 40;
     let paths: Vec<PathBuf> = (0..count).map(|n| PathBuf::from(format!("log-{n}"))).collect();
     for round in 0..3 {
         for path in &paths {
             disk.append(path, round * 2, b"ab").unwrap();
         }
-        assert_eq!(disk.written().files.len(), OPEN_FILES);
+        assert_eq!(disk.written().files.len(), MAX_OPEN_FILES);
     }
     for path in &paths {
         disk.sync(path).unwrap();
@@ -111,7 +111,7 @@ fn synced_handles_are_evicted_first() {
         disk.append(path, 0, b"ab").unwrap();
     }
     disk.sync(second).unwrap();
-    for n in 2..=OPEN_FILES {
+    for n in 2..=MAX_OPEN_FILES {
         disk.append(&PathBuf::from(format!("log-{n}")), 0, b"ab").unwrap();
     }
     let open = |path| disk.written().files.get(path).map(|open| open.is_synced);

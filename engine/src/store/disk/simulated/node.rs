@@ -11,7 +11,7 @@ const GROWTH_BYTES: u64 = 32;
 
 /// A file or folder. Clones share file contents until one of them changes.
 #[derive(Debug, Clone)]
-pub enum Node {
+pub enum DiskNode {
     File(FileNode),
     Folder(FolderNode),
 }
@@ -20,30 +20,30 @@ pub enum Node {
 pub struct FileNode {
     durable: Arc<Vec<u8>>,
     pub current: Arc<Vec<u8>>,
-    pending: Vec<Write>,
+    pending: Vec<FileWrite>,
 }
 
 #[derive(Debug, Default, Clone)]
 pub struct FolderNode {
     durable: BTreeMap<String, usize>,
     pub current: BTreeMap<String, usize>,
-    pending: Vec<Change>,
+    pending: Vec<NameChange>,
 }
 
 #[derive(Debug, Clone)]
-pub enum Write {
+pub enum FileWrite {
     At { offset: u64, bytes: Vec<u8> },
     Length(u64),
 }
 
 #[derive(Debug, Clone)]
-pub enum Change {
+pub enum NameChange {
     Link { name: String, node: usize },
     Unlink { name: String },
     Rename { from: String, to: String, node: usize },
 }
 
-impl Node {
+impl DiskNode {
     pub fn keep_nothing(&mut self) {
         match self {
             Self::File(file) => {
@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    pub fn keep_some(&mut self, dice: &mut Dice) {
+    pub fn keep_some(&mut self, dice: &mut SplitMix) {
         match self {
             Self::File(file) => file.keep_some(dice),
             Self::Folder(folder) => {
@@ -73,7 +73,7 @@ impl Node {
 }
 
 impl FileNode {
-    pub fn write(&mut self, write: Write) {
+    pub fn write(&mut self, write: FileWrite) {
         write.apply(Arc::make_mut(&mut self.current));
         self.pending.push(write);
     }
@@ -86,11 +86,11 @@ impl FileNode {
 
     /// Leaves each unit of the file in one of the states that it went through, independently of the others; units
     /// behind the durable end may also become zeros.
-    fn keep_some(&mut self, dice: &mut Dice) {
+    fn keep_some(&mut self, dice: &mut SplitMix) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();
         for write in std::mem::take(&mut self.pending) {
-            let Write::At { offset, bytes } = write else {
+            let FileWrite::At { offset, bytes } = write else {
                 if dice.next(2) == 0 {
                     write.apply(Arc::make_mut(&mut self.durable));
                 }
@@ -112,7 +112,7 @@ impl FileNode {
                         continue;
                     }
                 };
-                Write::At { offset, bytes: kept }.apply(Arc::make_mut(&mut self.durable));
+                FileWrite::At { offset, bytes: kept }.apply(Arc::make_mut(&mut self.durable));
             }
         }
         self.current.clone_from(&self.durable);
@@ -141,7 +141,7 @@ fn parts(offset: u64, bytes: &[u8], end: u64) -> Vec<(u64, &[u8])> {
 }
 
 impl FolderNode {
-    pub fn change(&mut self, change: Change) {
+    pub fn change(&mut self, change: NameChange) {
         change.clone().apply(&mut self.current);
         self.pending.push(change);
     }
@@ -152,7 +152,7 @@ impl FolderNode {
     }
 }
 
-impl Write {
+impl FileWrite {
     fn apply(&self, contents: &mut Vec<u8>) {
         match self {
             Self::Length(length) => contents.resize(usize::try_from(*length).unwrap_or(usize::MAX), 0),
@@ -170,7 +170,7 @@ impl Write {
     }
 }
 
-impl Change {
+impl NameChange {
     fn apply(self, names: &mut BTreeMap<String, usize>) {
         match self {
             Self::Link { name, node } => {
@@ -189,9 +189,9 @@ impl Change {
 
 /// A seeded pseudo-random generator: equal seeds produce equal numbers.
 #[derive(Debug)]
-pub struct Dice(u64);
+pub struct SplitMix(u64);
 
-impl Dice {
+impl SplitMix {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use rye_compiler::semantics::ledger::Standing;
+use rye_compiler::semantics::ledger::AccountStatus;
 
-use super::super::{Answered, Change, Registry};
+use super::super::{Change, ChangeResult, Registry};
 use super::*;
-use crate::store::disk::{Dice, RealDisk};
+use crate::store::disk::{RealDisk, SplitMix};
 
-fn amount(dice: &mut Dice, most: u64) -> Nanos {
+fn amount(dice: &mut SplitMix, most: u64) -> Nanos {
     Nanos::from_u64(dice.next(most))
 }
 
@@ -36,12 +36,12 @@ impl KnownForest {
     }
 
     /// Returns a random operation, mostly a valid one. A settlement is at most the reservation.
-    fn operation(&mut self, dice: &mut Dice) -> Operation {
+    fn operation(&mut self, dice: &mut SplitMix) -> Operation {
         if self.threads.is_empty() || dice.next(60) == 0 {
             return Operation::Register { thread: self.name(), spend: amount(dice, 2_000_000) };
         }
         let any =
-            |dice: &mut Dice| self.threads[usize::try_from(dice.next(self.threads.len() as u64)).unwrap()].clone();
+            |dice: &mut SplitMix| self.threads[usize::try_from(dice.next(self.threads.len() as u64)).unwrap()].clone();
         let thread = any(dice);
         match dice.next(100) {
             0..20 => {
@@ -68,8 +68,8 @@ impl KnownForest {
     }
 
     /// Records the answer. If a settlement was refused, the release of the thread books the attempt's worst case.
-    fn learn(&mut self, operation: &Operation, answer: &Answer) {
-        if matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
+    fn learn(&mut self, operation: &Operation, answer: &LedgerReply) {
+        if matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
             if let Operation::Settle { thread, attempt: Some(attempt), .. } = operation {
                 let worst = self.open.get(attempt).map_or(0, |(_, worst)| *worst);
                 self.under_way.push((thread.clone(), attempt.clone(), worst));
@@ -105,13 +105,13 @@ fn check<'a>(account: &Account, of: impl Fn(&str) -> Option<&'a Account>) {
     assert_eq!(account.overspend(), Nanos::ZERO);
     let held = account.children().filter_map(&of).fold(Nanos::ZERO, |sum, child| sum.saturating_add(child.held()));
     assert!(held <= account.reserved(), "{account:?}: the children hold {held}");
-    assert!(account.children().all(|child| of(child).is_some_and(|child| child.standing() != Standing::Released)));
+    assert!(account.children().all(|child| of(child).is_some_and(|child| child.standing() != AccountStatus::Released)));
 }
 
 /// Returns the accounts that an operation can have changed.
 fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
     let mut touched = Vec::new();
-    for thread in named(operation) {
+    for thread in named_threads(operation) {
         let mut next = ledger.account(thread);
         while let Some(account) = next {
             touched.push(account);
@@ -124,14 +124,14 @@ fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
 #[test]
 fn a_million_operations_conserve_spend() {
     for seed in 0..500 {
-        let (mut ledger, mut known, mut dice) = (Ledger::new(), KnownForest::default(), Dice::new(seed));
+        let (mut ledger, mut known, mut dice) = (Ledger::new(), KnownForest::default(), SplitMix::new(seed));
         for _ in 0..2_000 {
             let operation = known.operation(&mut dice);
             let before: Vec<Account> = touched(&ledger, &operation).into_iter().cloned().collect();
             let answer = ledger.apply(&operation);
             known.learn(&operation, &answer);
             let after = touched(&ledger, &operation);
-            if matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
+            if matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
                 assert!(before.iter().eq(after.iter().copied()), "{operation:?} was refused and changed something");
                 continue;
             }
@@ -145,7 +145,7 @@ fn a_million_operations_conserve_spend() {
 
 /// Ends every thread and checks that the spend equals the settlements plus the worst cases of open attempts.
 fn ended(known: &KnownForest, ledger: &mut Ledger) {
-    let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.standing() == Standing::Released);
+    let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.standing() == AccountStatus::Released);
     let (mut booked, mut under_way) = (0, 0);
     for (thread, worst) in known.open.values() {
         *(if released(thread) { &mut booked } else { &mut under_way }) += worst;
@@ -154,7 +154,7 @@ fn ended(known: &KnownForest, ledger: &mut Ledger) {
     for thread in &known.threads {
         ledger.apply(&Operation::Drain { thread: thread.clone() });
     }
-    assert!(ledger.accounts().all(|(_, account)| account.standing() == Standing::Released));
+    assert!(ledger.accounts().all(|(_, account)| account.standing() == AccountStatus::Released));
     assert_eq!(spent_in_all(ledger), known.settled + booked + under_way);
     for (_, account) in ledger.accounts() {
         assert_eq!(account.used(), account.spent());
@@ -164,9 +164,10 @@ fn ended(known: &KnownForest, ledger: &mut Ledger) {
 
 /// Returns the spend of all trees, without counting released children twice.
 fn spent_in_all(ledger: &Ledger) -> u64 {
-    let live = ledger.accounts().filter(|(_, account)| account.standing() != Standing::Released);
-    let roots =
-        ledger.accounts().filter(|(_, account)| account.standing() == Standing::Released && account.parent().is_none());
+    let live = ledger.accounts().filter(|(_, account)| account.standing() != AccountStatus::Released);
+    let roots = ledger
+        .accounts()
+        .filter(|(_, account)| account.standing() == AccountStatus::Released && account.parent().is_none());
     live.chain(roots).map(|(_, account)| account.spent().to_u64()).sum()
 }
 
@@ -196,7 +197,7 @@ fn concurrent_operations_get_one_answer_each() {
     // Retries are idempotent.
     for (step, answer) in taken.into_inner().unwrap().into_values().take(500) {
         let again = registries[1].commit(&[Change::Ledger(step)]).unwrap();
-        assert_eq!(again, [Answered::Ledger(answer)]);
+        assert_eq!(again, [ChangeResult::Ledger(answer)]);
     }
     for (thread, account) in ledger.accounts() {
         assert_eq!(registries[1].account(&ThreadId::parse(thread).unwrap()).unwrap().as_ref(), Some(account));
@@ -204,35 +205,35 @@ fn concurrent_operations_get_one_answer_each() {
     ended(&known, &mut ledger);
 }
 
-type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, Answer)>>;
+type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, LedgerReply)>>;
 
 /// Runs one of several concurrent workers: groups of operations in one commit, repeated ones among them.
 fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, taken: &TakenSteps) {
     let registry = &registries[usize::from(worker % 2 == 1)];
-    let mut dice = Dice::new(worker + 1_000);
+    let mut dice = SplitMix::new(worker + 1_000);
     // The thread never ends, so that no answer is removed.
     let steps = ThreadId::parse(&format!("steps-{worker}")).unwrap();
     for group in 0..50 {
         let mut asked = Vec::new();
         for n in 0..45 {
             let operation = known.lock().unwrap().operation(&mut dice);
-            let step = Step::Other(format!("{group}.{n}"));
+            let step = LedgerStepKey::Other(format!("{group}.{n}"));
             asked.push(LedgerStep { thread: steps.clone(), step, operation });
         }
         let fresh = asked.len();
-        let old: Vec<(LedgerStep, Answer)> = taken.lock().unwrap().values().rev().take(5).cloned().collect();
+        let old: Vec<(LedgerStep, LedgerReply)> = taken.lock().unwrap().values().rev().take(5).cloned().collect();
         asked.extend(old.iter().map(|(step, _)| step.clone()));
         let lists: Vec<[Change; 1]> = asked.iter().map(|step| [Change::Ledger(step.clone())]).collect();
         let lists: Vec<&[Change]> = lists.iter().map(<[Change; 1]>::as_slice).collect();
         let answers = registry.commit_all(&lists).unwrap();
         for (index, (step, answer)) in asked.into_iter().zip(answers).enumerate() {
-            let [Answered::Ledger(answer)] = answer.as_slice() else { panic!("{answer:?}") };
+            let [ChangeResult::Ledger(answer)] = answer.as_slice() else { panic!("{answer:?}") };
             if let Some((_, first)) = index.checked_sub(fresh).and_then(|old_one| old.get(old_one)) {
                 assert_eq!(answer, first, "{step:?} was asked again");
                 continue;
             }
             known.lock().unwrap().learn(&step.operation, answer);
-            if !matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
+            if !matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
                 taken.lock().unwrap().insert(format!("{worker}.{}", step.step), (step, answer.clone()));
             }
         }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rye_compiler::semantics::ledger::{Refusal, Standing};
+use rye_compiler::semantics::ledger::{AccountStatus, Refusal};
 use tempfile::TempDir;
 
-use super::super::{Answered, Change, Registry};
+use super::super::{Change, ChangeResult, Registry};
 use super::*;
 use crate::store::disk::{RealDisk, SimulatedDisk};
 
@@ -21,9 +21,9 @@ fn registry() -> Registry {
     Registry::open(Arc::new(SimulatedDisk::new())).unwrap()
 }
 
-fn ask(registry: &Registry, step: LedgerStep) -> Answer {
+fn ask(registry: &Registry, step: LedgerStep) -> LedgerReply {
     let answers = registry.commit(&[Change::Ledger(step)]).unwrap();
-    let [Answered::Ledger(answer)] = answers.as_slice() else { panic!("{answers:?}") };
+    let [ChangeResult::Ledger(answer)] = answers.as_slice() else { panic!("{answers:?}") };
     answer.clone()
 }
 
@@ -35,20 +35,20 @@ fn spent(registry: &Registry, thread: &str) -> i64 {
 fn repeated_step_is_applied_once() {
     let registry = registry();
     let root = id("a-1");
-    assert_eq!(ask(&registry, LedgerStep::register(&root, 1_000)), Answer::Done);
-    assert_eq!(ask(&registry, LedgerStep::register(&root, 9_000)), Answer::Done);
+    assert_eq!(ask(&registry, LedgerStep::register(&root, 1_000)), LedgerReply::Done);
+    assert_eq!(ask(&registry, LedgerStep::register(&root, 9_000)), LedgerReply::Done);
     assert_eq!(registry.account(&root).unwrap().unwrap().reserved(), Nanos(1_000));
     ask(&registry, LedgerStep::issue(&root, 1, 0, 300));
     for _ in 0..3 {
-        assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 120)), Answer::Done);
+        assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 120)), LedgerReply::Done);
         assert_eq!(spent(&registry, "a-1"), 120);
     }
     // Another process booked the worst case first; the first settlement counts.
-    assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 300)), Answer::Done);
+    assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 300)), LedgerReply::Done);
     assert_eq!(spent(&registry, "a-1"), 120);
     let child = |child: &str| LedgerStep::child(&root, 1, &id(child), None, 500);
-    assert_eq!(ask(&registry, child("b-1")), Answer::Reserved { amount: Nanos(500) });
-    assert_eq!(ask(&registry, child("b-2")), Answer::Reserved { amount: Nanos(500) });
+    assert_eq!(ask(&registry, child("b-1")), LedgerReply::Reserved { amount: Nanos(500) });
+    assert_eq!(ask(&registry, child("b-2")), LedgerReply::Reserved { amount: Nanos(500) });
     assert_eq!(registry.account(&id("b-2")).unwrap(), None);
 }
 
@@ -63,7 +63,7 @@ fn settle_and_the_next_issue_share_a_commit() {
     let next =
         [Change::Ledger(LedgerStep::settle(&root, 1, 0, 250)), Change::Ledger(LedgerStep::issue(&root, 2, 0, 750))];
     let answers = registry.commit(&next).unwrap();
-    assert_eq!(answers, [Answered::Ledger(Answer::Done), Answered::Ledger(Answer::Done)]);
+    assert_eq!(answers, [ChangeResult::Ledger(LedgerReply::Done), ChangeResult::Ledger(LedgerReply::Done)]);
     assert_eq!(registry.commits() - before, 1);
     assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(0));
 }
@@ -74,13 +74,13 @@ fn refused_step_can_be_retried() {
     let root = id("a-1");
     ask(&registry, LedgerStep::register(&root, 100));
     let issue = LedgerStep::issue(&root, 1, 0, 101);
-    let refused = Answer::Refused { refusal: Refusal::MoreThanIsLeft { asked: Nanos(101), left: Nanos(100) } };
+    let refused = LedgerReply::Refused { refusal: Refusal::MoreThanIsLeft { asked: Nanos(101), left: Nanos(100) } };
     assert_eq!(ask(&registry, issue.clone()), refused);
     let list = [Change::Ledger(issue.clone()), Change::Ledger(LedgerStep::settle(&root, 1, 0, 1))];
-    assert_eq!(registry.commit(&list).unwrap(), [Answered::Ledger(refused)], "what comes after it is not done");
+    assert_eq!(registry.commit(&list).unwrap(), [ChangeResult::Ledger(refused)], "what comes after it is not done");
     let operation = Operation::Raise { thread: root.to_string(), spend: Nanos(101) };
-    ask(&registry, LedgerStep { thread: root.clone(), step: Step::Other("raise.1".to_string()), operation });
-    assert_eq!(ask(&registry, issue), Answer::Done);
+    ask(&registry, LedgerStep { thread: root.clone(), step: LedgerStepKey::Other("raise.1".to_string()), operation });
+    assert_eq!(ask(&registry, issue), LedgerReply::Done);
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn an_ended_thread_leaves_one_answer() {
         ask(&registry, LedgerStep::issue(&root, turn, 0, 30));
         ask(&registry, LedgerStep::settle(&root, turn, 0, 20));
     }
-    assert_eq!(ask(&registry, LedgerStep::end(&root)), Answer::Done);
-    assert_eq!(ask(&registry, LedgerStep::end(&root)), Answer::Done);
+    assert_eq!(ask(&registry, LedgerStep::end(&root)), LedgerReply::Done);
+    assert_eq!(ask(&registry, LedgerStep::end(&root)), LedgerReply::Done);
     let keys = registry.read(|transaction| {
         let answers = transaction.open_table(tables::ANSWERS).unwrap();
         let keys = answers.iter().unwrap().map(|row| {
@@ -107,7 +107,7 @@ fn an_ended_thread_leaves_one_answer() {
     let keys = keys.unwrap();
     assert_eq!(keys, [("a-1".into(), "end".into()), ("a-10".into(), "register".into())]);
     let account = registry.account(&root).unwrap().unwrap();
-    assert_eq!((account.spent(), account.standing()), (Nanos(380), Standing::Released));
+    assert_eq!((account.spent(), account.standing()), (Nanos(380), AccountStatus::Released));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn three_level_tree_books_each_step_once() {
         // A cost above the reservation is booked in full, and visible up to the root.
         ask(&registry, LedgerStep::settle(&low, 1, 0, 650));
         for thread in [&low, &middle] {
-            assert_eq!(ask(&registry, LedgerStep::end(thread)), Answer::Done);
+            assert_eq!(ask(&registry, LedgerStep::end(thread)), LedgerReply::Done);
         }
         let top = registry.account(&top).unwrap().unwrap();
         assert_eq!((top.spent(), top.remaining()), (Nanos(650), Nanos(350)));
@@ -139,21 +139,24 @@ fn continuation_of_a_child_takes_over_its_reservation_when_the_parent_is_over() 
     ask(&registry, LedgerStep::settle(&child, 1, 0, 150));
     ask(&registry, LedgerStep::end(&root));
     let standing = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().standing();
-    assert_eq!(standing(&root), Standing::Draining);
+    assert_eq!(standing(&root), AccountStatus::Draining);
     // Asked again after a crash, the answer is the first one.
     for most in [10_000, 1] {
-        let answer = ask(&registry, LedgerStep::hand_over(&child, &next, most));
-        assert_eq!(answer, Answer::Reserved { amount: Nanos(450) });
+        let answer = ask(&registry, LedgerStep::hand_off(&child, &next, most));
+        assert_eq!(answer, LedgerReply::Reserved { amount: Nanos(450) });
     }
-    assert_eq!((standing(&root), standing(&child)), (Standing::Draining, Standing::Released));
+    assert_eq!((standing(&root), standing(&child)), (AccountStatus::Draining, AccountStatus::Released));
     ask(&registry, LedgerStep::settle(&next, 1, 0, 400));
     assert_eq!(
-        ask(&registry, LedgerStep::hand_over(&next, &last, 20)),
-        Answer::Reserved { amount: Nanos(20) },
+        ask(&registry, LedgerStep::hand_off(&next, &last, 20)),
+        LedgerReply::Reserved { amount: Nanos(20) },
         "never more than the limit of the thread that continues"
     );
     ask(&registry, LedgerStep::end(&last));
-    assert_eq!((standing(&root), registry.account(&root).unwrap().unwrap().spent()), (Standing::Released, Nanos(550)));
+    assert_eq!(
+        (standing(&root), registry.account(&root).unwrap().unwrap().spent()),
+        (AccountStatus::Released, Nanos(550))
+    );
 }
 
 #[test]
@@ -163,14 +166,14 @@ fn handed_over_money_is_not_held_twice_while_children_of_the_first_thread_live()
     ask(&registry, LedgerStep::register(&root, 1_000));
     ask(&registry, LedgerStep::child(&root, 1, &child, Some(600), 0));
     ask(&registry, LedgerStep::child(&child, 1, &low, Some(250), 0));
-    let answer = ask(&registry, LedgerStep::hand_over(&child, &next, 10_000));
-    assert_eq!(answer, Answer::Reserved { amount: Nanos(350) });
+    let answer = ask(&registry, LedgerStep::hand_off(&child, &next, 10_000));
+    assert_eq!(answer, LedgerReply::Reserved { amount: Nanos(350) });
     assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(400));
     for thread in [&low, &next] {
         ask(&registry, LedgerStep::end(thread));
     }
     assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(1_000));
-    assert!(matches!(ask(&registry, LedgerStep::hand_over(&root, &id("r-2"), 1)), Answer::Refused { .. }));
+    assert!(matches!(ask(&registry, LedgerStep::hand_off(&root, &id("r-2"), 1)), LedgerReply::Refused { .. }));
 }
 
 #[test]
@@ -190,9 +193,11 @@ fn concurrent_reservations_never_exceed_the_limit() {
                         let child = id(&format!("c-{worker}-{n}"));
                         let spawn = worker * 100 + n;
                         match ask(registry, LedgerStep::child(root, spawn, &child, Some(70), 0)) {
-                            Answer::Reserved { amount } => granted += amount.to_u64(),
-                            Answer::Refused { refusal: Refusal::MoreThanIsLeft { .. } } => {}
-                            other @ (Answer::Done | Answer::Remaining { .. } | Answer::Refused { .. }) => {
+                            LedgerReply::Reserved { amount } => granted += amount.to_u64(),
+                            LedgerReply::Refused { refusal: Refusal::MoreThanIsLeft { .. } } => {}
+                            other @ (LedgerReply::Done
+                            | LedgerReply::Remaining { .. }
+                            | LedgerReply::Refused { .. }) => {
                                 panic!("{other:?}")
                             }
                         }
@@ -247,9 +252,9 @@ proptest! {
         let mut expected = Vec::new();
         let mut lists = Vec::new();
         for (index, operation) in operations.into_iter().enumerate() {
-            expected.push(vec![Answered::Ledger(ledger.apply(&operation))]);
+            expected.push(vec![ChangeResult::Ledger(ledger.apply(&operation))]);
             // The steps belong to a thread that never ends, so that no answer is removed.
-            let step = Step::Other(index.to_string());
+            let step = LedgerStepKey::Other(index.to_string());
             lists.push([Change::Ledger(LedgerStep { thread: id("steps"), step, operation })]);
         }
         let lists: Vec<&[Change]> = lists.iter().map(<[Change; 1]>::as_slice).collect();

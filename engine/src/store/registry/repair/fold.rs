@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{ControlMessage, Event, EventBody, HookOutcome, Origin};
+use crate::event::{ControlMessage, Event, EventBody, HookOutcome, ThreadOrigin};
 use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
 /// The registry's view of a thread, derived from its transcript.
 #[derive(Debug)]
-pub struct Folded {
+pub struct FoldedThread {
     pub row: ThreadRow,
     /// Child by spawn number.
     pub children: BTreeMap<u64, ThreadId>,
@@ -18,6 +18,8 @@ pub struct Folded {
     pub steps: Vec<(i64, LedgerStep)>,
     /// The spend of a child that continues another one, in nano-dollars.
     pub handed_over: Option<u64>,
+    /// Time and spend of the first line.
+    pub opened: (i64, u64),
 }
 
 struct RegistryFold {
@@ -33,7 +35,7 @@ struct RegistryFold {
 }
 
 /// Folds the events of a thread; `None` if they do not start with `opened`.
-pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
+pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
     let first = events.first()?;
     let EventBody::Opened(opened) = &first.body else { return None };
     let mut row = ThreadRow::new(thread.clone(), opened.directive.clone(), first.ts);
@@ -59,8 +61,9 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
     for event in events {
         fold.event(event);
     }
-    let handed_over = (opened.parent.is_some() && opened.origin == Origin::Handoff).then_some(opened.limits.spend);
-    Some(Folded { handed_over, ..fold.end() })
+    let handed_over =
+        (opened.parent.is_some() && opened.origin == ThreadOrigin::Handoff).then_some(opened.limits.spend);
+    Some(FoldedThread { handed_over, opened: (first.ts, opened.limits.spend), ..fold.end() })
 }
 
 impl RegistryFold {
@@ -168,7 +171,7 @@ impl RegistryFold {
         cost.cached_tokens = cost.cached_tokens.saturating_add(usage.cache_read);
     }
 
-    fn end(mut self) -> Folded {
+    fn end(mut self) -> FoldedThread {
         for (attempt, (ts, worst_case)) in std::mem::take(&mut self.intended) {
             self.issue(ts, attempt, worst_case);
         }
@@ -178,6 +181,6 @@ impl RegistryFold {
         {
             self.steps.push((ts, LedgerStep::end(&self.row.id)));
         }
-        Folded { row: self.row, children: self.children, steps: self.steps, handed_over: None }
+        FoldedThread { row: self.row, children: self.children, steps: self.steps, handed_over: None, opened: (0, 0) }
     }
 }

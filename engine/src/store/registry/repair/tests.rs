@@ -9,7 +9,7 @@ use super::*;
 use crate::event::EventBody;
 use crate::store::disk::{RealDisk, SimulatedDisk};
 use crate::store::owner::OwnerLock;
-use crate::store::registry::{Answered, Change, RowUpdate};
+use crate::store::registry::{Change, ChangeResult, RowUpdate};
 use crate::store::transcript::Transcript;
 use crate::thread::{Cost, Status};
 
@@ -27,22 +27,39 @@ struct FakeThread {
 
 impl FakeThread {
     fn start(disk: &Arc<dyn Disk>, registry: &Registry, text: &str, parent: Option<(&str, u64)>, ts: i64) -> Self {
+        Self::open(disk, registry, text, parent, ts, "run", 1_000)
+    }
+
+    fn open(
+        disk: &Arc<dyn Disk>,
+        registry: &Registry,
+        text: &str,
+        parent: Option<(&str, u64)>,
+        ts: i64,
+        origin: &str,
+        spend: u64,
+    ) -> Self {
         let thread = id(text);
         disk.create_dir_all(&layout::thread_folder(&thread)).unwrap();
         let transcript = Transcript::create(Arc::clone(disk), &thread).unwrap();
         let mut writer = Self { disk: Arc::clone(disk), transcript, id: thread.clone(), ts };
         let root = parent.map_or(text, |(root, _)| root);
-        let limits = json!({"turns": 9, "tokens": 9, "spend": 1_000, "spawns": 9, "depth": 3,
+        let limits = json!({"turns": 9, "tokens": 9, "spend": spend, "spawns": 9, "depth": 3,
             "duration_seconds": 60, "output": 100});
-        let mut opened = json!({"type": "opened", "thread_id": text, "directive": "hello", "origin": "run", "root": root,
+        let mut opened = json!({"type": "opened", "thread_id": text, "directive": "hello", "origin": origin, "root": root,
             "inputs": {}, "limits": limits, "grants": [], "seed": 1, "project_path": "."});
         let mut row = ThreadRow::new(thread.clone(), "hello", ts + 1);
         row.spawns = Some(9);
         row.root = id(root);
         if let Some((parent, spawn)) = parent {
             opened["parent"] = json!({"thread_id": parent, "spawn": spawn});
-            let change = Change::Spawn { parent: id(parent), spawn, child: Box::new(row) };
-            assert_eq!(registry.commit(&[change]).unwrap(), [Answered::Child(thread)]);
+            if origin == "handoff" {
+                (row.parent, row.spawn) = (Some(id(parent)), Some(spawn));
+                registry.commit(&[Change::Put(Box::new(row))]).unwrap();
+            } else {
+                let change = Change::Spawn { parent: id(parent), spawn, child: Box::new(row) };
+                assert_eq!(registry.commit(&[change]).unwrap(), [ChangeResult::Child(thread)]);
+            }
         } else {
             let register = Change::Ledger(LedgerStep::register(&thread, 1_000));
             registry.commit(&[Change::Put(Box::new(row)), register]).unwrap();
@@ -62,9 +79,9 @@ impl FakeThread {
     /// Records one turn that costs `spent` of its reservation of 200; `None` leaves the turn unfinished.
     fn turn(&mut self, registry: &Registry, turn: u64, spent: Option<u64>) {
         self.record(&[json!({"type": "attempt_intended", "turn": turn, "attempt": 0, "model": "m",
-            "input_estimate": 10, "max_output": 10, "worst_case": 200})]);
+            "input_bound": 10, "max_output": 10, "worst_case": 200})]);
         let issue = Change::Ledger(LedgerStep::issue(&self.id, turn, 0, 200));
-        assert_eq!(registry.commit(&[issue]).unwrap(), [Answered::Ledger(Answer::Done)]);
+        assert_eq!(registry.commit(&[issue]).unwrap(), [ChangeResult::Ledger(LedgerReply::Done)]);
         let Some(spent) = spent else { return };
         let usage = json!({"input": 5, "output": 3, "cache_read": 2, "cache_write": 1});
         self.record(&[
@@ -85,7 +102,7 @@ impl FakeThread {
 
     fn end(&mut self, registry: &Registry, status: Status, cost: Cost) {
         self.record(&[
-            json!({"type": "ended", "status": status.word(), "result": null, "outputs": null, "error": null,
+            json!({"type": "ended", "status": status.as_str(), "result": null, "outputs": null, "error": null,
             "cost": cost}),
         ]);
         registry.commit(&[Change::Ledger(LedgerStep::end(&self.id))]).unwrap();
@@ -171,7 +188,7 @@ fn repair_restores_an_identical_registry() {
         assert_eq!(state(&registry, &threads), before, "round {round}");
         // A repeated step gets its first answer and is not applied twice.
         let repeat = Change::Ledger(LedgerStep::settle(&threads[0], 1, 0, 60));
-        assert_eq!(registry.commit(&[repeat]).unwrap(), [Answered::Ledger(Answer::Done)]);
+        assert_eq!(registry.commit(&[repeat]).unwrap(), [ChangeResult::Ledger(LedgerReply::Done)]);
         assert_eq!(state(&registry, &threads), before);
     }
     assert_eq!(std::fs::read(path.with_extension("redb.damaged")).unwrap(), b"no database");
@@ -180,7 +197,7 @@ fn repair_restores_an_identical_registry() {
 #[test]
 fn repair_is_refused_while_an_owner_is_alive() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
-    let owner = OwnerLock::take(Arc::clone(&disk), 1).unwrap();
+    let owner = OwnerLock::acquire(Arc::clone(&disk), 1).unwrap();
     assert!(matches!(repair(&disk), Err(StoreError::InUse { count: 1 })));
     drop(owner);
     assert_eq!(repair(&disk).unwrap().threads, 0);
@@ -213,7 +230,7 @@ fn repair_links_continuations_and_ignores_limited_attempts() {
         let mut second = FakeThread::start(&disk, &registry, "top-2", None, 200);
         second.record(&[
             json!({"type": "continues", "thread": "top-1", "at_seq": 2, "at_h": "00"}),
-            json!({"type": "attempt_intended", "turn": 1, "attempt": 0, "model": "m", "input_estimate": 10,
+            json!({"type": "attempt_intended", "turn": 1, "attempt": 0, "model": "m", "input_bound": 10,
                 "max_output": 10, "worst_case": 2_000}),
             json!({"type": "limit", "at": "model", "limit_code": "spend_exceeded", "current_value": 0, "current_max": 1_000}),
         ]);
@@ -230,4 +247,96 @@ fn repair_links_continuations_and_ignores_limited_attempts() {
     assert_eq!((second.status, second.continues), (Status::Suspended, Some(id("top-1"))));
     let account = registry.account(&id("top-2")).unwrap().unwrap();
     assert_eq!(account.remaining().0, 1_000, "a suspended thread keeps its account");
+}
+
+#[test]
+fn repair_reserves_a_child_that_only_its_own_transcript_records_and_its_live_continuation() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    {
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
+        root.turn(&registry, 1, Some(60));
+        // Started from outside: the parent has no event about it.
+        let outside = LedgerStep::child(&id("top-1"), 1 << 61, &id("low-1"), Some(400), 0);
+        assert!(!registry.commit(&[Change::Ledger(outside)]).unwrap()[0].is_refused());
+        let mut child = FakeThread::open(&disk, &registry, "low-1", Some(("top-1", 1 << 61)), 110, "child", 400);
+        child.turn(&registry, 1, Some(100));
+        child.record(&[json!({"type": "ended", "status": "continued", "result": null, "outputs": null, "error": null,
+            "cost": cost(1, 100)})]);
+        let hand_off = LedgerStep::hand_off(&id("low-1"), &id("low-1-2"), 300);
+        assert!(!registry.commit(&[Change::Ledger(hand_off)]).unwrap()[0].is_refused());
+        let mut next = FakeThread::open(&disk, &registry, "low-1-2", Some(("top-1", 1 << 61)), 120, "handoff", 300);
+        next.record(&[json!({"type": "continues", "thread": "low-1", "at_seq": 6, "at_h": "00"})]);
+        next.turn(&registry, 1, Some(50));
+    }
+    let accounts = |registry: &Registry| -> Vec<String> {
+        let of = |text: &&str| format!("{:?}", registry.account(&id(text)).unwrap());
+        ["top-1", "low-1", "low-1-2"].iter().map(of).collect()
+    };
+    let before = accounts(&Registry::open(Arc::clone(&disk)).unwrap());
+    let repaired = repair(&disk).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    let registry = Registry::open(disk).unwrap();
+    assert_eq!(accounts(&registry), before);
+    let live = registry.account(&id("low-1-2")).unwrap().unwrap();
+    assert_eq!(
+        (live.remaining().0, registry.thread(&id("low-1")).unwrap().unwrap().continued_by),
+        (250, Some(id("low-1-2")))
+    );
+}
+
+#[test]
+fn verification_finds_every_changed_amount_of_the_registry() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let registry = Arc::new(Registry::open(Arc::clone(&disk)).unwrap());
+    let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
+    root.turn(&registry, 1, Some(60));
+    root.spawn(&registry, 1, "low-1", 300);
+    let mut child = FakeThread::open(&disk, &registry, "low-1", Some(("top-1", 1)), 110, "child", 300);
+    child.turn(&registry, 1, Some(150));
+    child.end(&registry, Status::Completed, cost(1, 150));
+    root.record(&[json!({"type": "child_ended", "spawn": 1, "thread_id": "low-1", "status": "completed",
+        "cost": cost(1, 150)})]);
+    root.end(&registry, Status::Completed, cost(1, 210));
+    let row = |thread: &str, cost| {
+        let update = RowUpdate { status: Some(Status::Completed), cost: Some(cost), ..RowUpdate::default() };
+        Change::Update { thread: id(thread), update: Box::new(update), now: 200 }
+    };
+    registry.commit(&[row("top-1", cost(1, 210)), row("low-1", cost(1, 150))]).unwrap();
+    let faults = || -> Vec<String> {
+        let threads = crate::threads::Threads::new(Arc::clone(&disk), Some(Arc::clone(&registry)));
+        let found = threads.verify_all(&[id("top-1"), id("low-1")], &crate::keys::TrustStore::default()).unwrap();
+        let faults = found.into_iter().flat_map(|one| one.faults);
+        faults.filter(|fault| fault.file == REGISTRY).map(|fault| fault.reason).collect()
+    };
+    assert_eq!(faults(), Vec::<String>::new());
+    for thread in ["top-1", "low-1"] {
+        let account = registry.account(&id(thread)).unwrap().unwrap();
+        let whole = serde_json::to_value(&account).unwrap();
+        for field in ["reserved", "spent"] {
+            let mut changed = whole.clone();
+            let amount = account_amount(&account, field);
+            changed[field] = serde_json::to_value(rye_compiler::semantics::money::Nanos(amount + 1)).unwrap();
+            write_account(&registry, thread, &changed);
+            assert_eq!(faults().len(), 1, "{thread}: {field}");
+        }
+        write_account(&registry, thread, &whole);
+        let before = registry.thread(&id(thread)).unwrap().unwrap().cost;
+        registry.commit(&[row(thread, Cost { spend: before.spend + 1, ..before })]).unwrap();
+        assert_eq!(faults().len(), 1, "{thread}: the row");
+        registry.commit(&[row(thread, before)]).unwrap();
+        assert_eq!(faults(), Vec::<String>::new());
+    }
+}
+
+fn account_amount(account: &rye_compiler::semantics::ledger::Account, field: &str) -> i64 {
+    if field == "spent" { account.spent().0 } else { account.reserved().0 }
+}
+
+fn write_account(registry: &Registry, thread: &str, account: &Value) {
+    let write = |transaction: &WriteTransaction| {
+        let mut table = transaction.open_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
+        insert_json(&mut table, thread, account)
+    };
+    registry.write(write).unwrap();
 }

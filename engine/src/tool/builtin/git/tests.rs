@@ -43,7 +43,7 @@ impl Repository {
             parameters,
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
-            halt: crate::tool::stop::Halt::never(),
+            halt: crate::tool::stop::CancellationToken::never(),
             crew: crate::crew::ThreadCount::default(),
             timeout: Duration::from_secs(30),
             write: Vec::new(),
@@ -92,7 +92,7 @@ async fn bad_input_is_refused() {
     // No pathspec magic: a path is a path.
     assert_eq!(r.call(GitTool::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
     std::fs::remove_dir_all(r.dir.path().join(".git")).unwrap();
-    assert!(r.call(GitTool::Status, json!({})).await.0.contains("no git repository"));
+    assert!(r.call(GitTool::Status, json!({})).await.0.contains("not a git repository"));
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn git_file_to_another_repository_is_refused() {
     std::fs::write(&git, format!("gitdir: {}\n", other.dir.path().join(".git").display())).unwrap();
     assert_eq!(
         r.call(GitTool::Log, json!({})).await,
-        ("the project's `.git` is no folder: it leads to another place".into(), true)
+        ("the project's `.git` is not a folder: it points elsewhere".into(), true)
     );
     std::fs::remove_file(&git).unwrap();
     std::os::unix::fs::symlink(other.dir.path().join(".git"), &git).unwrap();

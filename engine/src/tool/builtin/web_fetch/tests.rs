@@ -14,7 +14,7 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
         parameters,
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
-        halt: crate::tool::stop::Halt::never(),
+        halt: crate::tool::stop::CancellationToken::never(),
         crew: crate::crew::ThreadCount::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),
@@ -42,16 +42,16 @@ async fn pages_as_text() {
     assert_eq!(get("/", true).await, (page.to_owned(), false));
     assert_eq!(get("/json", false).await, ("{\"a\": 1}".to_owned(), false));
     assert_eq!(get("/gone", false).await, ("gone".to_owned(), true));
-    assert!(get("/image", false).await.0.contains("is no text but `image/png`"));
+    assert!(get("/image", false).await.0.contains("is not text: `image/png`"));
 }
 
 #[tokio::test]
 async fn bad_input_is_refused() {
     for (url, said) in [
-        ("no address", "is no address"),
-        ("file:///etc/passwd", "no web address"),
-        ("http://127.0.0.1/", "lies in this machine's own network"),
-        ("http://[::1]/", "lies in this machine's own network"),
+        ("no address", "is not a valid URL"),
+        ("file:///etc/passwd", "not a web address"),
+        ("http://127.0.0.1/", "is in this machine's network"),
+        ("http://[::1]/", "is in this machine's network"),
     ] {
         let (text, failed) = fetch(json!({ "url": url }), &["*"]).await;
         assert!(failed && text.contains(said), "{url}: {text}");

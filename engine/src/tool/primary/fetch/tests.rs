@@ -64,7 +64,7 @@ fn an_item_comes_without_signature_and_metadata() {
     let tool = ask(&json!({"item_type": "tool", "item_id": "rye/x"}));
     assert_eq!(serde_json::from_str::<Value>(text(&tool)).unwrap()["description"], "Runs x.");
     let gone = ask(&json!({"item_type": "tool", "item_id": "rye/y"}));
-    assert!(gone.is_error && text(&gone).contains("there is no tool `rye/y`"));
+    assert!(gone.is_error && text(&gone).contains("unknown tool `rye/y`"));
     assert!(ask(&json!({"item_type": "knowledge", "item_id": "broken"})).is_error);
 }
 
@@ -100,5 +100,5 @@ fn objects_are_paged_and_only_the_threads_own() {
     assert!(text(&ask(&json!({"object": hash, "offset": 10, "limit": 1}))).starts_with("€\n"));
     assert!(ask(&json!({"object": hash, "offset": 999_999})).is_error);
     let foreign = ask(&json!({"object": ObjectId::of(b"other").to_string()}));
-    assert!(foreign.is_error && text(&foreign).contains("no result of this thread"));
+    assert!(foreign.is_error && text(&foreign).contains("not a result of this thread"));
 }

@@ -11,10 +11,11 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
 };
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
 use super::Sandbox;
-use crate::tool::confine::{PathAccess, zone};
+use crate::tool::confine::{PathAccess, path_access};
+use crate::tool::environment::search_path;
 
 /// The newest Landlock version that was tested.
 const NEWEST_ABI: ABI = ABI::V7;
@@ -47,33 +48,56 @@ const SYSTEM: [&str; 17] = [
 const ETC_SECRETS: [&str; 9] =
     ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Readable paths of the home folder: toolchains and settings without credentials.
-const HOME: [&str; 25] = [
+/// Readable paths of the home folder: the parts of toolchains that hold code. Their settings, caches of requests and
+/// credentials stay unreadable.
+const HOME: [&str; 47] = [
     ".cargo/bin",
-    ".cargo/registry",
-    ".cargo/git",
-    ".cargo/config.toml",
+    ".cargo/registry/cache",
+    ".cargo/registry/index",
+    ".cargo/registry/src",
+    ".cargo/git/checkouts",
+    ".cargo/git/db",
     ".cargo/env",
-    ".rustup",
-    ".npm",
-    ".nvm",
-    ".pyenv",
-    ".rbenv",
+    ".rustup/toolchains",
+    ".rustup/settings.toml",
+    ".nvm/versions",
+    ".nvm/nvm.sh",
+    ".nvm/nvm-exec",
+    ".nvm/alias",
+    ".pyenv/bin",
+    ".pyenv/libexec",
+    ".pyenv/shims",
+    ".pyenv/versions",
+    ".pyenv/version",
+    ".pyenv/plugins",
+    ".pyenv/pyenv.d",
+    ".rbenv/bin",
+    ".rbenv/libexec",
+    ".rbenv/shims",
+    ".rbenv/versions",
+    ".rbenv/version",
     ".asdf/installs",
     ".asdf/shims",
-    ".sdkman",
-    ".volta",
+    ".sdkman/candidates",
+    ".volta/bin",
+    ".volta/tools",
     ".bun/bin",
     ".deno/bin",
     ".local/bin",
     ".local/lib",
-    ".local/share/uv",
-    ".local/share/mise",
-    ".local/share/fnm",
-    "go",
-    ".gitconfig",
-    ".config/git/config",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+    ".local/share/mise/installs",
+    ".local/share/mise/shims",
+    ".local/share/pipx/venvs",
+    ".npm/_cacache",
+    ".npm/_npx",
     ".config/git/ignore",
+    ".config/git/attributes",
+    ".rbenv/plugins",
+    ".local/share/fnm/node-versions",
+    "go/bin",
+    "go/pkg/mod",
 ];
 /// Folders of the user's `.ai` that no program may read.
 const USER_SECRETS: [&str; 3] = ["keys", "trust", "state"];
@@ -89,7 +113,7 @@ enum FileRight {
 }
 
 /// Returns the newest known Landlock version that this kernel supports; 0 = none.
-pub fn version() -> u8 {
+pub fn landlock_version() -> u8 {
     let offered = |abi: &&ABI| {
         let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let ruleset = strict
@@ -102,7 +126,7 @@ pub fn version() -> u8 {
 }
 
 /// Applies the rules to this thread and all of its descendants.
-pub fn confine(wall: &Sandbox) -> io::Result<()> {
+pub fn apply(wall: &Sandbox) -> io::Result<()> {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
     let ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
     let ruleset = if wall.net {
@@ -112,20 +136,20 @@ pub fn confine(wall: &Sandbox) -> io::Result<()> {
     };
     let ruleset = ruleset.create().map_err(io::Error::other)?;
     let mut rules = FileRules::new(wall, Some(ruleset));
-    rules.system()?;
-    rules.home()?;
+    rules.grant_system()?;
+    rules.grant_home()?;
     if let Some(user) = &wall.user {
-        rules.children(user, &USER_SECRETS)?;
+        rules.grant_entries(user, &USER_SECRETS)?;
     }
     for path in wall.read.iter().filter(|path| path.is_absolute()) {
-        rules.path(path, FileRight::Read)?;
+        rules.grant_path(path, FileRight::Read)?;
     }
-    rules.project(&wall.project)?;
+    rules.grant_project(&wall.project)?;
     for folder in &wall.write {
-        rules.writable(&wall.project, folder)?;
+        rules.grant_writable(&wall.project, folder)?;
     }
     if let Some(scratch) = &wall.scratch {
-        rules.path(scratch, FileRight::Write)?;
+        rules.grant_path(scratch, FileRight::Write)?;
     }
     if let Some(ruleset) = rules.ruleset {
         ruleset.restrict_self().map_err(io::Error::other)?;
@@ -134,10 +158,10 @@ pub fn confine(wall: &Sandbox) -> io::Result<()> {
 }
 
 /// Returns the writable paths of the project, by the same rules. Creates granted folders that are missing.
-pub fn places(wall: &Sandbox) -> io::Result<Vec<PathBuf>> {
+pub fn writable_paths(wall: &Sandbox) -> io::Result<Vec<PathBuf>> {
     let mut rules = FileRules::new(wall, None);
     for folder in &wall.write {
-        rules.writable(&wall.project, folder)?;
+        rules.grant_writable(&wall.project, folder)?;
     }
     Ok(rules.places)
 }
@@ -160,63 +184,63 @@ impl<'w> FileRules<'w> {
         Self { ruleset, hidden: &wall.hidden, user, places: Vec::new(), entries: 0 }
     }
 
-    fn system(&mut self) -> io::Result<()> {
+    fn grant_system(&mut self) -> io::Result<()> {
         for path in SYSTEM {
-            self.path(Path::new(path), FileRight::Read)?;
+            self.grant_path(Path::new(path), FileRight::Read)?;
         }
         for path in DEVICES {
-            self.path(Path::new(path), FileRight::Device)?;
+            self.grant_path(Path::new(path), FileRight::Device)?;
         }
-        self.children(Path::new("/etc"), &ETC_SECRETS)
+        self.grant_entries(Path::new("/etc"), &ETC_SECRETS)
     }
 
     /// Grants toolchains below the home folder and the folders in `PATH`.
-    fn home(&mut self) -> io::Result<()> {
+    fn grant_home(&mut self) -> io::Result<()> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         if let Some(home) = home.as_deref().filter(|home| *home != Path::new("/")) {
             for path in HOME {
-                self.path(&home.join(path), FileRight::Read)?;
+                self.grant_path(&home.join(path), FileRight::Read)?;
             }
         }
-        for path in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
+        for path in search_path() {
             let Ok(path) = path.canonicalize() else { continue };
             // A folder that contains the home folder would expose all of it.
             if home.as_deref().is_none_or(|home| !home.starts_with(&path)) {
-                self.path(&path, FileRight::Read)?;
+                self.grant_path(&path, FileRight::Read)?;
             }
         }
         Ok(())
     }
 
     /// Makes the entries of a folder readable, except for those in `but`.
-    fn children(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
+    fn grant_entries(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
         let Some(fd) = open(CWD, folder.as_os_str(), OFlags::empty())? else { return Ok(()) };
-        self.allow(&fd, FileRight::List)?;
+        self.grant_place(&fd, FileRight::List)?;
         for name in names(&fd)? {
             if !but.iter().any(|but| name == *but) {
-                self.below(&fd, &name, FileRight::Read)?;
+                self.grant_entry(&fd, &name, FileRight::Read)?;
             }
         }
         Ok(())
     }
 
     /// Makes the project readable, except for hidden paths.
-    fn project(&mut self, root: &Path) -> io::Result<()> {
+    fn grant_project(&mut self, root: &Path) -> io::Result<()> {
         let Some(fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
-        self.allow(&fd, FileRight::List)?;
+        self.grant_place(&fd, FileRight::List)?;
         for name in names(&fd)? {
-            match zone(std::slice::from_ref(&name)) {
-                PathAccess::ReadOnly if zone(&[name.clone(), "state".into()]) == PathAccess::Hidden => {
+            match path_access(std::slice::from_ref(&name)) {
+                PathAccess::ReadOnly if path_access(&[name.clone(), "state".into()]) == PathAccess::Hidden => {
                     let Some(law) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
                     for inner in names(&law).unwrap_or_default() {
-                        if zone(&[name.clone(), inner.clone()]) != PathAccess::Hidden {
-                            self.below(&law, &inner, FileRight::Read)?;
+                        if path_access(&[name.clone(), inner.clone()]) != PathAccess::Hidden {
+                            self.grant_entry(&law, &inner, FileRight::Read)?;
                         }
                     }
                 }
                 PathAccess::Hidden => {}
                 PathAccess::Ordinary | PathAccess::ReadOnly | PathAccess::Item { .. } => {
-                    self.below(&fd, &name, FileRight::Read)?;
+                    self.grant_entry(&fd, &name, FileRight::Read)?;
                 }
             }
         }
@@ -224,7 +248,7 @@ impl<'w> FileRules<'w> {
     }
 
     /// Makes a folder or file of the project writable. Creates a missing folder.
-    fn writable(&mut self, root: &Path, written: &str) -> io::Result<()> {
+    fn grant_writable(&mut self, root: &Path, written: &str) -> io::Result<()> {
         // An empty or absolute path names no folder of the project.
         if written.trim().is_empty() || written.starts_with('/') {
             return Ok(());
@@ -232,12 +256,13 @@ impl<'w> FileRules<'w> {
         let Some(mut fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
         let parts = written.split('/').filter(|part| !part.is_empty() && *part != ".");
         let segments: Vec<OsString> = parts.map(OsString::from).collect();
-        if segments.iter().any(|part| part == "..") || zone(&segments) != PathAccess::Ordinary {
+        if segments.iter().any(|part| part == "..") || path_access(&segments) != PathAccess::Ordinary {
             return Ok(());
         }
         for (index, name) in segments.iter().enumerate() {
             let found = open(fd.as_fd(), name, OFlags::NOFOLLOW)?;
-            let made = found.is_none() && zone(segments.get(..=index).unwrap_or_default()) == PathAccess::Ordinary;
+            let made =
+                found.is_none() && path_access(segments.get(..=index).unwrap_or_default()) == PathAccess::Ordinary;
             let next = if made {
                 rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o777))?;
                 open(fd.as_fd(), name, OFlags::NOFOLLOW)?
@@ -257,10 +282,13 @@ impl<'w> FileRules<'w> {
     /// never granted as a whole: a program could create protected paths in it.
     fn grant(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<()> {
         if kind(fd) == FileType::RegularFile {
-            return self.allow(fd, FileRight::Write);
+            return self.grant_place(fd, FileRight::Write);
+        }
+        if is_repository(fd) {
+            return Ok(());
         }
         if !segments.is_empty() && self.is_unprotected(fd, segments)? {
-            return self.allow(fd, FileRight::Write);
+            return self.grant_place(fd, FileRight::Write);
         }
         for name in names(fd)? {
             let mut inner = join(segments, &name);
@@ -268,11 +296,11 @@ impl<'w> FileRules<'w> {
                 continue;
             }
             let Some(mut child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
-            if zone(&inner) != PathAccess::Ordinary {
+            if path_access(&inner) != PathAccess::Ordinary {
                 // `data` is the writable part of a protected folder.
                 inner.push("data".into());
                 let data = open(child.as_fd(), OsStr::new("data"), OFlags::NOFOLLOW)?;
-                let Some(data) = data.filter(|_| zone(&inner) == PathAccess::Ordinary) else { continue };
+                let Some(data) = data.filter(|_| path_access(&inner) == PathAccess::Ordinary) else { continue };
                 child = data;
             }
             if matches!(kind(&child), FileType::Directory | FileType::RegularFile) {
@@ -284,10 +312,13 @@ impl<'w> FileRules<'w> {
 
     /// Checks that a folder contains no protected path. A folder that is too large to search counts as protected.
     fn is_unprotected(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
+        if is_repository(fd) {
+            return Ok(false);
+        }
         for name in names(fd)? {
             self.entries += 1;
             let inner = join(segments, &name);
-            if zone(&inner) != PathAccess::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
+            if path_access(&inner) != PathAccess::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
                 return Ok(false);
             }
             let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
@@ -299,22 +330,22 @@ impl<'w> FileRules<'w> {
     }
 
     /// Grants an entry of a folder. Skips links: the target has a rule of its own, or none.
-    fn below(&mut self, folder: &OwnedFd, name: &OsStr, right: FileRight) -> io::Result<()> {
+    fn grant_entry(&mut self, folder: &OwnedFd, name: &OsStr, right: FileRight) -> io::Result<()> {
         let Some(fd) = open(folder.as_fd(), name, OFlags::NOFOLLOW)? else { return Ok(()) };
-        if kind(&fd) == FileType::Symlink { Ok(()) } else { self.allow(&fd, right) }
+        if kind(&fd) == FileType::Symlink { Ok(()) } else { self.grant_place(&fd, right) }
     }
 
     /// Grants an absolute path, following links. Skips a missing path.
-    fn path(&mut self, path: &Path, right: FileRight) -> io::Result<()> {
+    fn grant_path(&mut self, path: &Path, right: FileRight) -> io::Result<()> {
         match open(CWD, path.as_os_str(), OFlags::empty())? {
-            Some(fd) => self.allow(&fd, right),
+            Some(fd) => self.grant_place(&fd, right),
             None => Ok(()),
         }
     }
 
     /// Grants a right on a place and everything below it, except for protected paths. A folder that contains one is
     /// granted entry by entry.
-    fn allow(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
+    fn grant_place(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         match right {
             FileRight::List | FileRight::Device => return self.add(fd, right),
             FileRight::Read | FileRight::Write => {}
@@ -328,7 +359,7 @@ impl<'w> FileRules<'w> {
         }
         self.add(fd, FileRight::List)?;
         for name in names(fd)? {
-            self.below(fd, &name, right)?;
+            self.grant_entry(fd, &name, right)?;
         }
         Ok(())
     }
@@ -384,8 +415,14 @@ fn join(segments: &[OsString], name: &OsStr) -> Vec<OsString> {
     inner
 }
 
+/// Checks whether a folder is a git folder under another name: its configuration names programs.
+pub fn is_repository(fd: &OwnedFd) -> bool {
+    let has = |name: &str| rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
+}
+
 /// Opens a handle for rules; `None` if the place does not exist or is not accessible.
-fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
+pub fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     match rustix::fs::openat(folder, name, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()) {
         Ok(fd) => Ok(Some(fd)),
@@ -395,16 +432,16 @@ fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<Owne
 }
 
 /// Returns the canonical path of a handle.
-fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+pub fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-fn kind(fd: &OwnedFd) -> FileType {
+pub fn kind(fd: &OwnedFd) -> FileType {
     rustix::fs::fstat(fd).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Returns the names in a folder; empty if it is no folder or cannot be listed.
-fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
+pub fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
     use rustix::io::Errno;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match rustix::fs::openat(fd, ".", flags, Mode::empty()) {

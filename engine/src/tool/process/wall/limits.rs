@@ -15,7 +15,7 @@ const NICE: i32 = 5;
 /// Processes and threads allowed in addition to the existing ones.
 const MAX_NEW_TASKS: u64 = 1024;
 
-pub fn set() -> io::Result<()> {
+pub fn apply() -> io::Result<()> {
     let processes = all_tasks().map(|there| there + MAX_NEW_TASKS);
     let bounds = [
         (Resource::Core, Some(0)),

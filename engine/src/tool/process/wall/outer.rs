@@ -30,10 +30,10 @@ pub(super) fn program() -> Option<PathBuf> {
 /// # Errors
 /// The grants consist of too many paths, or cannot be read.
 pub fn arguments(wall: &Sandbox) -> io::Result<Vec<OsString>> {
-    let mut places = files::places(wall)?;
+    let mut places = files::writable_paths(wall)?;
     places.extend(wall.scratch.clone());
     if places.len() > MAX_MOUNTS {
-        let text = format!("what is granted lies in {} pieces, and bubblewrap gets at most {MAX_MOUNTS}", places.len());
+        let text = format!("the grants need {} mounts, and bubblewrap gets at most {MAX_MOUNTS}", places.len());
         return Err(io::Error::other(text));
     }
     let mut arguments: Vec<OsString> = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]

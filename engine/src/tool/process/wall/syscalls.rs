@@ -14,7 +14,7 @@ use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
 };
-use table::{CLASSES, Verdict};
+use table::{CLASSES, SyscallVerdict};
 
 const EPERM: u32 = 1;
 const EACCES: u32 = 13;
@@ -72,16 +72,21 @@ pub fn filters(sockets: Sockets) -> Result<[BpfProgram; 3], String> {
 }
 
 fn filters_for(arch: TargetArch, sockets: Sockets) -> Result<[BpfProgram; 3], BackendError> {
-    let with_verdict = |verdicts: &[Verdict]| -> BTreeMap<i64, Vec<SeccompRule>> {
+    let with_verdict = |verdicts: &[SyscallVerdict]| -> BTreeMap<i64, Vec<SeccompRule>> {
         let classes = CLASSES.iter().filter(|class| verdicts.contains(&class.verdict));
         let calls = classes.flat_map(|class| class.calls);
         calls.filter_map(|(_, x86_64, generic)| Some((number(arch, *x86_64, *generic)?, Vec::new()))).collect()
     };
-    let known = with_verdict(&[Verdict::Allow, Verdict::Restrict, Verdict::Network, Verdict::Refuse]);
-    let mut refused = with_verdict(&[Verdict::Refuse]);
+    let known = with_verdict(&[
+        SyscallVerdict::Allow,
+        SyscallVerdict::Restrict,
+        SyscallVerdict::Network,
+        SyscallVerdict::Refuse,
+    ]);
+    let mut refused = with_verdict(&[SyscallVerdict::Refuse]);
     refused.extend(by_number(arch, restrictions()?));
     let mut network = match sockets {
-        Sockets::None => with_verdict(&[Verdict::Network]),
+        Sockets::None => with_verdict(&[SyscallVerdict::Network]),
         Sockets::Internet => BTreeMap::new(),
     };
     network.extend(by_number(arch, socket_restrictions(sockets)?));

@@ -6,7 +6,7 @@ const NONE: i64 = -1;
 
 /// The result of the filter for the calls of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SyscallVerdict {
     /// The kernel executes the call.
     Allow,
     /// The kernel executes the call, unless a rule refuses the arguments.
@@ -22,7 +22,7 @@ pub enum Verdict {
 /// System calls with the same verdict for the same reason.
 #[derive(Debug, Clone, Copy)]
 pub struct SyscallClass {
-    pub verdict: Verdict,
+    pub verdict: SyscallVerdict,
     /// The name, the number on x86-64, the number in the generic table.
     pub calls: &'static [(&'static str, i64, i64)],
 }
@@ -41,7 +41,7 @@ pub fn number(x86_64: i64, generic: i64, is_x86_64: bool) -> Option<i64> {
 #[rustfmt::skip]
 pub const CLASSES: &[SyscallClass] = &[
     // Reading, writing and watching open files.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("read", 0, 63), ("write", 1, 64), ("open", 2, NONE), ("close", 3, 57), ("lseek", 8, 62),
         ("pread64", 17, 67), ("pwrite64", 18, 68), ("readv", 19, 65), ("writev", 20, 66),
         ("preadv", 295, 69), ("pwritev", 296, 70), ("preadv2", 327, 286), ("pwritev2", 328, 287),
@@ -56,7 +56,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("inotify_rm_watch", 255, 28),
     ] },
     // Names and attributes of files. Landlock restricts the paths.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("stat", 4, NONE), ("fstat", 5, 80), ("lstat", 6, NONE), ("newfstatat", 262, 79),
         ("statx", 332, 291), ("access", 21, NONE), ("faccessat", 269, 48), ("faccessat2", 439, 439),
         ("getcwd", 79, 17), ("chdir", 80, 49), ("fchdir", 81, 50), ("rename", 82, NONE),
@@ -73,7 +73,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("lremovexattr", 198, 15), ("fremovexattr", 199, 16),
     ] },
     // Waiting, timers and clocks that are read.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("poll", 7, NONE), ("ppoll", 271, 73), ("select", 23, NONE), ("pselect6", 270, 72),
         ("epoll_create", 213, NONE), ("epoll_create1", 291, 20), ("epoll_ctl", 233, 21),
         ("epoll_wait", 232, NONE), ("epoll_pwait", 281, 22), ("epoll_pwait2", 441, 441),
@@ -86,7 +86,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("timer_getoverrun", 225, 109), ("timer_delete", 226, 111),
     ] },
     // The caller's own memory.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("mmap", 9, 222), ("mprotect", 10, 226), ("munmap", 11, 215), ("brk", 12, 214), ("mremap", 25, 216),
         ("msync", 26, 227), ("mincore", 27, 232), ("madvise", 28, 233), ("mlock", 149, 228),
         ("munlock", 150, 229), ("mlockall", 151, 230), ("munlockall", 152, 231), ("mlock2", 325, 284),
@@ -96,7 +96,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("map_shadow_stack", 453, 453), ("mseal", 462, 462),
     ] },
     // Threads, processes and signals. Landlock restricts the targets of signals.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("fork", 57, NONE), ("vfork", 58, NONE), ("execve", 59, 221), ("execveat", 322, 281),
         ("exit", 60, 93), ("exit_group", 231, 94), ("wait4", 61, 260), ("waitid", 247, 95),
         ("kill", 62, 129), ("tkill", 200, 130), ("tgkill", 234, 131), ("rt_sigqueueinfo", 129, 138),
@@ -110,7 +110,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("uprobe", 336, NONE), ("riscv_hwprobe", NONE, 258), ("riscv_flush_icache", NONE, 259),
     ] },
     // Identity and limits: read, or lowered for the caller alone.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("getpid", 39, 172), ("gettid", 186, 178), ("getppid", 110, 173), ("getpgrp", 111, NONE),
         ("getpgid", 121, 155), ("getsid", 124, 156), ("setpgid", 109, 154), ("setsid", 112, 157),
         ("getuid", 102, 174), ("geteuid", 107, 175), ("getgid", 104, 176), ("getegid", 108, 177),
@@ -127,36 +127,36 @@ pub const CLASSES: &[SyscallClass] = &[
         ("landlock_restrict_self", 446, 446),
     ] },
     // Sockets of granted families, and socket pairs.
-    SyscallClass { verdict: Verdict::Restrict, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Restrict, calls: &[
         ("socket", 41, 198), ("socketpair", 53, 199),
     ] },
     // Addresses of sockets. They need a network grant.
-    SyscallClass { verdict: Verdict::Network, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Network, calls: &[
         ("connect", 42, 203), ("bind", 49, 200), ("listen", 50, 201), ("accept", 43, 202),
         ("accept4", 288, 242),
     ] },
     // Data of sockets that exist.
-    SyscallClass { verdict: Verdict::Allow, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("sendto", 44, 206), ("recvfrom", 45, 207), ("sendmsg", 46, 211), ("recvmsg", 47, 212),
         ("sendmmsg", 307, 269), ("recvmmsg", 299, 243), ("shutdown", 48, 210), ("getsockname", 51, 204),
         ("getpeername", 52, 205), ("setsockopt", 54, 208), ("getsockopt", 55, 209),
     ] },
     // Calls that depend on their arguments.
-    SyscallClass { verdict: Verdict::Restrict, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Restrict, calls: &[
         ("clone", 56, 220), ("prctl", 157, 167), ("ioctl", 16, 29), ("fcntl", 72, 25),
         ("personality", 135, 92), ("prlimit64", 302, 261), ("setpriority", 141, 140),
         ("ioprio_set", 251, 30), ("sched_setparam", 142, 118), ("sched_setscheduler", 144, 119),
         ("sched_setattr", 314, 274), ("sched_setaffinity", 203, 122),
     ] },
     // Memory and state of other processes.
-    SyscallClass { verdict: Verdict::Refuse, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Refuse, calls: &[
         ("ptrace", 101, 117), ("process_vm_readv", 310, 270), ("process_vm_writev", 311, 271),
         ("process_madvise", 440, 440), ("process_mrelease", 448, 448), ("kcmp", 312, 272),
         ("pidfd_getfd", 438, 438), ("get_robust_list", 274, 100), ("move_pages", 279, 239),
         ("migrate_pages", 256, 238),
     ] },
     // Memory, semaphores and queues shared with every process of the user.
-    SyscallClass { verdict: Verdict::Refuse, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Refuse, calls: &[
         ("shmget", 29, 194), ("shmat", 30, 196), ("shmctl", 31, 195), ("shmdt", 67, 197),
         ("semget", 64, 190), ("semop", 65, 193), ("semctl", 66, 191), ("semtimedop", 220, 192),
         ("msgget", 68, 186), ("msgsnd", 69, 189), ("msgrcv", 70, 188), ("msgctl", 71, 187),
@@ -165,7 +165,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("add_key", 248, 217), ("request_key", 249, 218), ("keyctl", 250, 219),
     ] },
     // Mounts, namespaces and files by handle, which would bypass Landlock.
-    SyscallClass { verdict: Verdict::Refuse, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Refuse, calls: &[
         ("mount", 165, 40), ("umount2", 166, 39), ("pivot_root", 155, 41), ("chroot", 161, 51),
         ("unshare", 272, 97), ("setns", 308, 268), ("open_tree", 428, 428), ("open_tree_attr", 467, 467),
         ("move_mount", 429, 429), ("fsopen", 430, 430), ("fsconfig", 431, 431), ("fsmount", 432, 432),
@@ -175,14 +175,14 @@ pub const CLASSES: &[SyscallClass] = &[
         ("acct", 163, 89),
     ] },
     // Large parts of the kernel that no tool needs.
-    SyscallClass { verdict: Verdict::Refuse, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Refuse, calls: &[
         ("io_uring_setup", 425, 425), ("io_uring_enter", 426, 426), ("io_uring_register", 427, 427),
         ("bpf", 321, 280), ("perf_event_open", 298, 241), ("userfaultfd", 323, 282),
         ("modify_ldt", 154, NONE), ("iopl", 172, NONE), ("ioperm", 173, NONE), ("lookup_dcookie", 212, 18),
         ("nfsservctl", 180, 42),
     ] },
     // The machine itself.
-    SyscallClass { verdict: Verdict::Refuse, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Refuse, calls: &[
         ("reboot", 169, 142), ("kexec_load", 246, 104), ("kexec_file_load", 320, 294),
         ("init_module", 175, 105), ("finit_module", 313, 273), ("delete_module", 176, 106),
         ("settimeofday", 164, 170), ("clock_settime", 227, 112), ("clock_adjtime", 305, 266),
@@ -190,7 +190,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("syslog", 103, 116), ("vhangup", 153, 58),
     ] },
     // Obsolete calls, and calls whose callers fall back when the kernel does not know them.
-    SyscallClass { verdict: Verdict::Absent, calls: &[
+    SyscallClass { verdict: SyscallVerdict::Absent, calls: &[
         ("uselib", 134, NONE), ("ustat", 136, NONE), ("sysfs", 139, NONE), ("_sysctl", 156, NONE),
         ("create_module", 174, NONE), ("get_kernel_syms", 177, NONE), ("query_module", 178, NONE),
         ("getpmsg", 181, NONE), ("putpmsg", 182, NONE), ("afs_syscall", 183, NONE), ("tuxcall", 184, NONE),

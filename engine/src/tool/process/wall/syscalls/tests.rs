@@ -109,7 +109,7 @@ fn table_holds_every_number_of_both_architectures_once() {
 
 #[test]
 fn every_restricted_call_has_a_rule_and_no_other_call() {
-    let restricted = CLASSES.iter().filter(|class| class.verdict == Verdict::Restrict);
+    let restricted = CLASSES.iter().filter(|class| class.verdict == SyscallVerdict::Restrict);
     let restricted: BTreeSet<&str> = restricted.flat_map(|class| class.calls).map(|(name, ..)| *name).collect();
     let rules = restrictions().unwrap().into_iter().chain(socket_restrictions(Sockets::Internet).unwrap());
     let names: BTreeSet<&str> = rules.filter(|(_, rules)| !rules.is_empty()).map(|(name, _)| name).collect();
@@ -125,11 +125,11 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
                 CLASSES.iter().flat_map(|class| class.calls.iter().map(move |call| (class, call)))
             {
                 let wanted = match (class.verdict, sockets) {
-                    (Verdict::Allow, _) | (Verdict::Network, Sockets::Internet) => Answer::Kernel,
-                    (Verdict::Network, Sockets::None) => Answer::Errno(EACCES),
-                    (Verdict::Refuse, _) => Answer::Errno(EPERM),
-                    (Verdict::Absent, _) => Answer::Errno(ENOSYS),
-                    (Verdict::Restrict, _) => continue,
+                    (SyscallVerdict::Allow, _) | (SyscallVerdict::Network, Sockets::Internet) => Answer::Kernel,
+                    (SyscallVerdict::Network, Sockets::None) => Answer::Errno(EACCES),
+                    (SyscallVerdict::Refuse, _) => Answer::Errno(EPERM),
+                    (SyscallVerdict::Absent, _) => Answer::Errno(ENOSYS),
+                    (SyscallVerdict::Restrict, _) => continue,
                 };
                 if let Some(found) = filters.answer(name, &[]) {
                     assert_eq!(found, wanted, "{arch:?} {name}");

@@ -1,0 +1,253 @@
+//! The generated part of `docs/reference/json.md`: a table for each JSON output and each type that outputs share.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value};
+
+use super::fields::FIELD_MEANINGS;
+use super::{cell, check_page};
+use crate::command::schema::SchemaOutput;
+
+/// Types by name, as the schemas define them under `$defs`.
+type Definitions = BTreeMap<String, Value>;
+
+/// Returns the commands that print an output.
+fn printed_by(output: SchemaOutput) -> &'static str {
+    match output {
+        SchemaOutput::Approvals => "`rye threads approvals`",
+        SchemaOutput::Assert => "`rye assert`",
+        SchemaOutput::Check => "`rye check`, and `rye run` if the directive has errors",
+        SchemaOutput::Detach => "`rye run --detach`",
+        SchemaOutput::Doctor => "`rye doctor`",
+        SchemaOutput::Error => "every command that fails without another output",
+        SchemaOutput::Explain => "`rye explain`",
+        SchemaOutput::Hits => "`rye fetch TYPE --query …`",
+        SchemaOutput::Keys => "`rye keys`",
+        SchemaOutput::Plan => "`rye plan ID`",
+        SchemaOutput::PlanDiff => "`rye plan ID --diff REV`",
+        SchemaOutput::PlanGraph => "`rye plan ID --graph`",
+        SchemaOutput::Proof => "`rye threads prove THREAD`",
+        SchemaOutput::NoPlan => "`rye plan ID` if the directive has errors",
+        SchemaOutput::Providers => "`rye providers list`",
+        SchemaOutput::ProviderTest => "`rye providers test`",
+        SchemaOutput::Why => "`rye why THING`",
+        SchemaOutput::Diagnostic => "other outputs, as a part",
+        SchemaOutput::Eval => "`rye eval`, one line for each request",
+        SchemaOutput::Event => "`rye run --events`, one line for each event",
+        SchemaOutput::Fetch => "`rye fetch TYPE ID`",
+        SchemaOutput::Fmt => "`rye fmt`",
+        SchemaOutput::Graph => "`rye graph`",
+        SchemaOutput::Init => "`rye init`",
+        SchemaOutput::Repair => "`rye threads repair`",
+        SchemaOutput::Lock => "`rye lock`",
+        SchemaOutput::LockFile => "the file `.ai/lock.json`",
+        SchemaOutput::Matrix => "`rye plan ID --all`",
+        #[cfg(feature = "mcp")]
+        SchemaOutput::Mcp => "`rye mcp list`",
+        SchemaOutput::New => "`rye new`",
+        SchemaOutput::Run => "`rye run`",
+        SchemaOutput::Search => "`rye threads search`",
+        SchemaOutput::Thread => "`rye threads show THREAD`",
+        SchemaOutput::Threads => "`rye threads list`, `rye threads prune`",
+        SchemaOutput::Signatures => "`rye sign`, `rye verify`",
+        SchemaOutput::Transcript => "`rye threads transcript THREAD`",
+        SchemaOutput::Trust => "`rye trust`",
+        SchemaOutput::Verify => "`rye threads verify`",
+        SchemaOutput::Wait => "`rye threads wait`, `rye threads status`, `rye threads results`",
+    }
+}
+
+fn outputs() -> String {
+    let mut definitions = Definitions::new();
+    let mut out = String::new();
+    let mut variants: Vec<(String, SchemaOutput)> = SchemaOutput::value_variants()
+        .iter()
+        .filter_map(|output| Some((output.to_possible_value()?.get_name().to_owned(), *output)))
+        .collect();
+    variants.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, output) in variants {
+        let schema = serde_json::to_value(output.schema()).unwrap();
+        for (name, definition) in object(&schema, "$defs") {
+            let known = definitions.entry(name.clone()).or_insert_with(|| definition.clone());
+            assert!(known == definition, "two types have the name `{name}` in schemas");
+        }
+        let _ = write!(out, "\n### {name}\n\nPrinted by: {}.\n", printed_by(output));
+        describe(&name, &schema, &mut out);
+    }
+    out.push_str("\n## Shared types\n");
+    for (name, definition) in &definitions {
+        let _ = write!(out, "\n### type {name}\n");
+        describe(name, definition, &mut out);
+    }
+    out
+}
+
+/// Describes a type: its meaning, and a table of its fields, values or forms.
+fn describe(name: &str, schema: &Value, out: &mut String) {
+    let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    // The commands of an output stand above its description.
+    let is_new = !text.starts_with("Output of `rye") || text.contains(':');
+    if is_new && !text.is_empty() {
+        let _ = write!(out, "\n{}\n", text.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    let rows = table(name, schema);
+    out.push_str(&rows);
+    let forms = forms(schema);
+    if !forms.is_empty() && forms.iter().all(is_value) {
+        out.push_str("\n| value | meaning |\n|---|---|\n");
+        for form in forms {
+            let _ = writeln!(out, "| {} | {} |", type_of(form), meaning(form));
+        }
+    } else if !forms.is_empty() {
+        let lead =
+            if rows.is_empty() { "One of these forms" } else { "The fields above, and those of one of these forms" };
+        let _ = write!(out, "\n{lead}:\n");
+        for (n, form) in forms.iter().enumerate() {
+            let (rows, text) = (table(name, form), meaning(form));
+            let text = if text.is_empty() && rows.is_empty() { type_of(form) } else { text };
+            let colon = if text.is_empty() { "" } else { ": " };
+            let _ = write!(out, "\nForm {}{colon}{text}\n{rows}", n + 1);
+        }
+    } else if rows.is_empty() {
+        let _ = write!(out, "\nType: {}.\n", type_of(schema));
+    }
+}
+
+/// Renders the fields of a type as a table; the result is empty without fields.
+fn table(name: &str, schema: &Value) -> String {
+    let mut rows = String::new();
+    fields(name, schema, "", &mut rows);
+    if rows.is_empty() { rows } else { format!("\n| field | type | meaning |\n|---|---|---|\n{rows}") }
+}
+
+/// Renders a row for each field of an object, and of objects without a name inside.
+fn fields(of: &str, schema: &Value, prefix: &str, rows: &mut String) {
+    let required: Vec<&str> = list(schema, "required").iter().filter_map(Value::as_str).collect();
+    for (name, field) in object(schema, "properties") {
+        let path = format!("{prefix}{name}");
+        let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
+        let _ = writeln!(rows, "| `{path}` | {}{optional} | {} |", type_of(field), field_meaning(of, name, field));
+        nested(of, field, &path, rows);
+    }
+    for part in list(schema, "allOf") {
+        fields(of, part, prefix, rows);
+    }
+}
+
+/// Renders the fields of an object without a name: in a field, a list or a map.
+fn nested(of: &str, field: &Value, path: &str, rows: &mut String) {
+    fields(of, field, &format!("{path}."), rows);
+    if let Some(items) = field.get("items") {
+        nested(of, items, &format!("{path}[]"), rows);
+    }
+    if let Some(values) = field.get("additionalProperties") {
+        nested(of, values, &format!("{path}.<name>"), rows);
+    }
+}
+
+/// Returns the description of a field, or its meaning in [`FIELD_MEANINGS`]. A constant needs none.
+fn field_meaning(of: &str, name: &str, field: &Value) -> String {
+    let own = meaning(field);
+    if !own.is_empty() || is_value(field) {
+        return own;
+    }
+    let typed = format!("{of}.{name}");
+    let known = |wanted: &str| FIELD_MEANINGS.iter().find(|(known, _)| *known == wanted);
+    let (_, text) = known(&typed).or_else(|| known(name)).unwrap_or_else(|| {
+        panic!("`{typed}` has no meaning: add a doc comment, or a line to cli/src/reference/fields.rs");
+    });
+    sentence(text)
+}
+
+/// Returns a text with a capital letter and a period.
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    let first: String = rest.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", rest.as_str())
+}
+
+/// Returns the description of a field as a cell.
+fn meaning(field: &Value) -> String {
+    field.get("description").and_then(Value::as_str).map(cell).unwrap_or_default()
+}
+
+/// Returns the alternatives of a schema.
+fn forms(schema: &Value) -> &[Value] {
+    let (one, any) = (list(schema, "oneOf"), list(schema, "anyOf"));
+    if one.is_empty() { any } else { one }
+}
+
+/// Returns true for a constant or a list of constants.
+fn is_value(schema: &Value) -> bool {
+    schema.get("const").is_some() || schema.get("enum").is_some()
+}
+
+fn type_of(schema: &Value) -> String {
+    if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/")) {
+        return format!("[{name}](#type-{})", name.to_lowercase());
+    }
+    if let Some(value) = schema.get("const") {
+        return format!("`{value}`");
+    }
+    let values = list(schema, "enum");
+    if !values.is_empty() {
+        return values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(" or ");
+    }
+    let forms = forms(schema);
+    if !forms.is_empty() {
+        return forms.iter().map(type_of).collect::<Vec<_>>().join(" or ");
+    }
+    match schema.get("type") {
+        Some(Value::String(name)) => named_type(name, schema),
+        Some(Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str).map(|name| named_type(name, schema));
+            names.collect::<Vec<_>>().join(" or ")
+        }
+        Some(_) | None => "any JSON".to_owned(),
+    }
+}
+
+fn named_type(name: &str, schema: &Value) -> String {
+    match (name, schema.get("items"), schema.get("additionalProperties")) {
+        ("array", Some(items), _) => format!("list of {}", type_of(items)),
+        ("array", None, _) => "list".to_owned(),
+        ("object", _, Some(values)) if values.is_object() => format!("map of {}", type_of(values)),
+        ("null", ..) => "`null`".to_owned(),
+        (name, ..) => name.to_owned(),
+    }
+}
+
+/// Returns the entries of an object under a key.
+fn object<'s>(schema: &'s Value, key: &str) -> impl Iterator<Item = (&'s String, &'s Value)> {
+    schema.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
+}
+
+/// Returns the elements of a list under a key.
+fn list<'s>(schema: &'s Value, key: &str) -> &'s [Value] {
+    schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+#[test]
+fn json_page_matches_the_schemas() {
+    check_page("json.md", &[("outputs", outputs())]);
+}
+
+#[test]
+fn types_are_rendered_with_their_parts() {
+    let schema = serde_json::json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {
+            "a": { "type": ["array", "null"], "items": { "$ref": "#/$defs/Part" }, "description": "x | y" },
+            "b": { "type": "object", "additionalProperties": { "type": "integer" }, "description": "z" },
+        },
+    });
+    let mut rows = String::new();
+    fields("x", &schema, "", &mut rows);
+    assert_eq!(
+        rows,
+        "| `a` | list of [Part](#type-part) or `null` | x \\| y |\n| `b` | map of integer, optional | z |\n"
+    );
+}

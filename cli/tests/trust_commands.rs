@@ -1,0 +1,141 @@
+//! Tests of trust in the files that a command names: a changed file asks again, however the command spells its path.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::TestProject;
+use serde_json::{Value, json};
+
+const DIRECTIVE: &str = "# Act\n\n```xml\n<directive name=\"act\" version=\"1.0.0\">\n<metadata><description>Act.</description>\
+    <model tier=\"fast\" provider=\"scripted\"/><permissions><execute><tool>mine</tool></execute>\
+    <acknowledge risk=\"elevated\">tested</acknowledge></permissions></metadata>\n</directive>\n```\n\nAct.\n";
+const RUN: [&str; 4] = ["run", "act", "--script", "../script.yaml"];
+
+/// Returns a project with a tool that runs this command, and a script that calls the tool once.
+fn place(command: &Value, parameters: &Value) -> TestProject {
+    let place = TestProject::new();
+    place.write(".ai/directives/act.md", DIRECTIVE);
+    let names: serde_json::Map<String, Value> =
+        parameters.as_object().unwrap().keys().map(|name| (name.clone(), json!({"type": "string"}))).collect();
+    let tool = json!({"description": "Mine.", "kind": "command", "command": command,
+        "parameters": {"type": "object", "properties": names}});
+    place.write(".ai/tools/mine.yaml", &tool.to_string());
+    place.write("scripts/x.sh", "echo ran-it\n");
+    place.write("scripts/x.py", "print('ran-it')\n");
+    let script = json!({"steps": [{"tool_calls": [{"name": "mine", "input": parameters}]}, {"text": "Done."}]});
+    place.write("../script.yaml", &script.to_string());
+    place
+}
+
+fn answer(place: &TestProject, ran: &Value) -> String {
+    place.run_ok(&["threads", "transcript", ran["thread_id"].as_str().unwrap(), "--json"])
+}
+
+#[test]
+fn changed_file_asks_again_in_every_spelling() {
+    let none = json!({});
+    let text = |text: &str| json!(["sh", "-c", text]);
+    let rows = [
+        (json!(["bash", "scripts/x.sh"]), none.clone()),
+        (json!(["bash", "./scripts/../scripts/x.sh"]), none.clone()),
+        (json!(["bash", "{project_path}/scripts/x.sh"]), none.clone()),
+        (json!(["bash", "scripts/{n}.sh"]), json!({"n": "x"})),
+        (json!(["bash", "{folder}/x.sh"]), json!({"folder": "scripts"})),
+        (json!(["bash", "{script}"]), json!({"script": "scripts/x.sh"})),
+        (json!(["env", "bash", "{script}"]), json!({"script": "scripts/x.sh"})),
+        (json!(["python3", "scripts/x.py"]), none.clone()),
+        (json!(["python3", "-m", "scripts.x"]), none.clone()),
+        (text("bash scripts/x.sh"), none.clone()),
+        (text("true&&bash scripts/x.sh"), none.clone()),
+        (text("true\t;bash\tscripts/x.sh"), none.clone()),
+        (text("bash 'scripts/x.sh'"), none.clone()),
+        (text("bash \"scripts\"/x.sh"), none.clone()),
+        (text("bash scripts\\/x.sh"), none.clone()),
+        (text("bash<scripts/x.sh"), none.clone()),
+        (text("cat scripts/x.sh|bash"), none.clone()),
+        (text("bash scripts/*.sh"), none.clone()),
+        (text("bash scripts/?.sh"), none.clone()),
+        (text("cd scripts && bash x.sh"), none.clone()),
+        (text("bash $(dirname scripts/x.sh)/x.sh"), none.clone()),
+        (text("D=scripts; bash $D/x.sh"), none.clone()),
+        (text("bash -c \"bash -c 'bash scripts/x.sh'\""), none.clone()),
+        (text("bash {script}"), json!({"script": "scripts/x.sh"})),
+        (json!(["sh", "-c", "bash \"$1\"", "sh", "{script}"]), json!({"script": "scripts/x.sh"})),
+    ];
+    for (command, parameters) in rows {
+        let place = place(&command, &parameters);
+        assert_eq!(place.rye(&RUN).code, Some(5), "{command}: not trusted yet");
+        place.run_ok(&["trust"]);
+        let (code, ran) = place.json(&RUN);
+        assert_eq!(code, Some(0), "{command}: {ran}");
+        assert!(answer(&place, &ran).contains("ran-it"), "{command}: the tool does not run the file");
+        place.write("scripts/x.sh", "echo changed\n");
+        place.write("scripts/x.py", "print('changed')\n");
+        let refused = place.rye(&RUN);
+        assert_eq!(refused.code, Some(5), "{command}: {}\n{}", refused.stdout, refused.stderr);
+    }
+}
+
+#[test]
+fn value_of_a_call_names_only_trusted_files() {
+    let place = place(&json!(["bash", "scripts/{n}.sh"]), &json!({"n": "../late"}));
+    place.run_ok(&["trust"]);
+    place.write("late.sh", "echo ran-late\n");
+    let (code, ran) = place.json(&RUN);
+    assert_eq!(code, Some(0), "{ran}");
+    let answer = answer(&place, &ran);
+    assert!(answer.contains("permission denied: `mine`") && !answer.contains("ran-late"), "{answer}");
+}
+
+#[test]
+fn listing_says_which_folders_are_trusted_as_a_whole() {
+    for (command, says) in [
+        (json!(["bash", "scripts/{n}.sh"]), "trusting every file of `scripts/`"),
+        (json!(["bash", "{n}"]), "trusting every file of the project"),
+    ] {
+        let listed = place(&command, &json!({"n": "x"})).run_ok(&["trust", "--list"]);
+        assert!(listed.contains(says), "{listed}");
+    }
+}
+
+#[test]
+fn files_that_a_call_reads_or_writes_need_no_trust() {
+    for command in [json!(["wc", "-c", "{path}"]), json!(["tee", "{path}"]), json!(["bash", "scripts/x.sh", "{path}"])]
+    {
+        let place = place(&command, &json!({"path": "data/a.txt"}));
+        place.write("data/a.txt", "one\n");
+        place.run_ok(&["trust"]);
+        place.write("data/a.txt", "another\n");
+        let (code, ran) = place.json(&RUN);
+        assert_eq!(code, Some(0), "{ran}");
+        assert!(!answer(&place, &ran).contains("does not trust"), "{command}");
+    }
+}
+
+#[test]
+fn hook_that_runs_a_shell_asks_again_after_its_file_changes() {
+    let place = place(&json!(["true"]), &json!({}));
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, item_id: \
+         rye/bash/bash, params: { command: \"cd scripts; bash x.sh\" } } }\n",
+    );
+    place.run_ok(&["trust"]);
+    assert_eq!(place.rye(&RUN).code, Some(0));
+    place.write("scripts/x.sh", "echo changed\n");
+    assert_eq!(place.rye(&RUN).code, Some(5));
+}
+
+#[test]
+fn program_found_in_the_project_by_path_asks_again() {
+    let place = place(&json!(["lint-it"]), &json!({}));
+    place.write("bin/lint-it", "#!/bin/sh\necho ran-it\n");
+    let path = format!("{}:{}", place.project().join("bin").display(), std::env::var("PATH").unwrap());
+    let run = |args: &[&str]| place.command(args).env("PATH", &path).output().unwrap().status.code();
+    assert_eq!(run(&["trust"]), Some(0));
+    assert_eq!(run(&RUN), Some(0));
+    place.write("bin/lint-it", "#!/bin/sh\necho changed\n");
+    assert_eq!(run(&RUN), Some(5));
+}

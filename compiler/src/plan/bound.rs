@@ -1,0 +1,105 @@
+//! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints it and the machine
+//! reserves by it. No tokenizer yields more tokens than bytes, so bytes bound a text whose tokenizer is not built in.
+
+use super::{PlannedModel, Tokenizer, ToolUse};
+
+/// Tokens that frame a request: the provider's own system text and the fields outside of the messages.
+pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
+/// Tokens that a provider adds to its system text once a request offers tools.
+pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
+/// Tokens that frame one tool definition.
+pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
+/// Tokens that frame one message, and each content block of it.
+pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;
+/// Tokens of the instructions for tools that a model without native tool use receives as text.
+const TEXT_TOOLS_OVERHEAD_TOKENS: u64 = 1024;
+
+impl Tokenizer {
+    /// Returns an upper bound on the tokens of a text: the exact count if this build has the tokenizer, otherwise the
+    /// bytes of the text in a JSON string.
+    pub fn bound(self, text: &str) -> u64 {
+        match self.available() {
+            Self::Characters => json_string_bytes(text),
+            exact @ (Self::Cl100k | Self::O200k) => exact.count(text),
+        }
+    }
+}
+
+/// Returns the bytes of a text between the quotes of a JSON string.
+fn json_string_bytes(text: &str) -> u64 {
+    let escapes: usize = text
+        .bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+            0..=0x1f => 5,
+            _ => 0,
+        })
+        .sum();
+    u64::try_from(text.len().saturating_add(escapes)).unwrap_or(u64::MAX)
+}
+
+impl PlannedModel {
+    /// Returns an upper bound on the tokens of one message with a text of `text` tokens in `blocks` blocks.
+    pub fn bound_message(&self, text: u64, blocks: u64) -> u64 {
+        MESSAGE_OVERHEAD_TOKENS.saturating_mul(blocks.saturating_add(1)).saturating_add(text)
+    }
+
+    /// Returns an upper bound on the input tokens of a request's system prompt and tools. A tool is its name, its
+    /// description and its JSON Schema.
+    pub fn bound_head<'t>(&self, system: &str, tools: impl IntoIterator<Item = (&'t str, &'t str, String)>) -> u64 {
+        let (mut sum, mut count) = (REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system)), 0u64);
+        for (name, description, schema) in tools {
+            count = count.saturating_add(1);
+            for text in [name, description, &schema] {
+                sum = sum.saturating_add(self.counted_by.bound(text));
+            }
+        }
+        let once = match (count, self.tool_use) {
+            (0, _) => 0,
+            (_, ToolUse::Native) => TOOLS_OVERHEAD_TOKENS,
+            (_, ToolUse::TextParsed) => TEXT_TOOLS_OVERHEAD_TOKENS,
+        };
+        sum.saturating_add(once).saturating_add(count.saturating_mul(TOOL_OVERHEAD_TOKENS))
+    }
+}
+
+impl super::Plan {
+    /// Returns an upper bound on the input tokens of a request to `model` without its messages.
+    pub fn bound_head(&self, model: &PlannedModel, system: &str) -> u64 {
+        let tools = self.palette.iter().map(|tool| (&*tool.name, &*tool.description, tool.schema.to_string()));
+        model.bound_head(system, tools)
+    }
+
+    /// Returns an upper bound on the input tokens of the first request.
+    pub fn bound_first_request(&self, system: &str, first_message: &str) -> u64 {
+        let message = self.model.bound_message(self.model.counted_by.bound(first_message), 1);
+        self.bound_head(&self.model, system).saturating_add(message)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn text_bound_is_its_bytes_in_json(text in any::<String>()) {
+            let written = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(Tokenizer::Characters.bound(&text) + 2, written.len() as u64);
+            prop_assert!(Tokenizer::Characters.bound(&text) >= text.len() as u64);
+        }
+    }
+
+    #[test]
+    fn exact_tokenizer_bounds_a_text_by_its_count_where_it_is_built_in() {
+        let text = "A plain English sentence of several words.";
+        for exact in [Tokenizer::Cl100k, Tokenizer::O200k] {
+            let bound = exact.bound(text);
+            let expected = if cfg!(feature = "tokenizers") { exact.count(text) } else { text.len() as u64 };
+            assert_eq!(bound, expected);
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it gives
+//! to a shell, and in the values that fill its placeholders. A word that is complete only when the command runs stands
+//! for the folder in which it begins.
+
+mod shell_words;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
+use shell_words::split_commands;
+
+/// Start of a part of a placeholder's value. Each part that could be a word of its own has one.
+const VALUE_START: char = '\u{E000}';
+/// A part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a glob.
+const EXPANSION: char = '\u{E002}';
+/// The word for the whole project.
+pub const PROJECT_WORD: &str = ".";
+/// Maximum nesting of shell texts in shell texts.
+const MAX_NESTING: usize = 8;
+/// Programs that execute a file that an argument names, and words after which a command follows. Digits, dots and
+/// hyphens at the end of a name do not count (`python3.12`).
+const LAUNCHERS: [&str; 84] = [
+    "!",
+    "-exec",
+    "-execdir",
+    "-ok",
+    "{",
+    "ash",
+    "awk",
+    "bash",
+    "bun",
+    "bunx",
+    "busybox",
+    "builtin",
+    "chroot",
+    "command",
+    "coproc",
+    "csh",
+    "dash",
+    "deno",
+    "do",
+    "doas",
+    "dotnet",
+    "elif",
+    "elixir",
+    "else",
+    "env",
+    "eval",
+    "exec",
+    "fish",
+    "for",
+    "gawk",
+    "groovy",
+    "guile",
+    "if",
+    "ionice",
+    "java",
+    "julia",
+    "ksh",
+    "lua",
+    "luajit",
+    "mawk",
+    "mksh",
+    "nice",
+    "node",
+    "nodejs",
+    "nohup",
+    "npx",
+    "nu",
+    "osascript",
+    "parallel",
+    "perl",
+    "php",
+    "pipx",
+    "pwsh",
+    "pypy",
+    "python",
+    "docker",
+    "entr",
+    "flock",
+    "hyperfine",
+    "nix-shell",
+    "script",
+    "ssh",
+    "su",
+    "tmux",
+    "watch",
+    "Rscript",
+    "ruby",
+    "sed",
+    "setsid",
+    "sh",
+    "source",
+    "stdbuf",
+    "strace",
+    "sudo",
+    "swift",
+    "tclsh",
+    "then",
+    "time",
+    "timeout",
+    "toybox",
+    "tsx",
+    "while",
+    "xargs",
+    "zsh",
+];
+/// Launchers whose code is in a language of their own.
+const INTERPRETERS: [&str; 22] = [
+    "bun",
+    "deno",
+    "elixir",
+    "groovy",
+    "guile",
+    "java",
+    "julia",
+    "lua",
+    "luajit",
+    "node",
+    "nodejs",
+    "osascript",
+    "perl",
+    "php",
+    "pwsh",
+    "pypy",
+    "python",
+    "Rscript",
+    "ruby",
+    "swift",
+    "tclsh",
+    "tsx",
+];
+/// Launchers whose texts only edit or select lines.
+const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
+/// Options that are followed by code in the language of the program.
+const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
+/// Characters of a word that is a path or a text, and so what a launcher executes.
+const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
+/// Characters between the parts of an argument that holds several words.
+const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
+/// Programs that only read the files that their arguments name. An argument of theirs needs no trust.
+const READERS: [&str; 22] = [
+    "basename",
+    "cat",
+    "cksum",
+    "cmp",
+    "comm",
+    "cut",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "grep",
+    "head",
+    "ls",
+    "md5sum",
+    "nl",
+    "od",
+    "printf",
+    "realpath",
+    "sha256sum",
+    "stat",
+    "tail",
+    "wc",
+];
+/// Files that a program reads unasked from the folder that it starts in.
+const IMPLIED_FILES: [(&str, &[&str]); 8] = [
+    ("make", &["GNUmakefile", "makefile", "Makefile"]),
+    ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
+    ("just", &["justfile", "Justfile", ".justfile"]),
+    ("rake", &["Rakefile", "rakefile"]),
+    ("npm", &["package.json"]),
+    ("pnpm", &["package.json"]),
+    ("yarn", &["package.json"]),
+    ("bun", &["package.json"]),
+];
+
+/// The values of a call, for the placeholders of its command.
+#[derive(Debug, Clone, Copy)]
+pub struct CallValues<'a> {
+    pub parameters: &'a Map<String, Value>,
+    /// The declared variables that are set.
+    pub environment: &'a BTreeMap<String, String>,
+}
+
+/// Returns the words of a command tool that may name project files, relative to the project; `tool_path` is the path
+/// of the tool's file. Without `call`, placeholders have no value yet. Each word of a call names a file that a word of
+/// the listing covers.
+pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
+    let mut parts = Vec::new();
+    for template in argv {
+        let fill = |placeholder: &ArgvPlaceholder<'_>| fill_placeholder(placeholder, tool_path, call);
+        // Each item of a list is an argument.
+        if let Some(call) = call
+            && let Some(Value::Array(items)) =
+                template.strip_prefix('{').and_then(|rest| call.parameters.get(rest.strip_suffix('}')?))
+        {
+            parts.extend(items.iter().map(|item| with_markers(&text_of(item))));
+            continue;
+        }
+        let plain = without_markers(template);
+        parts.push(replace_placeholders(&plain, &fill).unwrap_or_else(|_| EXPANSION.to_string()));
+    }
+    files_of_command(&parts)
+}
+
+/// Returns the words of a command without placeholders that may name project files.
+pub fn files_of_argv<'t>(argv: impl IntoIterator<Item = &'t String>) -> Vec<String> {
+    files_of_command(&argv.into_iter().map(|part| without_markers(part)).collect::<Vec<_>>())
+}
+
+/// Returns the words of a shell text that may name project files.
+pub fn files_of_shell_text(text: &str) -> Vec<String> {
+    let mut words = FileWords::default();
+    words.add_text(&without_markers(text), 0);
+    words.finish()
+}
+
+/// Returns the words of the value of a variable that may name project files.
+pub fn files_of_value(value: &str) -> Vec<String> {
+    let mut words = FileWords::default();
+    let value = without_markers(value);
+    words.add_parts(&value, false);
+    words.add_text(&value, 0);
+    words.finish()
+}
+
+/// Describes the folders that a command reaches by words that are complete only when it runs; `None` without any.
+pub fn describe_folders(words: &[String]) -> Option<String> {
+    if words.iter().any(|word| word == PROJECT_WORD) {
+        return Some("every file of the project, because a name is complete only at the call".to_owned());
+    }
+    let folders: Vec<String> =
+        words.iter().filter(|word| word.ends_with('/')).map(|word| format!("every file of `{word}`")).collect();
+    (!folders.is_empty()).then(|| folders.join(" and "))
+}
+
+fn fill_placeholder(placeholder: &ArgvPlaceholder<'_>, tool_path: &str, call: Option<CallValues<'_>>) -> String {
+    let value = match placeholder {
+        ArgvPlaceholder::Parameter(name) => call.and_then(|call| call.parameters.get(*name)).map(text_of),
+        ArgvPlaceholder::Variable(name) => call.and_then(|call| call.environment.get(*name).cloned()),
+    };
+    match (placeholder, &value) {
+        (ArgvPlaceholder::Parameter("project_path"), None) => PROJECT_WORD.to_owned(),
+        (ArgvPlaceholder::Parameter("tool_path"), None) => tool_path.to_owned(),
+        (ArgvPlaceholder::Parameter(_) | ArgvPlaceholder::Variable(_), None) => EXPANSION.to_string(),
+        (ArgvPlaceholder::Parameter(_) | ArgvPlaceholder::Variable(_), Some(value)) => with_markers(value),
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Marks the start of every word in a value.
+fn with_markers(value: &str) -> String {
+    let mut marked = String::from(VALUE_START);
+    for c in without_markers(value).chars() {
+        marked.push(c);
+        if !(c.is_alphanumeric() || "_./-+%~".contains(c)) {
+            marked.push(VALUE_START);
+        }
+    }
+    marked
+}
+
+fn without_markers(text: &str) -> String {
+    text.replace([VALUE_START, EXPANSION], "\u{fffd}")
+}
+
+fn files_of_command(parts: &[String]) -> Vec<String> {
+    let mut words = FileWords::default();
+    let Some(program) = parts.first() else { return Vec::new() };
+    words.add_parts(program, true);
+    words.add_implied(program);
+    if READERS.contains(&program.as_str()) {
+        return words.finish();
+    }
+    let is_code = parts.iter().any(|part| INTERPRETERS.contains(&name_of(part)));
+    let is_shell = reads_shell_text(parts);
+    let mut before = "";
+    for (part, launches) in parts.iter().zip(launched(parts)).skip(1) {
+        words.add_argument(part, (launches, is_shell), 0);
+        if is_code && CODE_OPTIONS.contains(&before) {
+            words.found.insert(PROJECT_WORD.to_owned());
+        }
+        if before == "-m" {
+            words.add_word(&part.replace('.', "/"), launches);
+        }
+        before = part;
+    }
+    words.finish()
+}
+
+/// Returns the name of a program without folder and version.
+fn name_of(word: &str) -> &str {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
+}
+
+fn is_launcher(word: &str) -> bool {
+    LAUNCHERS.contains(&name_of(word))
+}
+
+/// Checks whether a command can execute the commands in a text among its arguments.
+fn reads_shell_text(words: &[String]) -> bool {
+    let is_open = |word: &String| word.contains([VALUE_START, EXPANSION]);
+    let is_shell = |word: &String| {
+        is_launcher(word) && !INTERPRETERS.contains(&name_of(word)) && !EDITORS.contains(&name_of(word))
+    };
+    words.first().is_some_and(is_open) || words.iter().any(is_shell)
+}
+
+/// Returns for each word of a command whether the command may execute what the word names: the program itself, and the
+/// words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are its parameters.
+fn launched(words: &[String]) -> Vec<bool> {
+    let (mut launches, mut has_text, mut before) = (false, false, "");
+    let mut states = Vec::with_capacity(words.len());
+    for (index, word) in words.iter().enumerate() {
+        states.push(launches || index == 0);
+        let is_open = word.contains([VALUE_START, EXPANSION]);
+        has_text |= launches && CODE_OPTIONS.contains(&before) && !is_open;
+        if has_text {
+            launches = false;
+        } else if is_launcher(word) || (index == 0 && (is_open || word == ".")) {
+            launches = true;
+        } else if !is_open && word.contains(|c: char| PATH_OR_TEXT.contains(c)) {
+            launches = false;
+        }
+        before = word;
+    }
+    states
+}
+
+#[derive(Default)]
+struct FileWords {
+    found: BTreeSet<String>,
+}
+
+impl FileWords {
+    fn finish(self) -> Vec<String> {
+        self.found.into_iter().collect()
+    }
+
+    fn add_implied(&mut self, program: &str) {
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let implied = IMPLIED_FILES.iter().filter(|(known, _)| *known == name).flat_map(|(_, files)| *files);
+        self.found.extend(implied.map(|file| (*file).to_owned()));
+    }
+
+    /// Adds an argument: a path, or a text, which a shell reads as commands. A value alone is a text only where it could be
+    /// executed.
+    fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
+        let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
+        let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
+        let holds_text = is_text(own) || (launches && is_text(argument));
+        if !holds_text {
+            return self.add_parts(argument, launches);
+        }
+        self.add_word(argument, false);
+        if is_shell {
+            self.add_text(argument, depth);
+        } else {
+            self.add_runs(argument);
+        }
+    }
+
+    /// Adds every run of path characters in a text of any language.
+    fn add_runs(&mut self, text: &str) {
+        let is_path = |c: char| c.is_alphanumeric() || "_./-+@%~".contains(c) || matches!(c, VALUE_START | EXPANSION);
+        for run in text.split(|c: char| !is_path(c)).filter(|run| !run.contains([VALUE_START, EXPANSION])) {
+            self.add_word(run, false);
+        }
+    }
+
+    /// Adds an argument, and the parts of an argument that holds several (`--require=./a.js`).
+    fn add_parts(&mut self, part: &str, launches: bool) {
+        let mut marked = String::with_capacity(part.len());
+        marked.extend(part.chars().map(|c| if "*?[$`".contains(c) { EXPANSION } else { c }));
+        self.add_word(&marked, launches);
+        for inner in marked.split(SEPARATORS).filter(|inner| *inner != marked) {
+            self.add_word(inner, launches);
+        }
+        // `-I./lib`, `-Pscripts`
+        if let Some(rest) = marked.strip_prefix('-').and_then(|rest| rest.get(1..)).filter(|rest| !rest.is_empty()) {
+            self.add_word(rest, launches);
+        }
+    }
+
+    /// Adds the words of a shell text, command by command.
+    fn add_text(&mut self, text: &str, depth: usize) {
+        if depth > MAX_NESTING {
+            self.found.insert(PROJECT_WORD.to_owned());
+            return;
+        }
+        self.add_runs(text);
+        for command in split_commands(text) {
+            let is_shell = reads_shell_text(&command.words);
+            let changes_folder = command.words.first().is_some_and(|word| matches!(word.as_str(), "cd" | "pushd"));
+            for (index, (word, launches)) in command.words.iter().zip(launched(&command.words)).enumerate() {
+                let is_open = word.contains([VALUE_START, EXPANSION]);
+                if word == text {
+                    self.add_parts(word, launches);
+                } else {
+                    let launches = launches || (changes_folder && is_open);
+                    self.add_argument(word, (launches, is_shell), depth + 1);
+                }
+                if index == 0 {
+                    self.add_implied(word);
+                }
+            }
+            for nested in command.nested {
+                self.add_text(&nested, depth + 1);
+            }
+        }
+    }
+
+    /// Adds one word. `launches` is true if the command can execute what the word names.
+    fn add_word(&mut self, word: &str, launches: bool) {
+        let plain: String = word.chars().filter(|c| *c != VALUE_START).collect();
+        let is_project = |text: &str| text.split('/').all(|part| part.is_empty() || part == ".");
+        let Some(start) = word.find([VALUE_START, EXPANSION]) else {
+            let launches_project = launches && !plain.starts_with('/');
+            if !is_project(&plain) {
+                // A slash at the end marks a folder whose files are named only at the call.
+                self.found.insert(plain.trim_end_matches('/').to_owned());
+            } else if !plain.is_empty() && launches_project {
+                self.found.insert(PROJECT_WORD.to_owned());
+            }
+            return;
+        };
+        // The folder that the tool's own text names.
+        let own = word.get(..start).and_then(|before| before.rsplit_once('/')).map(|(folder, _)| folder);
+        if own.is_none_or(is_project) && !launches {
+            return;
+        }
+        // A value names its file; an expansion stands for the folder in which the word begins.
+        let folder = plain.find(EXPANSION).map(|at| plain.get(..at).unwrap_or_default());
+        let folder = folder.map(|before| before.rsplit_once('/').map_or("", |(folder, _)| folder));
+        match folder {
+            None if plain.is_empty() => {}
+            None => drop(self.found.insert(plain)),
+            Some(folder) if is_project(folder) => drop(self.found.insert(PROJECT_WORD.to_owned())),
+            Some(folder) => drop(self.found.insert(format!("{}/", folder.trim_start_matches("./")))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Words of a shell text: quotes are removed, expansions are marked. Reads more than a shell would execute, never less:
+//! comments and here documents count as commands.
+
+use super::EXPANSION;
+
+/// A simple command of a shell text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ShellCommand {
+    pub words: Vec<String>,
+    /// The texts of command substitutions and parameter expansions in its words.
+    pub nested: Vec<String>,
+}
+
+/// Splits a text into simple commands.
+pub fn split_commands(text: &str) -> Vec<ShellCommand> {
+    let mut splitter = Splitter { text: text.chars().collect(), ..Splitter::default() };
+    splitter.run();
+    splitter.commands
+}
+
+#[derive(Default)]
+struct Splitter {
+    text: Vec<char>,
+    at: usize,
+    word: Option<String>,
+    command: ShellCommand,
+    commands: Vec<ShellCommand>,
+}
+
+impl Splitter {
+    fn run(&mut self) {
+        while let Some(c) = self.next() {
+            match c {
+                '\\' => match self.next() {
+                    // A line continuation.
+                    Some('\n') | None => {}
+                    Some(c) => self.push(c),
+                },
+                '\'' => {
+                    self.word.get_or_insert_default();
+                    while let Some(c) = self.next().filter(|c| *c != '\'') {
+                        self.push(c);
+                    }
+                }
+                '"' => self.double_quoted(),
+                '$' | '`' => self.expansion(c),
+                '*' | '?' | '[' | '{' => self.push(EXPANSION),
+                '~' if self.word.is_none() => self.push(EXPANSION),
+                ';' | '&' | '|' | '\n' | '(' | ')' => self.end_command(),
+                '<' | '>' => self.end_word(),
+                c if c.is_whitespace() => self.end_word(),
+                c => self.push(c),
+            }
+        }
+        self.end_command();
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.text.get(self.at).copied();
+        self.at += 1;
+        c
+    }
+
+    fn push(&mut self, c: char) {
+        self.word.get_or_insert_default().push(c);
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        // An assignment before a command: the command is the next word.
+        let is_assignment = self.command.words.is_empty()
+            && word.split_once('=').is_some_and(|(name, _)| {
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '+')
+            });
+        if is_assignment {
+            self.commands.push(ShellCommand { words: vec!["=".to_owned(), word], nested: Vec::new() });
+        } else {
+            self.command.words.push(word);
+        }
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        let command = std::mem::take(&mut self.command);
+        if command != ShellCommand::default() {
+            self.commands.push(command);
+        }
+    }
+
+    fn double_quoted(&mut self) {
+        self.word.get_or_insert_default();
+        while let Some(c) = self.next().filter(|c| *c != '"') {
+            match c {
+                '\\' => {
+                    if let Some(c) = self.next() {
+                        self.push(c);
+                    }
+                }
+                '$' | '`' => self.expansion(c),
+                c => self.push(c),
+            }
+        }
+    }
+
+    /// Marks an expansion, and keeps the text inside of it.
+    fn expansion(&mut self, first: char) {
+        self.push(EXPANSION);
+        if first == '`' {
+            let inner = self.until('`', None);
+            self.command.nested.push(inner);
+            return;
+        }
+        match self.text.get(self.at).copied() {
+            Some(open @ ('(' | '{')) => {
+                self.at += 1;
+                let inner = self.until(if open == '(' { ')' } else { '}' }, Some(open));
+                // `${NAME:-a default}`
+                let inner = if open == '{' { inner.replace([':', '-', '=', '+', '?'], " ") } else { inner };
+                self.command.nested.push(inner);
+            }
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                while self.text.get(self.at).is_some_and(|c| c.is_ascii_alphanumeric() || *c == '_') {
+                    self.at += 1;
+                }
+            }
+            Some('0'..='9' | '@' | '*' | '#' | '?' | '!' | '$' | '-') => self.at += 1,
+            Some(_) | None => {}
+        }
+    }
+
+    fn until(&mut self, close: char, open: Option<char>) -> String {
+        let (mut depth, mut inner) = (0_usize, String::new());
+        while let Some(c) = self.next() {
+            if Some(c) == open {
+                depth += 1;
+            } else if c == close {
+                if depth == 0 {
+                    break;
+                }
+                depth -= 1;
+            }
+            inner.push(c);
+        }
+        inner
+    }
+}

@@ -1,0 +1,123 @@
+//! Tests of the words that name project files.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+
+fn argv(parts: &[&str]) -> Vec<String> {
+    parts.iter().map(|part| (*part).to_owned()).collect()
+}
+
+fn listed(parts: &[&str]) -> Vec<String> {
+    files_of_tool(&argv(parts), ".ai/tools/t.yaml", None)
+}
+
+fn called(parts: &[&str], parameters: &Value) -> Vec<String> {
+    let environment = BTreeMap::new();
+    let parameters = parameters.as_object().unwrap();
+    files_of_tool(&argv(parts), ".ai/tools/t.yaml", Some(CallValues { parameters, environment: &environment }))
+}
+
+#[test]
+fn every_spelling_of_a_path_is_covered() {
+    // Each command executes `scripts/x.sh`; the second column is a word that covers it.
+    for (command, covers) in [
+        (&["scripts/x.sh"][..], "scripts/x.sh"),
+        (&["bash", "scripts/x.sh"], "scripts/x.sh"),
+        (&["bash", "./scripts/x.sh"], "./scripts/x.sh"),
+        (&["bash", "{project_path}/scripts/x.sh"], "./scripts/x.sh"),
+        (&["{project_path}/scripts/x.sh"], "./scripts/x.sh"),
+        (&["bash", "scripts/{n}.sh"], "scripts/"),
+        (&["scripts/{n}"], "scripts/"),
+        (&["mytool", "scripts/{n}.sh"], "scripts/"),
+        (&["bash", "{script}"], "."),
+        (&["{program}", "x"], "."),
+        (&["env", "A=b", "python3.12", "-u", "{script}"], "."),
+        (&["timeout", "5", "bash", "{script}"], "."),
+        (&["bash", "${WHERE}/x.sh"], "."),
+        (&["sh", "-c", "scripts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "true&&scripts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "true;scripts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "true |\tscripts/x.sh\t"], "scripts/x.sh"),
+        (&["sh", "-c", "'scripts/x.sh'"], "scripts/x.sh"),
+        (&["sh", "-c", "\"scripts\"/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "scr''ipts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "scripts\\/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "scri\\\npts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "(scripts/x.sh)"], "scripts/x.sh"),
+        (&["sh", "-c", "bash<scripts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "cat scripts/x.sh | bash"], "scripts/x.sh"),
+        (&["sh", "-c", "cd scripts && ./x.sh"], "scripts"),
+        (&["sh", "-c", "D=scripts; $D/x.sh"], "."),
+        (&["sh", "-c", "cd $D && ./x.sh"], "."),
+        (&["sh", "-c", "for f in scripts/*.sh; do bash $f; done"], "scripts/"),
+        (&["sh", "-c", "bash scripts/{{x,y}}.sh"], "scripts/"),
+        (&["sh", "-c", "bash scripts/?.sh"], "scripts/"),
+        (&["sh", "-c", "bash $(dirname scripts/a)/x.sh"], "."),
+        (&["sh", "-c", "$(dirname {tool_path})/../../scripts/x.sh"], "."),
+        (&["sh", "-c", "bash `echo scripts/x.sh`"], "scripts/x.sh"),
+        (&["sh", "-c", "bash $${NOPE:-scripts/x.sh}"], "scripts/x.sh"),
+        (&["sh", "-c", "eval \"$(cat scripts/x.sh)\""], "scripts/x.sh"),
+        (&["sh", "-c", ". scripts/x.sh"], "scripts/x.sh"),
+        (&["sh", "-c", "sh -c \"sh -c 'scripts/x.sh'\""], "scripts/x.sh"),
+        (&["sh", "-c", "exec \"$@\"", "sh", "x"], "."),
+        (&["sh", "-c", "bash {script}"], "."),
+        (&["python3", "-c", "import runpy"], "."),
+        (&["python3", "-m", "scripts.x"], "scripts/x"),
+        (&["python3", "scripts"], "scripts"),
+        (&["python3", "."], "."),
+        (&["run-parts", "scripts"], "scripts"),
+        (&["node", "--require=./scripts/x.sh", "a.js"], "./scripts/x.sh"),
+        (&["make"], "Makefile"),
+        (&["make", "-Cscripts"], "scripts"),
+        (&["find", "scripts", "-exec", "{program}", ";"], "."),
+    ] {
+        let words = listed(command);
+        assert!(words.iter().any(|word| word == covers), "{command:?}: {words:?}");
+    }
+}
+
+#[test]
+fn data_of_a_call_names_no_program() {
+    for command in [
+        &["wc", "-l", "{path}"][..],
+        &["cat", "scripts/x.sh"],
+        &["pandoc", "{from}", "-o", "{to}"],
+        &["python3", "tool.py", "{message}"],
+        &["bash", "run/it.sh", "{message}", "--all={more}"],
+        &["sh", "-c", "grep -c \"$1\" notes.txt", "sh", "{word}"],
+        &["cargo", "test", "{package}"],
+        &["jq", ".[] | .x", "{path}"],
+        &["awk", "{{print $1}}", "notes.txt"],
+        &["sed", "-E", "s/(a+) b/$1/", "notes.txt"],
+        &["sh", "-c", "jq '.[] | .x' notes.json | awk '{{print $1}}'"],
+        &["sh", "-c", "cd . && cargo test"],
+    ] {
+        let words = listed(command);
+        assert!(!words.iter().any(|word| word == "." || word.ends_with('/')), "{command:?}: {words:?}");
+        let values = json!({"path": "tests", "from": "tests/a.md", "to": "tests", "message": "run the tests now",
+            "more": "tests", "word": "tests", "package": "tests"});
+        let words = called(command, &values);
+        assert!(!words.iter().any(|word| word.starts_with("tests")), "{command:?}: {words:?}");
+    }
+}
+
+#[test]
+fn value_of_a_call_names_its_file() {
+    for (command, value, names) in [
+        (&["bash", "scripts/{n}.sh"][..], "x", "scripts/x.sh"),
+        (&["bash", "scripts/{n}.sh"], "../other/x", "scripts/../other/x.sh"),
+        (&["bash", "{n}"], "scripts/x.sh", "scripts/x.sh"),
+        (&["sh", "-c", "bash {n}"], "a; scripts/x.sh", "scripts/x.sh"),
+        (&["sh", "-c", "echo {n}"], "a; scripts/x.sh", "scripts/x.sh"),
+        (&["sh", "-c", "echo {n}"], "$(scripts/x.sh)", "scripts/x.sh"),
+        (&["{n}"], "scripts/x.sh", "scripts/x.sh"),
+    ] {
+        let words = called(command, &json!({"n": value}));
+        assert!(words.iter().any(|word| word == names), "{command:?}: {words:?}");
+    }
+    let words = called(&["bash", "{all}"], &json!({"all": ["scripts/x.sh", "y.sh"]}));
+    assert!(words.contains(&"scripts/x.sh".to_owned()), "{words:?}");
+}

@@ -1,0 +1,81 @@
+//! Upper bound on the input tokens of the next request (`engine.md` 4, Money is a bound).
+//!
+//! The provider's own count of the last request is exact for everything that was sent then. Only what has been added
+//! since is bounded by its bytes, or by the exact tokenizer.
+
+use rye_compiler::plan::bound::MESSAGE_OVERHEAD_TOKENS;
+use rye_compiler::plan::{Plan, PlannedModel};
+
+use super::super::state::ThreadState;
+use super::{SUMMARY_PROMPT, edited_messages, system, to_turns};
+use crate::message::{ContentBlock, ProviderMessage};
+
+/// Returns an upper bound on the input tokens of the next request; `summary` adds the prompt for a summary.
+pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u64 {
+    let model = state.model(plan);
+    let prompt = if summary { model.bound_message(model.counted_by.bound(SUMMARY_PROMPT), 1) } else { 0 };
+    let known = bound_measured(model, state);
+    known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
+}
+
+/// Bounds the request by the provider's count of the last one; `None` if that count does not cover a prefix of it: the
+/// context was edited or compacted, or another model counted.
+fn bound_measured(model: &PlannedModel, state: &ThreadState) -> Option<u64> {
+    let talk = &state.talk;
+    let measured =
+        talk.measured.as_ref().filter(|one| talk.operations.is_empty() && one.of_fallback == state.on_fallback)?;
+    let fresh = to_turns(talk.messages.get(measured.messages..)?);
+    let mut bound = measured.input;
+    let mut fresh = fresh.as_slice();
+    if let Some((reply @ ProviderMessage::Assistant { .. }, rest)) = fresh.split_first() {
+        // Reasoning may be sent back in a form that is shorter than the counted tokens.
+        let counted = measured.output.saturating_add(MESSAGE_OVERHEAD_TOKENS);
+        bound = bound.saturating_add(bound_turn(model, reply).max(counted));
+        fresh = rest;
+    }
+    let now = system(state);
+    if now != measured.system {
+        bound = bound.saturating_add(model.counted_by.bound(&now));
+    }
+    Some(bound.saturating_add(sum(fresh, |turn| bound_turn(model, turn))))
+}
+
+fn bound_whole(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> u64 {
+    let turns = to_turns(&edited_messages(state));
+    plan.bound_head(model, &system(state)).saturating_add(sum(&turns, |turn| bound_turn(model, turn)))
+}
+
+fn bound_turn(model: &PlannedModel, turn: &ProviderMessage) -> u64 {
+    let by = model.counted_by;
+    match turn {
+        ProviderMessage::User { content } | ProviderMessage::Assistant { content } => {
+            let blocks = u64::try_from(content.len()).unwrap_or(u64::MAX);
+            model.bound_message(sum(content, |block| bound_block(model, block)), blocks)
+        }
+        ProviderMessage::ToolResult { call_id, name, content, .. } => {
+            model.bound_message(sum(&[call_id, name, content], |text| by.bound(text)), 1)
+        }
+    }
+}
+
+fn bound_block(model: &PlannedModel, block: &ContentBlock) -> u64 {
+    let by = model.counted_by;
+    match block {
+        ContentBlock::Text { text } => by.bound(text),
+        // A signature holds the encrypted reasoning, which the provider counts as its tokens.
+        ContentBlock::Thinking { text, signature } => {
+            by.bound(text).saturating_add(signature.as_deref().map_or(0, |signature| by.bound(signature)))
+        }
+        ContentBlock::Image(image) => image.max_tokens(&model.wire),
+        // Some wires send the input as the text of a JSON object.
+        ContentBlock::ToolCall(call) => {
+            let input = call.input.to_string();
+            sum(&[&call.id, &call.name, &input], |text| by.bound(text))
+        }
+        ContentBlock::Other { value, .. } => by.bound(&value.to_string()),
+    }
+}
+
+fn sum<T>(list: &[T], of: impl Fn(&T) -> u64) -> u64 {
+    list.iter().fold(0, |sum, one| sum.saturating_add(of(one)))
+}

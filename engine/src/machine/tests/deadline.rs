@@ -1,0 +1,139 @@
+//! The duration limit in runs of the machine: waits that do not fit, cut calls, and waits for a person.
+
+use rye_compiler::hook::{HookAction, HookPoint};
+use serde_json::json;
+
+use super::super::fixture::{SimulatedThread, call, calls, plan, status, text, with_hook};
+use crate::event::{Approval, EventBody, HookOutcome, ResultKind};
+use crate::machine::{Effect, Fact, next};
+use crate::provider::{CallError, CutStream, Reply};
+use crate::thread::{Cost, Status};
+
+const OVER: &str = "duration_seconds_exceeded";
+
+fn code(play: &SimulatedThread) -> &str {
+    play.ended().error.as_ref().map_or("", |error| error.code.as_str())
+}
+
+/// A thread with a duration limit of ten seconds.
+fn short(replies: Vec<Result<Reply, CallError>>) -> SimulatedThread {
+    let mut plan = plan();
+    plan.limits.duration_seconds = 10;
+    SimulatedThread::new(plan, replies)
+}
+
+#[test]
+fn retry_after_beyond_the_deadline_ends_the_thread_at_once() {
+    for (header, value) in [("retry-after", "10"), ("retry-after", "86400"), ("retry-after-ms", "9990.5")] {
+        let mut play = short(vec![status(429, &[(header, value)]), text("never")]);
+        let began = play.now;
+        play.run();
+        assert_eq!((play.ended().status, code(&play)), (Status::Error, OVER), "{header}: {value}");
+        assert_eq!((play.requests.len(), play.sleeps.len()), (1, 0), "{header}: {value}");
+        assert!(play.now - began < 1_000);
+        let failed = play.events.iter().find_map(|event| match &event.body {
+            EventBody::AttemptFailed(failed) => Some(failed.retry_delay_ms),
+            _ => None,
+        });
+        assert_eq!(failed, Some(None), "no retry is announced");
+    }
+    let mut play = short(vec![status(429, &[("retry-after", "9")]), text("done")]);
+    assert_eq!(play.run().ended().status, Status::Completed);
+    assert_eq!(play.sleeps.len(), 1);
+}
+
+#[test]
+fn retry_of_a_hook_beyond_the_deadline_is_not_slept() {
+    let mut play = short(vec![status(400, &[]), text("never")]);
+    with_hook(&mut play.plan, HookPoint::Error, HookAction::Retry { delay_ms: None });
+    play.hooks.insert(HookPoint::Error, [HookOutcome::Retry { delay_ms: 10_000 }].into());
+    play.run();
+    assert_eq!((code(&play), play.requests.len(), play.sleeps.len()), (OVER, 1, 0));
+}
+
+#[test]
+fn call_cut_at_the_deadline_costs_its_worst_case_and_no_other_model_is_asked() {
+    let mut play = short(vec![Err(CallError::cut_at_deadline(40)), text("never")]);
+    play.plan.model.fallback = Some(Box::new(play.plan.model.clone()));
+    play.run();
+    assert_eq!((code(&play), play.requests.len()), (OVER, 1));
+    assert_eq!(play.ended().cost.spend, play.reservations[0].0, "the worst case");
+    // An estimate counts the estimated input and the text that was received.
+    let mut play = short(vec![Err(CallError::cut_at_deadline(40))]);
+    play.plan.settings.insert("resilience".into(), json!({"budget": {"unknown_outcome": "estimate"}}));
+    play.run();
+    let estimate = play.ended().cost;
+    assert_eq!(estimate.output_tokens, CutStream { sent: 0, received: 40 }.estimate().output);
+    assert!(estimate.input_tokens > 0 && estimate.spend < play.reservations[0].0);
+}
+
+#[test]
+fn calls_after_the_deadline_do_not_start() {
+    let mut play = short(vec![calls(&[call("a_write", json!({})), call("a_write", json!({}))]), text("never")]);
+    play.start();
+    while play.dispatched.is_empty() {
+        assert!(play.step());
+    }
+    play.now += 10_000;
+    while play.step() {}
+    assert_eq!((code(&play), play.dispatched.len(), play.requests.len()), (OVER, 1, 1));
+    assert_eq!(play.results().last().map(|(why, _)| why.clone()), Some(ResultKind::Skipped));
+}
+
+#[test]
+fn raised_duration_continues_after_the_limit() {
+    let mut play = short(vec![status(429, &[("retry-after", "20")]), text("done")]);
+    with_hook(
+        &mut play.plan,
+        HookPoint::Limit,
+        HookAction::Raise { limit: "duration_seconds".into(), value: json!(60) },
+    );
+    play.hooks.insert(HookPoint::Limit, [HookOutcome::Raise { limit: "duration_seconds".into(), value: 60 }].into());
+    assert_eq!(play.run().ended().status, Status::Completed);
+}
+
+#[test]
+fn wait_for_a_person_is_not_the_threads_duration() {
+    let mut play = short(vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    play.plan.limits.turns = 1;
+    with_hook(&mut play.plan, HookPoint::Limit, HookAction::Escalate);
+    play.hooks.insert(HookPoint::Limit, [HookOutcome::Escalate].into());
+    play.start();
+    while !matches!(next(&play.plan, &play.state), Effect::Ask { .. }) {
+        assert!(play.step());
+    }
+    let used = play.state.clock.elapsed_ms();
+    play.now += 3_600_000;
+    let raise = crate::event::ControlMessage::Raise { limit: "turns".into(), value: 5 };
+    play.signal(Fact::Mail { id: "m".into(), letter: raise });
+    // A crash while the person is asked changes nothing.
+    play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
+    play.now += 3_600_000;
+    assert_eq!(play.state.remaining_ms_at(play.now), None, "no deadline while a person is asked");
+    play.signal(Fact::Answered(Approval::Approved));
+    assert_eq!(play.state.clock.elapsed_ms(), used);
+    while play.step() {}
+    assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
+    assert_eq!(play.state.clock.asked_ms, 3_600_000, "the time without an owner is not asked time");
+}
+
+#[test]
+fn wait_of_a_child_for_a_person_is_not_the_parents_duration() {
+    let start = || call("rye_execute", json!({"item_type": "directive", "item_id": "b", "parameters": {}}));
+    let mut play = short(vec![calls(&[start(), start()]), text("done")]);
+    play.start();
+    while !matches!(next(&play.plan, &play.state), Effect::Await(_)) {
+        assert!(play.step());
+    }
+    play.now += 60_000;
+    let Effect::Await(children) = next(&play.plan, &play.state) else { panic!() };
+    for (child, asked_ms) in children.into_iter().zip([60_000, 30_000]) {
+        let answer = Some(Box::new(crate::machine::signal::CallAnswer::text("done", false)));
+        let (spawn, thread_id, status, cost) = (child.spawn, child.thread_id, Status::Completed, Cost::default());
+        play.signal(Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms, answer });
+    }
+    // The children waited at the same time.
+    assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
+    while play.step() {}
+    assert_eq!(play.ended().status, Status::Completed);
+}

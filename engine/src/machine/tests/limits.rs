@@ -1,0 +1,153 @@
+//! Limits, retries and fallback models in runs of the machine.
+
+use rye_compiler::hook::{HookAction, HookPoint};
+use rye_compiler::plan::Prices;
+use serde_json::json;
+
+use super::super::fixture::{SimulatedThread, call, calls, plan, status, text, with_hook};
+use crate::event::{Event, EventBody, HookOutcome};
+use crate::thread::Status;
+
+#[test]
+fn limits_stop_with_the_partial_result() {
+    let mut plan = plan();
+    plan.limits.turns = 2;
+    let again = || calls(&[call("a_read", json!({}))]);
+    let mut play = SimulatedThread::new(plan, vec![again(), again(), again()]);
+    play.run();
+    let ended = play.ended();
+    assert_eq!((ended.status, ended.cost.turns), (Status::Error, 2));
+    assert_eq!(ended.error.as_ref().unwrap().code, "turns_exceeded");
+    assert_eq!(play.names().iter().filter(|n| **n == "limit").count(), 1);
+}
+
+#[test]
+fn attempt_requests_affordable_output_above_the_minimum() {
+    let mut some = plan();
+    let input = some.bound_first_request("You are you.", "Here.\n\nSay hello.");
+    let most = some.model.worst_case(input, 1_500).to_u64();
+    some.limits.spend = most;
+    let mut play = SimulatedThread::new(some.clone(), vec![text("hi")]);
+    play.run();
+    let asked = play.requests[0].max_output;
+    assert!((1024..2000).contains(&asked), "{asked}");
+    assert!(play.reservations[0].0 <= most);
+    some.limits.spend = 1_000_000;
+    let mut none = SimulatedThread::new(some, vec![text("hi")]);
+    none.run();
+    assert_eq!(none.ended().error.as_ref().unwrap().code, "spend_exceeded");
+    assert!(none.requests.is_empty());
+}
+
+#[test]
+fn raised_limit_lets_the_run_continue() {
+    let mut plan = plan();
+    plan.limits.turns = 1;
+    with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "turns".into(), value: json!(2) });
+    let mut play = SimulatedThread::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    let raise = HookOutcome::Raise { limit: "turns".into(), value: 2 };
+    play.hooks.insert(HookPoint::Limit, [raise.clone(), raise].into());
+    play.run();
+    assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
+}
+
+#[test]
+fn only_retryable_failures_are_retried() {
+    let mut play =
+        SimulatedThread::new(plan(), vec![status(429, &[("retry-after", "2")]), status(529, &[]), text("done")]);
+    play.run();
+    assert_eq!(play.ended().status, Status::Completed);
+    assert_eq!(play.requests.len(), 3);
+    assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!((1_900..=2_000).contains(&play.sleeps[0]), "{:?}", play.sleeps);
+    let mut denied = SimulatedThread::new(plan(), vec![status(401, &[]), text("never")]);
+    denied.run();
+    assert_eq!((denied.ended().status, denied.requests.len()), (Status::Error, 1));
+    let mut exhausted = SimulatedThread::new(plan(), (0..6).map(|_| status(503, &[])).collect());
+    exhausted.run();
+    assert_eq!((exhausted.ended().status, exhausted.requests.len()), (Status::Error, 4));
+}
+
+#[test]
+fn fallback_model_answers_if_the_model_is_unavailable() {
+    let mut plan = plan();
+    let mut other = plan.model.clone();
+    // Twice the price of the model.
+    other.id = "other".into();
+    other.prices = Some(Prices { input: 2_000_000_000, output: 4_000_000_000, ..other.prices.unwrap() });
+    plan.model.fallback = Some(Box::new(other));
+    with_hook(&mut plan, HookPoint::Error, HookAction::Terminate { status: None, error: None });
+    let models = |play: &SimulatedThread| play.requests.iter().map(|r| r.model.clone()).collect::<Vec<_>>();
+    let took_over = |play: &SimulatedThread| {
+        let of = |e: &Event| if let EventBody::AttemptFailed(f) = &e.body { f.fallback.clone() } else { None };
+        play.events.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    // The model has used its attempts. The fallback has its own, and stays for later turns.
+    let mut replies: Vec<_> = (0..4).map(|_| status(529, &[])).collect();
+    replies.extend([status(503, &[]), calls(&[call("a_read", json!({}))]), text("done")]);
+    let mut play = SimulatedThread::new(plan.clone(), replies);
+    play.run();
+    assert_eq!(play.ended().status, Status::Completed);
+    assert_eq!(models(&play), ["m", "m", "m", "m", "other", "other", "other"]);
+    assert_eq!(took_over(&play), ["scripted/other"]);
+    assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 0]);
+    assert_eq!(play.ended().cost.spend, 2 * 2 * 120_000, "two turns at the price of the other");
+    assert!(!play.names().contains(&"hook_point"), "nothing has failed for good");
+    // The model was removed, or access is denied.
+    for code in [401, 402, 404, 410] {
+        let mut play = SimulatedThread::new(plan.clone(), vec![status(code, &[]), text("done")]);
+        play.run();
+        assert_eq!((play.ended().status, models(&play).len()), (Status::Completed, 2), "{code}");
+    }
+    // The request is invalid, so another model cannot help. If the fallback fails too, the thread ends.
+    for replies in [vec![status(400, &[])], vec![status(404, &[]), status(404, &[])]] {
+        let (all, mut play) = (replies.len(), SimulatedThread::new(plan.clone(), replies));
+        play.run();
+        assert_eq!((play.ended().status, models(&play).len()), (Status::Error, all));
+    }
+}
+
+#[test]
+fn hook_retries_are_bounded_by_the_retry_table() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Error, HookAction::Retry { delay_ms: None });
+    let forever = |code: u16| (0..100).map(|_| status(code, &[])).collect::<Vec<_>>();
+    let retry = || std::iter::repeat_n(HookOutcome::Retry { delay_ms: 0 }, 100).collect();
+    for (code, asked) in [(503, 4 + 3), (401, 1 + 3)] {
+        let mut play = SimulatedThread::new(plan.clone(), forever(code));
+        play.hooks.insert(HookPoint::Error, retry());
+        play.run();
+        assert_eq!((play.ended().status, play.requests.len()), (Status::Error, asked), "{code}");
+        let last = play.events.iter().rev().find_map(|e| match &e.body {
+            EventBody::HookPoint(run) => Some(run.answer.clone()),
+            _ => None,
+        });
+        assert_eq!(last, Some(HookOutcome::None), "the record says that the last retry was not made");
+    }
+    // A successful turn resets the attempts of the next one.
+    let replies = [vec![status(401, &[]), calls(&[call("a_read", json!({}))])], vec![status(401, &[]), text("done")]];
+    let mut play = SimulatedThread::new(plan, replies.concat());
+    play.hooks.insert(HookPoint::Error, retry());
+    play.run();
+    assert_eq!((play.ended().status, play.requests.len()), (Status::Completed, 4));
+}
+
+#[test]
+fn a_limit_wins_over_a_full_context() {
+    let full = || {
+        let Ok(mut reply) = calls(&[call("a_read", json!({}))]) else { panic!("a reply") };
+        reply.usage.input = 99_000;
+        Ok(reply)
+    };
+    let mut play = SimulatedThread::new(plan(), vec![full()]);
+    play.run();
+    assert_eq!(play.ended().status, Status::Continued);
+    let mut plan = plan();
+    plan.limits.spend = 50_000_000;
+    let mut play = SimulatedThread::new(plan, vec![full()]);
+    play.run();
+    let ended = play.ended();
+    let error = ended.error.as_ref().unwrap();
+    assert_eq!((ended.status, error.code.as_str()), (Status::Error, "spend_exceeded"));
+    assert_eq!(error.message, "spend_exceeded: $0.09902 of $0.05");
+}

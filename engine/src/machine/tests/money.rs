@@ -1,0 +1,81 @@
+//! The reservation of an attempt: the provider's count of the last request, and bytes for everything else.
+
+use rye_compiler::plan::PlannedModel;
+
+use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text};
+use crate::event::{AttemptIntended, EventBody, Settled};
+use crate::message::ContentBlock;
+use crate::provider::{CutStream, Reply, Usage};
+
+fn intended(play: &SimulatedThread) -> Vec<&AttemptIntended> {
+    play.events
+        .iter()
+        .filter_map(|e| if let EventBody::AttemptIntended(a) = &e.body { Some(a) } else { None })
+        .collect()
+}
+
+fn settled(play: &SimulatedThread) -> Vec<&Settled> {
+    play.events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect()
+}
+
+fn look() -> Vec<(String, serde_json::Value)> {
+    vec![call("a_look", serde_json::json!({"path": "お茶"}))]
+}
+
+#[test]
+fn first_request_is_bound_by_its_bytes_and_later_ones_by_the_count_and_new_bytes() {
+    let counted = |input| calls(&look()).map(|reply| Reply { usage: Usage { input, ..reply.usage }, ..reply });
+    let mut play = SimulatedThread::new(plan(), vec![counted(100), counted(5_000), text("done")]);
+    play.run();
+    let bounds: Vec<u64> = intended(&play).iter().map(|attempt| attempt.input_bound).collect();
+    let first = play.plan.bound_first_request("You are you.", "Here.\n\nSay hello.");
+    assert!(bounds[0] >= first - 8 && bounds[0] <= first + 8, "{bounds:?} of {first}");
+    // A turn adds the same bytes each time.
+    let added = bounds[1] - 100;
+    assert!(added > 0 && added < first, "{bounds:?}");
+    assert_eq!(bounds[2], 5_000 + added);
+    let worst = play.plan.model.worst_case(bounds[2], 2_000).to_u64();
+    assert_eq!(intended(&play)[2].worst_case, worst);
+}
+
+#[test]
+fn count_of_another_model_bounds_nothing() {
+    let mut plan = plan();
+    let other = PlannedModel { id: "other".into(), fallback: None, ..plan.model.clone() };
+    plan.model.fallback = Some(Box::new(other));
+    let gone = super::super::fixture::status(404, &[]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&look()), gone, text("done")]);
+    play.run();
+    let bounds: Vec<u64> = intended(&play).iter().map(|attempt| attempt.input_bound).collect();
+    assert_eq!(bounds.len(), 3);
+    assert!(bounds[2] > bounds[0] && bounds[2] > bounds[1], "{bounds:?}");
+}
+
+#[test]
+fn reply_without_usable_usage_is_settled_at_its_worst_case() {
+    let uncounted = Some(CutStream { sent: 40, received: 20 });
+    let silent = reply(vec![ContentBlock::Text { text: "done".into() }]).map(|reply| Reply {
+        usage: Usage::default(),
+        uncounted,
+        ..reply
+    });
+    let mut play = SimulatedThread::new(plan(), vec![silent]);
+    play.run();
+    let (attempt, settled) = (intended(&play)[0], settled(&play)[0]);
+    assert_eq!((settled.amount, settled.unknown_outcome, settled.overspent), (attempt.worst_case, true, 0));
+    assert_eq!((settled.usage.input, settled.usage.output), (attempt.input_bound, attempt.max_output));
+    assert_eq!(play.ended().cost.spend, attempt.worst_case);
+}
+
+#[test]
+fn overspent_attempt_is_booked_recorded_and_the_last_one() {
+    let lying = calls(&look()).map(|reply| Reply { usage: Usage { input: 900_000, ..reply.usage }, ..reply });
+    let mut play = SimulatedThread::new(plan(), vec![lying, text("done")]);
+    (play.plan.limits.spend, play.plan.limits.tokens) = (100_000_000, 10_000_000);
+    play.run();
+    let (attempt, settled) = (intended(&play)[0], settled(&play)[0]);
+    assert_eq!(settled.amount, 900_000_000 + 20_000);
+    assert_eq!(settled.overspent, settled.amount - attempt.worst_case);
+    assert_eq!(intended(&play).len(), 1, "no further call");
+    assert_eq!(play.ended().error.as_ref().map(|error| error.code.as_str()), Some("spend_exceeded"));
+}

@@ -1,0 +1,70 @@
+//! Schemas for wires that accept all of JSON Schema: missing `properties` and `items` are added.
+
+use serde_json::{Map, Value, json};
+
+use super::{MAX_SCHEMA_DEPTH, add_notes, take_unnameable_properties, types_of};
+
+/// Completes the root and everything below it; rules about properties with unusable names are added to `notes`.
+pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
+    if let Some(map) = root.as_object_mut() {
+        notes.extend(take_unnameable_properties(map));
+        complete_map(map, 0);
+    }
+}
+
+fn complete(schema: &mut Value, depth: usize) {
+    match schema {
+        Value::Object(map) if depth <= MAX_SCHEMA_DEPTH => {
+            let notes = take_unnameable_properties(map);
+            add_notes(map, &notes);
+            complete_map(map, depth);
+        }
+        Value::Bool(true) => *schema = json!({}),
+        Value::Bool(false) => *schema = json!({"not": {}}),
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {}
+    }
+}
+
+fn complete_map(map: &mut Map<String, Value>, depth: usize) {
+    let types = types_of(map);
+    let (object, array) = (types.contains(&"object"), types.contains(&"array"));
+    if object && !map.contains_key("properties") {
+        map.insert("properties".to_owned(), json!({}));
+    }
+    if array && !map.contains_key("items") {
+        map.insert("items".to_owned(), json!({}));
+    }
+    bound_tuple(map);
+    for (key, value) in map.iter_mut() {
+        match (key.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(all)) => {
+                for schema in all.values_mut() {
+                    complete(schema, depth + 1);
+                }
+            }
+            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(all)) => {
+                for schema in all {
+                    complete(schema, depth + 1);
+                }
+            }
+            // Every wire accepts `additionalProperties: false`.
+            ("items" | "contains" | "not" | "if" | "then" | "else" | "propertyNames" | "contentSchema", schema)
+            | ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", schema @ Value::Object(_)) => {
+                complete(schema, depth + 1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Replaces `items: false`, which servers refuse, by the number of items.
+pub(super) fn bound_tuple(map: &mut Map<String, Value>) {
+    if map.get("items") != Some(&Value::Bool(false)) {
+        return;
+    }
+    let most = map.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let declared = map.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
+    map.insert("maxItems".to_owned(), most.min(declared).into());
+    map.insert("items".to_owned(), json!({}));
+}

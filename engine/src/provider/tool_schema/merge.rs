@@ -1,0 +1,171 @@
+//! Combination of schemas: all of them apply (`allOf`), or any of them (`anyOf`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::types_of;
+
+/// Adds the constraints of `other` to `map`, so that values have to match both. Annotations of `other` win.
+/// Constraints that cannot be combined are added to `conflicts`.
+pub(super) fn merge_all(map: &mut Map<String, Value>, other: Map<String, Value>, conflicts: &mut Vec<Value>) {
+    for (key, value) in other {
+        let Some(before) = map.get(&key).cloned() else {
+            map.insert(key, value);
+            continue;
+        };
+        if before == value {
+            continue;
+        }
+        let merged = match key.as_str() {
+            "title" | "description" | "default" | "examples" | "$comment" | "$id" | "$anchor" => Some(value.clone()),
+            "properties" | "patternProperties" | "$defs" | "definitions" => merge_maps(&before, &value),
+            "required" => Some(union(&before, &value)),
+            "enum" => intersection(&before, &value),
+            "type" => intersect_types(map, &value),
+            "items" | "additionalProperties" | "propertyNames" | "contains" => Some(merge_schemas(&before, &value)),
+            "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
+                Some(if number(&value) > number(&before) { value.clone() } else { before.clone() })
+            }
+            "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
+                Some(if number(&value) < number(&before) { value.clone() } else { before.clone() })
+            }
+            "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => {
+                Some(json!(before == Value::Bool(true) || value == Value::Bool(true)))
+            }
+            _ => None,
+        };
+        match merged {
+            Some(merged) => {
+                map.insert(key, merged);
+            }
+            None => conflicts.push(json!({ key: value })),
+        }
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_default()
+}
+
+/// Merges two schemas; constraints that cannot be combined remain in `allOf`.
+fn merge_schemas(one: &Value, other: &Value) -> Value {
+    match (one, other) {
+        (Value::Bool(false), _) | (_, Value::Bool(false)) => Value::Bool(false),
+        (Value::Object(one), Value::Object(other)) => {
+            let (mut map, mut conflicts) = (one.clone(), Vec::new());
+            merge_all(&mut map, other.clone(), &mut conflicts);
+            if !conflicts.is_empty() {
+                match map.get_mut("allOf").and_then(Value::as_array_mut) {
+                    Some(all) => all.append(&mut conflicts),
+                    None => {
+                        map.insert("allOf".to_owned(), Value::Array(conflicts));
+                    }
+                }
+            }
+            Value::Object(map)
+        }
+        (Value::Object(_), _) => one.clone(),
+        (_, _) => other.clone(),
+    }
+}
+
+fn merge_maps(one: &Value, other: &Value) -> Option<Value> {
+    let (mut map, other) = (one.as_object()?.clone(), other.as_object()?);
+    for (name, schema) in other {
+        let merged = map.get(name).map_or_else(|| schema.clone(), |before| merge_schemas(before, schema));
+        map.insert(name.clone(), merged);
+    }
+    Some(Value::Object(map))
+}
+
+fn union(one: &Value, other: &Value) -> Value {
+    let mut all: Vec<Value> = Vec::new();
+    for value in [one, other].into_iter().filter_map(Value::as_array).flatten() {
+        if !all.contains(value) {
+            all.push(value.clone());
+        }
+    }
+    Value::Array(all)
+}
+
+/// Returns the common values; `None` if there are none.
+fn intersection(one: &Value, other: &Value) -> Option<Value> {
+    let (one, other) = (one.as_array()?, other.as_array()?);
+    let common: Vec<Value> = one.iter().filter(|value| other.contains(value)).cloned().collect();
+    (!common.is_empty()).then_some(Value::Array(common))
+}
+
+fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
+    let one = types_of(map);
+    let holder = Map::from_iter([("type".to_owned(), other.clone())]);
+    let other = types_of(&holder);
+    let allows = |types: &[&str], name: &str| types.contains(&name) || (name == "integer" && types.contains(&"number"));
+    let mut common: Vec<&str> = one.iter().copied().filter(|name| allows(&other, name)).collect();
+    common.extend(other.iter().copied().filter(|name| allows(&one, name) && !one.contains(name)));
+    match common.as_slice() {
+        [] => None,
+        [only] => Some(json!(only)),
+        several => Some(json!(several)),
+    }
+}
+
+/// Combines the schemas of objects of which one applies: a property of several has the union of its schemas, and only
+/// properties that all of them require are required.
+pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
+    let mut properties: Map<String, Value> = Map::new();
+    for branch in branches {
+        for (name, schema) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let merged = match properties.get(name) {
+                Some(before) => either(before, schema),
+                None => schema.clone(),
+            };
+            properties.insert(name.clone(), merged);
+        }
+    }
+    let required = |branch: &Map<String, Value>| -> BTreeSet<String> {
+        let names = branch.get("required").and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    };
+    let common = branches.iter().map(required).reduce(|all, more| all.intersection(&more).cloned().collect());
+    let mut merged = Map::new();
+    if !properties.is_empty() {
+        merged.insert("properties".to_owned(), Value::Object(properties));
+    }
+    if let Some(common) = common.filter(|common| !common.is_empty()) {
+        merged.insert("required".to_owned(), json!(common));
+    }
+    let closed = |branch: &Map<String, Value>| branch.get("additionalProperties") == Some(&Value::Bool(false));
+    if !branches.is_empty() && branches.iter().all(closed) {
+        merged.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    merged
+}
+
+/// Returns a schema that matches what either matches.
+fn either(one: &Value, other: &Value) -> Value {
+    if one == other {
+        return one.clone();
+    }
+    if let (Some(values), Some(more)) = (choices(one), choices(other)) {
+        return json!({"enum": union(&values, &more)});
+    }
+    let mut schemas: Vec<Value> = match one.as_object() {
+        Some(map) if map.len() == 1 => map.get("anyOf").and_then(Value::as_array).cloned(),
+        Some(_) | None => None,
+    }
+    .unwrap_or_else(|| vec![one.clone()]);
+    if !schemas.contains(other) {
+        schemas.push(other.clone());
+    }
+    json!({ "anyOf": schemas })
+}
+
+/// Returns the values of a schema that only lists values.
+fn choices(schema: &Value) -> Option<Value> {
+    let map = schema.as_object()?;
+    if !map.keys().all(|key| matches!(key.as_str(), "type" | "const" | "enum" | "title")) {
+        return None;
+    }
+    map.get("const").map(|value| json!([value])).or_else(|| map.get("enum").cloned())
+}

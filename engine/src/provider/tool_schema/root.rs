@@ -1,0 +1,110 @@
+//! The root of a schema as a plain object: references and combinations at the root are merged.
+
+use rye_compiler::tool_spec::resolve_pointer;
+use serde_json::{Map, Value, json};
+
+use super::merge::{merge_all, merge_any};
+
+/// Maximum number of references and combinations within each other.
+const MAX_NESTING: usize = 16;
+/// Keywords that no wire accepts at the root and that cannot be merged.
+const OTHER_COMBINATIONS: [&str; 9] =
+    ["not", "if", "then", "else", "enum", "const", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"];
+
+/// Returns the root as the schema of an object, and the rules that it cannot carry.
+pub(super) fn flatten_root(root: &Value) -> (Map<String, Value>, Vec<String>) {
+    let mut notes = Vec::new();
+    let mut map = flatten(root, root, 0, &mut notes);
+    for key in ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"] {
+        map.shift_remove(key);
+    }
+    if let Some(definitions) = root.as_object() {
+        for key in ["$defs", "definitions"] {
+            if let Some(value) = definitions.get(key) {
+                map.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+    map.insert("type".to_owned(), "object".into());
+    if !map.get("properties").is_some_and(Value::is_object) {
+        map.insert("properties".to_owned(), Value::Object(Map::new()));
+    }
+    declare_required(&mut map);
+    (map, notes)
+}
+
+fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) -> Map<String, Value> {
+    let Some(map) = schema.as_object().filter(|_| depth <= MAX_NESTING) else {
+        return Map::new();
+    };
+    let mut map = map.clone();
+    let mut conflicts = Vec::new();
+    for key in ["$ref", "$dynamicRef"] {
+        if let Some(reference) = map.shift_remove(key)
+            && let Some(target) = reference.as_str().and_then(|reference| resolve_pointer(root, reference))
+        {
+            let mut merged = flatten(root, target, depth + 1, notes);
+            merge_all(&mut merged, map, &mut conflicts);
+            map = merged;
+        }
+    }
+    if let Some(Value::Array(all)) = map.shift_remove("allOf") {
+        for member in &all {
+            let mut member = flatten(root, member, depth + 1, notes);
+            // The description of the whole applies to the whole.
+            if map.contains_key("description") {
+                member.shift_remove("description");
+            }
+            merge_all(&mut map, member, &mut conflicts);
+        }
+    }
+    for key in ["anyOf", "oneOf"] {
+        if let Some(Value::Array(any)) = map.shift_remove(key) {
+            notes.push(format!("{key} {}", Value::Array(any.clone())));
+            // The note holds the rules of the branches.
+            let branches: Vec<Map<String, Value>> = any
+                .iter()
+                .filter(|s| accepts_object(s))
+                .map(|s| flatten(root, s, depth + 1, &mut Vec::new()))
+                .collect();
+            merge_all(&mut map, merge_any(&branches), &mut conflicts);
+        }
+    }
+    for key in ["then", "else"] {
+        let Some(Value::Object(branch)) = map.get(key).cloned() else { continue };
+        let branch = flatten(root, &Value::Object(branch), depth + 1, &mut Vec::new());
+        let declared = branch.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let properties = map.entry("properties".to_owned()).or_insert_with(|| Value::Object(Map::new()));
+        if let Some(properties) = properties.as_object_mut() {
+            for (name, schema) in declared {
+                properties.entry(name).or_insert(schema);
+            }
+        }
+    }
+    for key in OTHER_COMBINATIONS {
+        if let Some(value) = map.shift_remove(key) {
+            notes.push(format!("{key} {value}"));
+        }
+    }
+    notes.extend(conflicts.iter().filter_map(Value::as_object).flatten().map(|(key, value)| format!("{key} {value}")));
+    map
+}
+
+/// Returns true unless a schema names types without `object`.
+fn accepts_object(schema: &Value) -> bool {
+    match schema.get("type") {
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(names)) => names.contains(&json!("object")),
+        Some(_) | None => schema != &Value::Bool(false),
+    }
+}
+
+/// Declares required properties that the schema does not describe.
+fn declare_required(map: &mut Map<String, Value>) {
+    let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {
+        for name in required.iter().filter_map(Value::as_str) {
+            properties.entry(name).or_insert_with(|| json!({}));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The deadline of a thread against servers, children and approvals that take longer. The clock stands still until the
+//! test advances it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rye_compiler::plan::{ApprovalOrigin, PlannedModel};
+use serde_json::json;
+
+use super::{Lab, calls, permit, say, thread};
+use crate::clock::ManualClock;
+use crate::engine::{ApprovalHandler, ApprovalPolicy, Engine, Providers};
+use crate::event::{Approval, ControlMessage, EventBody};
+use crate::provider::wire::fake::{ScriptedServer, ServerMove, chunk, chunked, send};
+use crate::provider::wire::tests::settings;
+use crate::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, Wire, connect_provider};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+const OVER: &str = "duration_seconds_exceeded";
+
+/// Models of a loopback server.
+struct ServerProvider(Wire, String);
+
+impl Providers for ServerProvider {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        connect_provider(&settings(self.0, &self.1))
+    }
+}
+
+fn open(lab: &Lab, clock: &Arc<ManualClock>, set: impl FnOnce(&mut crate::engine::EngineOptions)) -> Engine {
+    let mut options = lab.options();
+    options.clock = Arc::clone(clock) as Arc<dyn crate::clock::Clock>;
+    set(&mut options);
+    Engine::open(&lab.path(), options).unwrap()
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::starting_at(1_700_000_000_000))
+}
+
+#[tokio::test]
+async fn model_call_ends_at_the_deadline_whatever_the_server_does() {
+    let first = |stream: &str| stream.split_inclusive("\n\n").take(2).collect::<String>();
+    let wires = [
+        (Wire::Anthropic, first(include_str!("../../../fixtures/streams/anthropic-text.sse"))),
+        (Wire::OpenaiChat, first(include_str!("../../../fixtures/streams/openai-text.sse"))),
+        (Wire::OpenaiResponses, first(include_str!("../../../fixtures/streams/responses-text.sse"))),
+        (Wire::Gemini, first(include_str!("../../../fixtures/streams/gemini-text.sse"))),
+    ];
+    for (wire, start) in wires {
+        let drip = start.bytes().map(|byte| chunk(&[byte]));
+        let alive = (0..100).map(|_| chunk(b": keep-alive\n\n"));
+        let servers: [(&str, Vec<ServerMove>); 5] = [
+            ("no answer", vec![ServerMove::Stay]),
+            ("half a head", vec![send("HTTP/1.1 200 OK\r\ncontent-"), ServerMove::Stay]),
+            ("silence", vec![chunked(), ServerMove::Stay]),
+            ("a dripping stream", [chunked()].into_iter().chain(drip).chain([ServerMove::Stay]).collect()),
+            ("comments", [chunked()].into_iter().chain(alive).chain([ServerMove::Stay]).collect()),
+        ];
+        for (what, moves) in servers {
+            let (server, clock) = (ScriptedServer::start(moves), clock());
+            let lab = Lab::new(|_| Ok(say("unused")));
+            lab.directive("hello", "<limits duration_seconds=\"3\"/>", "");
+            let url = server.url.clone();
+            let engine = open(&lab, &clock, |options| options.providers = Arc::new(ServerProvider(wire, url)));
+            let handle = lab.start(&engine, "hello").await;
+            let server = tokio::task::spawn_blocking(move || {
+                server.next_request();
+                server
+            });
+            let server = server.await.unwrap();
+            clock.advance(3_000);
+            let result = handle.join().await;
+            let error = result.error.as_ref().unwrap();
+            assert_eq!((result.status, error.code.as_str()), (Status::Error, OVER), "{wire:?}, {what}: {error:?}");
+            let events = engine.threads().transcript(&thread(&result)).unwrap();
+            let (mut reserved, mut settled) = (Vec::new(), Vec::new());
+            for event in &events {
+                match &event.body {
+                    EventBody::Reserved(one) => reserved.push(one.amount),
+                    EventBody::Settled(one) => settled.push((one.amount, one.unknown_outcome)),
+                    _ => {}
+                }
+            }
+            assert_eq!(settled, [(reserved[0], true)], "{wire:?}, {what}: one call, at its worst case");
+            drop(server);
+        }
+    }
+}
+
+/// A model that never answers a child and counts its callers.
+struct StallingModel(AtomicUsize);
+
+impl Provider for StallingModel {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            if request.cue.directive == "test/child" {
+                std::future::pending::<()>().await;
+            }
+            let input = json!({"item_type": "directive", "item_id": "test/child", "parameters": {}});
+            let usage = crate::provider::Usage::default();
+            let content = calls(&[("rye_execute", input)]);
+            Ok(Reply {
+                content,
+                usage,
+                stop: crate::provider::StopReason::ToolUse,
+                model: None,
+                uncounted: None,
+                unread: Vec::new(),
+            })
+        })
+    }
+}
+
+struct StallingProvider(Arc<StallingModel>);
+
+impl Providers for StallingProvider {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    }
+}
+
+#[tokio::test]
+async fn child_ends_at_the_deadline_of_its_parent() {
+    let lab = Lab::new(|_| Ok(say("unused")));
+    let permitted = "<permissions><execute><directive>test.*</directive></execute></permissions>";
+    lab.directive("parent", &format!("<limits duration_seconds=\"20\"/>{permitted}"), "");
+    lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
+    let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
+    let provider = StallingProvider(Arc::clone(&model));
+    let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
+    // A part of the time has elapsed before the child starts, by the clock alone.
+    let handle = lab.start(&engine, "parent").await;
+    while model.0.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(20_000);
+    let result = handle.join().await;
+    assert_eq!(result.error.unwrap().code, OVER);
+    engine.wait_idle().await;
+    let child = engine.threads().list().unwrap().into_iter().find(|row| row.row.directive == "test/child").unwrap();
+    let child = engine.threads().result(&child.row.id).unwrap().unwrap();
+    assert_eq!((child.status, child.error.unwrap().code.as_str()), (Status::Error, OVER));
+    assert_eq!(model.0.load(Ordering::SeqCst), 2, "no further request");
+}
+
+/// An approver that answers nothing, and counts its questions.
+#[derive(Default)]
+struct SilentApprover(AtomicUsize);
+
+impl ApprovalHandler for SilentApprover {
+    fn ask<'a>(&'a self, _: &'a ThreadId, _: ApprovalOrigin, _: &'a str) -> BoxFuture<'a, Approval> {
+        Box::pin(async move {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        })
+    }
+}
+
+/// A thread that asks at its limit of one turn, and whose duration is a minute.
+async fn asking(clock: &Arc<ManualClock>, settings: &str) -> (Lab, Engine, crate::engine::ThreadHandle) {
+    let lab = Lab::new(|request| {
+        let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
+        Ok(if request.cue.turn == Some(0) { read } else { say("done") })
+    });
+    lab.write("a.txt", "a\n");
+    lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    lab.write(".ai/config/agent/agent.yaml", settings);
+    let limits = "<limits turns=\"1\" duration_seconds=\"60\"/>";
+    lab.directive("reader", &format!("{limits}{}", permit(&["rye.file-system.read"])), "");
+    let asker = Arc::new(SilentApprover::default());
+    let engine = open(&lab, clock, |options| {
+        options.approvals = ApprovalPolicy::Ask(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
+    });
+    let handle = lab.start(&engine, "reader").await;
+    while asker.0.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    (lab, engine, handle)
+}
+
+#[tokio::test]
+async fn person_who_takes_longer_than_the_duration_is_waited_for() {
+    let clock = clock();
+    let (_lab, engine, handle) = asking(&clock, "# nothing\n").await;
+    clock.advance(3_000_000);
+    handle.send(ControlMessage::Raise { limit: "turns".into(), value: 5 });
+    handle.send(ControlMessage::Approve { yes: true, question: None });
+    let result = handle.join().await;
+    assert_eq!((result.status, result.cost.turns), (Status::Completed, 2), "{result:?}");
+    engine.wait_idle().await;
+}
+
+#[tokio::test]
+async fn approval_without_an_answer_in_time_suspends_the_thread() {
+    let clock = clock();
+    let (_lab, engine, handle) = asking(&clock, "approvals: { timeout_seconds: 5 }\n").await;
+    let joined = tokio::spawn(async move { handle.join().await });
+    while !joined.is_finished() {
+        // The setting is read after the question was put.
+        tokio::task::yield_now().await;
+        clock.advance(1_000);
+    }
+    let result = joined.await.unwrap();
+    assert_eq!(result.status, Status::Suspended, "{result:?}");
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    assert!(crate::threads::pending_approval(&events).is_some(), "the request stays open");
+}

@@ -1,0 +1,157 @@
+//! Comparison of the registry with the transcripts: the cost in each row, and the account of each thread of a tree.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_compiler::semantics::ledger::{Account, AccountStatus};
+
+use super::super::Threads;
+use super::Verifier;
+use crate::driver::journal;
+use crate::event::{Event, EventBody};
+use crate::session::below::FIRST_OUTSIDE_SPAWN;
+use crate::session::children::FIRST_HOOK_SPAWN;
+use crate::store::registry::fold_spend_limit;
+use crate::store::{Objects, StoreError, ThreadRow, layout, transcript};
+use crate::thread::{Cost, Status};
+use crate::thread_id::ThreadId;
+
+/// Money of the threads of one tree. INVARIANT: no thread of the tree runs, so that the ledger holds everything that the
+/// transcripts state.
+pub(super) struct TreeMoney {
+    threads: BTreeMap<ThreadId, ThreadMoney>,
+}
+
+struct ThreadMoney {
+    row: ThreadRow,
+    account: Option<Account>,
+    /// Nano-dollars of the thread's own attempts.
+    own: u64,
+    /// Cost of the last end.
+    ended: Option<Cost>,
+    /// Every child had ended before the thread did. A surviving child moves to an ancestor, with its money.
+    is_complete: bool,
+    /// Nano-dollars that the thread opened with; `None` if a raise, which the ledger may have refused, followed.
+    limit: Option<u64>,
+}
+
+impl Threads {
+    /// Reads the money of a tree; `None` if a thread of it runs, was interrupted or cannot be read.
+    pub(super) fn tree_money(&self, root: &ThreadId, rows: &[ThreadRow]) -> Result<Option<TreeMoney>, StoreError> {
+        let Some(registry) = &self.registry else { return Ok(None) };
+        let mut threads = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.root == *root) {
+            let Some(events) = self.whole_transcript(row)?.filter(|_| row.status.has_ended()) else { return Ok(None) };
+            let account = registry.account(&row.id)?;
+            threads.insert(row.id.clone(), ThreadMoney::new(row.clone(), account, &events));
+        }
+        Ok(Some(TreeMoney { threads }))
+    }
+
+    /// Returns the events of a thread, empty if it never recorded one; `None` if they cannot be read.
+    fn whole_transcript(&self, row: &ThreadRow) -> Result<Option<Vec<Event>>, StoreError> {
+        let objects = Objects::new(Arc::clone(&self.disk));
+        let reading = match transcript::read(&*self.disk, &row.id, 0) {
+            Ok(reading) => reading,
+            Err(StoreError::UnknownThread { .. }) => return Ok(Some(Vec::new())),
+            Err(StoreError::Damaged { .. } | StoreError::Newer { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let events = reading.records.iter().map(|record| journal::restore_event(record, &row.id, &objects));
+        Ok(events.collect::<Result<Vec<Event>, _>>().ok())
+    }
+}
+
+impl ThreadMoney {
+    fn new(row: ThreadRow, account: Option<Account>, events: &[Event]) -> Self {
+        let (mut own, mut ended, mut living) = (0u64, None, 0i64);
+        for event in events {
+            if let EventBody::Settled(settled) = &event.body {
+                own = own.saturating_add(settled.amount);
+            } else if let EventBody::ChildSpawned(_) = &event.body {
+                living += 1;
+            } else if let EventBody::ChildEnded(_) = &event.body {
+                living -= 1;
+            } else if let EventBody::Ended(end) = &event.body {
+                ended = Some(end.cost);
+            }
+        }
+        let limit = fold_spend_limit(&row.id, events);
+        Self { row, account, own, ended, is_complete: living == 0, limit }
+    }
+}
+
+impl TreeMoney {
+    /// Returns the spend that the ledger should hold for a thread.
+    fn expected_spend(&self, thread: &ThreadMoney) -> u64 {
+        let others: u64 = if thread.row.parent.is_none() {
+            // Everything below a root is paid from its account in the end.
+            self.threads
+                .values()
+                .filter(|one| one.row.id != thread.row.id)
+                .map(|one| one.own)
+                .fold(0, u64::saturating_add)
+        } else {
+            let spent = |account: &Account| account.spent().to_u64();
+            self.children(thread).map(|child| child.account.as_ref().map_or(0, spent)).fold(0, u64::saturating_add)
+        };
+        thread.own.saturating_add(others)
+    }
+
+    fn children(&self, thread: &ThreadMoney) -> impl Iterator<Item = &ThreadMoney> {
+        let parent = Some(thread.row.id.clone());
+        self.threads.values().filter(move |one| one.row.parent == parent)
+    }
+
+    /// Returns true if no thread below this one outlived its parent: a survivor moves to an ancestor, with its money. A
+    /// child from outside is unknown to its parent, and may have outlived it.
+    fn keeps_its_children(&self, thread: &ThreadMoney) -> bool {
+        let recorded = |spawn: u64| !(FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
+        let kept = |child: &ThreadMoney| child.row.spawn.is_some_and(recorded) && self.keeps_its_children(child);
+        thread.is_complete && self.children(thread).all(kept)
+    }
+
+    /// Returns true if a thread of the tree waits for an approval, so that its account is open.
+    fn is_suspended(&self) -> bool {
+        self.threads.values().any(|one| one.row.status == Status::Suspended)
+    }
+}
+
+impl Verifier<'_> {
+    /// Compares the row and the account of the thread with the transcripts of its tree.
+    pub(super) fn check_ledger(&mut self, money: &TreeMoney) {
+        let Some(thread) = money.threads.get(self.thread) else { return };
+        let path = Path::new(layout::REGISTRY);
+        if let Some(cost) = thread.ended.filter(|cost| *cost != thread.row.cost) {
+            let (row, end) = (describe(thread.row.cost), describe(cost));
+            self.fault(path, None, format!("the row has a cost of {row}, the transcript ends with {end}"));
+        }
+        let Some(account) = thread.account.as_ref().filter(|_| !money.is_suspended()) else { return };
+        let dollars = |nanos: u64| format!("${}", crate::thread::dollars(nanos));
+        let (spent, reserved) = (account.spent().to_u64(), account.reserved().to_u64());
+        let is_whole = money.keeps_its_children(thread);
+        let expected = money.expected_spend(thread);
+        if spent != expected && (is_whole || thread.row.parent.is_none()) {
+            let (spent, expected) = (dollars(spent), dollars(expected));
+            self.fault(path, None, format!("the account has spent {spent}, the transcripts of its tree {expected}"));
+        }
+        if let Some(limit) = thread.limit.filter(|limit| is_whole && *limit != reserved) {
+            let (reserved, limit) = (dollars(reserved), dollars(limit));
+            self.fault(
+                path,
+                None,
+                format!("the account has reserved {reserved}, the transcript has a limit of {limit}"),
+            );
+        }
+        if account.standing() != AccountStatus::Released {
+            self.fault(path, None, "the account is open, and every thread of its tree has ended");
+        }
+    }
+}
+
+fn describe(cost: Cost) -> String {
+    let Cost { turns, input_tokens, output_tokens, cached_tokens, spend } = cost;
+    let spend = crate::thread::dollars(spend);
+    format!("{turns} turns, {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out, ${spend}")
+}

@@ -1,0 +1,92 @@
+//! Explanations of failures that the sandbox caused: the kernel gives a program only an error number.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::tool::confine::{PathAccess, path_access, printable};
+use crate::tool::process::Sandbox;
+
+/// A path beside a refusal: `touch: cannot touch 'a/b': Permission denied`, `[Errno 13] Permission denied: 'a/b'`,
+/// `EACCES: permission denied, open '/p/a/b'`.
+static REFUSED_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let before = r#"(?:['"‘`]([^'"’`\n]+)['"’`]|([^\s:'"]+)): (?:Permission denied|Operation not permitted|Read-only)"#;
+    let after = r#"(?i:permission denied|operation not permitted)[:,][^'"\n]{0,40}['"]([^'"\n]+)['"]"#;
+    Regex::new(&format!("{before}|{after}")).ok()
+});
+/// Messages of programs that may not use the network.
+const NETWORK: [&str; 7] = [
+    "Could not resolve",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "getaddrinfo",
+    "failed to lookup address",
+    "socket: Permission denied",
+];
+
+/// Explains the refusal in a program's output; `None` if the output shows none.
+pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String> {
+    if !sandbox.net && NETWORK.iter().any(|message| output.contains(message)) {
+        return Some("[blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool]".to_owned());
+    }
+    let found = REFUSED_PATH.as_ref()?.captures_iter(output).last()?;
+    let path = Path::new(found.iter().skip(1).flatten().next()?.as_str());
+    let absolute = sandbox.project.join(path);
+    let Some(relative) = normalized(&absolute).strip_prefix(&sandbox.project).ok().map(Path::to_path_buf) else {
+        let shown = printable(path.as_os_str());
+        return Some(format!("[blocked by the sandbox: `{shown}` is outside of the project]"));
+    };
+    let segments: Vec<_> = relative.iter().map(std::ffi::OsStr::to_owned).collect();
+    let shown = printable(relative.as_os_str());
+    if path_access(&segments) != PathAccess::Ordinary {
+        return Some(format!("[blocked by the sandbox: `{shown}` is a protected path]"));
+    }
+    let folder = relative.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.map_or_else(|| "FOLDER/".to_owned(), |folder| format!("{}/", printable(folder.as_os_str())));
+    let is_granted = sandbox.write.iter().any(|granted| relative.starts_with(granted.trim_end_matches('/')));
+    (!is_granted).then(|| {
+        format!("[blocked by the sandbox: writing `{shown}` needs `write=\"{folder}\"` in the grant of this tool]")
+    })
+}
+
+/// Resolves `.` and `..` in a path by its text.
+fn normalized(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(out.pop()),
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => out.push(part),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_names_the_grant_that_is_missing() {
+        let sandbox = Sandbox { project: "/p".into(), ..Sandbox::new(Path::new("/p"), vec!["out/".into()], &[]) };
+        for (output, says) in [
+            ("touch: cannot touch 'a/b.txt': Permission denied\n", "needs `write=\"a/\"`"),
+            ("bash: line 1: top.txt: Permission denied", "needs `write=\"FOLDER/\"`"),
+            ("PermissionError: [Errno 13] Permission denied: '/p/a/b/c'", "needs `write=\"a/b/\"`"),
+            ("Error: EACCES: permission denied, open '/p/x/y'", "needs `write=\"x/\"`"),
+            ("cat: /home/a/.ssh/id: Permission denied", "outside of the project"),
+            ("cat: ../other: Permission denied", "outside of the project"),
+            ("rm: cannot remove '.git/config': Permission denied", "is a protected path"),
+            ("curl: (6) Could not resolve host: example.org", "needs `net=\"HOST\"`"),
+        ] {
+            let hint = explain(output, &sandbox).unwrap();
+            assert!(hint.starts_with("[blocked by the sandbox: ") && hint.contains(says), "{output}: {hint}");
+        }
+        for output in ["error: expected `;`", "out/x: Permission denied", ""] {
+            assert_eq!(explain(output, &sandbox), None, "{output}");
+        }
+    }
+}

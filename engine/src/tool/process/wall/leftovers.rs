@@ -1,0 +1,199 @@
+//! Protected paths that a program left in its writable folders (`docs/decisions/0030`). Landlock grants a folder with
+//! all names in it, so a program can create a repository or a `.env` there, which the user's next command would obey.
+//! After the program has ended, the helper renames each of them. Folders are walked by handle, and no link is followed.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::Sandbox;
+use super::files::{is_repository, kind, names, open, path_of, writable_paths};
+use crate::tool::confine::{PathAccess, path_access, printable};
+
+/// Maximum depth of the walk. Deeper folders are reported.
+const MAX_DEPTH: usize = 250;
+/// Maximum number of paths in a report.
+const MAX_REPORTED: usize = 20;
+/// The start of the new name.
+const REFUSED_PREFIX: &str = "refused-";
+
+/// The writable folders of a program, opened before it starts.
+pub struct WritableFolders {
+    folders: Vec<(OwnedFd, Vec<OsString>)>,
+}
+
+/// The renamed paths, relative to the project.
+#[derive(Debug, Default)]
+pub struct Leftovers {
+    shown: Vec<String>,
+    more: usize,
+}
+
+impl WritableFolders {
+    /// Opens the folders that the sandbox grants as a whole. At this time none of them contains a protected path.
+    pub fn open(sandbox: &Sandbox) -> std::io::Result<Self> {
+        let root = sandbox.project.canonicalize()?;
+        let mut folders = Vec::new();
+        for path in writable_paths(sandbox)? {
+            let Ok(relative) = path.strip_prefix(&root) else { continue };
+            let Some(fd) = open(CWD, path.as_os_str(), OFlags::NOFOLLOW)? else { continue };
+            if kind(&fd) == FileType::Directory && path_of(&fd)? == path {
+                folders.push((fd, relative.iter().map(OsStr::to_owned).collect()));
+            }
+        }
+        Ok(Self { folders })
+    }
+
+    /// Renames every protected path in the folders. Call this after every process of the program has ended.
+    pub fn refuse_protected(&self) -> Leftovers {
+        let mut found = Leftovers::default();
+        for (folder, segments) in &self.folders {
+            refuse_in(folder, segments, 0, &mut found);
+        }
+        found
+    }
+}
+
+impl Leftovers {
+    /// Returns the line for the program's output; `None` if the program left nothing.
+    pub fn report(&self) -> Option<String> {
+        let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
+        (!self.shown.is_empty()).then(|| {
+            format!(
+                "\n[blocked by the sandbox: a program may not create {}{more}; see `{REFUSED_PREFIX}…` beside it]\n",
+                self.shown.join(", ")
+            )
+        })
+    }
+
+    fn add(&mut self, segments: &[OsString]) {
+        if self.shown.len() < MAX_REPORTED {
+            let path: std::path::PathBuf = segments.iter().collect();
+            self.shown.push(format!("`{}`", printable(path.as_os_str())));
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+fn refuse_in(folder: &OwnedFd, segments: &[OsString], depth: usize, found: &mut Leftovers) {
+    let mut inner = segments.to_vec();
+    if depth > MAX_DEPTH {
+        return found.add(segments);
+    }
+    if is_repository(folder) {
+        inner.push("HEAD".into());
+        if rename(folder, OsStr::new("HEAD")).is_some() {
+            found.add(&inner);
+        }
+        inner.pop();
+    }
+    for name in names(folder).unwrap_or_default() {
+        inner.push(name.clone());
+        let mut current = Some(name);
+        if path_access(&inner) != PathAccess::Ordinary {
+            found.add(&inner);
+            current = current.and_then(|name| rename(folder, &name));
+        }
+        inner.pop();
+        let Some(name) = current else { continue };
+        if let Some(child) = open_folder(folder, &name) {
+            inner.push(name);
+            refuse_in(&child, &inner, depth + 1, found);
+            inner.pop();
+        }
+    }
+}
+
+/// Opens a folder. A program may have made it unreadable for its owner, who can still name what is in it.
+fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
+    let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let unreadable = stat.st_mode & 0o700 != 0o700;
+    if unreadable {
+        // The path is a folder, not a link: every process that could replace it has ended.
+        rustix::fs::chmodat(parent, name, Mode::from_raw_mode(stat.st_mode | 0o700), AtFlags::empty()).ok()?;
+    }
+    rustix::fs::openat(parent, name, flags, Mode::empty()).ok()
+}
+
+/// Gives an entry a name that no program obeys, and returns that name. An entry that cannot be renamed is deleted.
+fn rename(folder: &OwnedFd, name: &OsStr) -> Option<OsString> {
+    let plain = name.to_string_lossy();
+    let plain = plain.trim_start_matches('.');
+    for number in 0..10_000_u32 {
+        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
+        let new: OsString = format!("{REFUSED_PREFIX}{plain}{suffix}").into();
+        match rustix::fs::renameat_with(folder, name, folder, &new, RenameFlags::NOREPLACE) {
+            Ok(()) => return Some(new),
+            Err(Errno::EXIST) => {}
+            // The file system has no such flag: use a free name.
+            Err(Errno::INVAL) if rustix::fs::statat(folder, &new, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
+                return rustix::fs::renameat(folder, name, folder, &new).ok().map(|()| new);
+            }
+            Err(_) => break,
+        }
+    }
+    rustix::fs::unlinkat(folder.as_fd(), name, AtFlags::empty()).ok();
+    None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+
+    fn sandbox(project: &Path) -> Sandbox {
+        Sandbox { outer: None, ..Sandbox::new(project, vec!["out".into()], &[]) }
+    }
+
+    #[test]
+    fn protected_paths_are_renamed_at_every_depth() {
+        let base = tempfile::tempdir().unwrap();
+        let project = base.path().canonicalize().unwrap();
+        fs::create_dir_all(project.join("out/old.git/objects")).unwrap();
+        let folders = WritableFolders::open(&sandbox(&project)).unwrap();
+        for folder in ["out/.git/hooks", "out/a/b/.AI/tools", "out/bare/objects", "out/bare/refs", "out/shut/.git"] {
+            fs::create_dir_all(project.join(folder)).unwrap();
+        }
+        for file in ["out/.env.local", "out/.git/config", "out/bare/HEAD", "out/bare/config", "out/refused-env.local"] {
+            fs::write(project.join(file), "x").unwrap();
+        }
+        symlink("/etc", project.join("out/link")).unwrap();
+        symlink("/etc", project.join("out/a/.git")).unwrap();
+        fs::set_permissions(project.join("out/shut"), fs::Permissions::from_mode(0o111)).unwrap();
+        let report = folders.refuse_protected().report().unwrap();
+        for path in ["out/.git", "out/a/b/.AI", "out/.env.local", "out/bare/HEAD", "out/a/.git", "out/shut/.git"] {
+            assert!(report.contains(&format!("`{path}`")), "{path}: {report}");
+            assert!(fs::symlink_metadata(project.join(path)).is_err(), "{path}");
+        }
+        for kept in ["out/refused-git/config", "out/bare/config", "out/refused-env.local-1", "out/old.git/objects"] {
+            assert!(project.join(kept).exists(), "{kept}");
+        }
+        assert!(folders.refuse_protected().report().is_none());
+    }
+
+    #[test]
+    fn repository_that_was_there_is_not_writable() {
+        let base = tempfile::tempdir().unwrap();
+        let project = base.path().canonicalize().unwrap();
+        for folder in ["out/bare/objects", "out/bare/refs", "out/free"] {
+            fs::create_dir_all(project.join(folder)).unwrap();
+        }
+        fs::write(project.join("out/bare/HEAD"), "ref: refs/heads/main").unwrap();
+        let granted = writable_paths(&sandbox(&project)).unwrap();
+        assert_eq!(granted, [project.join("out/free")]);
+        let folders = WritableFolders::open(&sandbox(&project)).unwrap();
+        assert!(folders.refuse_protected().report().is_none());
+        assert!(project.join("out/bare/HEAD").exists());
+    }
+}

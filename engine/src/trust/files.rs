@@ -1,0 +1,175 @@
+//! The files of a project that the words of a command name, with their hashes. A named folder stands for every file in
+//! it, so that a new or changed file in it is not trusted.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rye_compiler::plan::hex;
+use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_value};
+use sha2::{Digest, Sha256};
+
+use super::TrustError;
+use crate::tool::environment::search_path;
+
+/// Maximum number of files of the folders that one requirement names.
+const MAX_FILES: usize = 20_000;
+/// Maximum total size of these files, in bytes. A file that a word names itself has no limit.
+const MAX_FOLDER_BYTES: u64 = 4 << 30;
+const MAX_DEPTH: usize = 64;
+/// Endings that runtimes add to the name of a module.
+const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
+/// Folders of a project that change with every run and are read by no runtime: git's objects and the engine's state.
+const LEFT_OUT: [&str; 2] = [".git", ".ai/state"];
+
+/// The named files of one requirement.
+pub(super) struct NamedFiles<'p> {
+    project: &'p Path,
+    /// SHA-256 by path relative to the project, lowercase hex.
+    pub(super) hashes: BTreeMap<String, String>,
+    folders: BTreeSet<PathBuf>,
+    bytes: u64,
+}
+
+impl<'p> NamedFiles<'p> {
+    pub(super) fn new(project: &'p Path) -> Self {
+        Self { project, hashes: BTreeMap::new(), folders: BTreeSet::new(), bytes: 0 }
+    }
+
+    /// Adds a script, which counts wherever it lies.
+    pub(super) fn add_script(&mut self, path: &str) -> Result<(), TrustError> {
+        let place = self.project.join(path);
+        if place.is_file() {
+            self.hashes.insert(path.to_owned(), sha256_of(&place)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the files that a word of a command names.
+    pub(super) fn add_word(&mut self, word: &str) -> Result<(), TrustError> {
+        if let Some(name) = word.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) {
+            for word in std::env::var(name).iter().flat_map(|value| files_of_value(value)) {
+                self.add_word(&word)?;
+            }
+            return Ok(());
+        }
+        if word.contains('\0') {
+            return Ok(());
+        }
+        let place = self.project.join(word);
+        self.add_place(&place, word == PROJECT_WORD)?;
+        if !word.ends_with('/') && word != PROJECT_WORD {
+            for ending in MODULE_ENDINGS {
+                self.add_place(&self.project.join(format!("{word}{ending}")), false)?;
+            }
+        }
+        if !word.contains('/') {
+            let project = self.project;
+            for folder in search_path().filter(|folder| folder.starts_with(project)) {
+                self.add_place(&folder.join(word), false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_place(&mut self, place: &Path, is_project: bool) -> Result<(), TrustError> {
+        let Ok(real) = place.canonicalize() else { return Ok(()) };
+        if !real.starts_with(self.project) || (real == *self.project && !is_project) {
+            self.add_link(place);
+            return Ok(());
+        }
+        if real.is_dir() {
+            return self.add_folder(&real, 0);
+        }
+        if real.is_file()
+            && let Entry::Vacant(hash) = self.hashes.entry(key_of(self.project, &real))
+        {
+            hash.insert(sha256_of(&real)?);
+        }
+        Ok(())
+    }
+
+    /// Adds a link of the project that leads out of it by its target: another target is another program.
+    fn add_link(&mut self, place: &Path) {
+        let Ok(target) = fs::read_link(place) else { return };
+        let folder = place.parent().and_then(|folder| folder.canonicalize().ok());
+        if let (Some(folder), Some(name)) = (folder, place.file_name())
+            && folder.starts_with(self.project)
+        {
+            let target = Sha256::digest(target.as_os_str().as_encoded_bytes());
+            self.hashes.insert(key_of(self.project, &folder.join(name)), format!("link:{}", hex(&target)));
+        }
+    }
+
+    /// Adds every file of a folder, and those that links in it lead to.
+    fn add_folder(&mut self, folder: &Path, depth: usize) -> Result<(), TrustError> {
+        let too_large = |reason: String| TrustError::TooLarge { path: folder.to_path_buf(), reason };
+        if !self.folders.insert(folder.to_path_buf()) || LEFT_OUT.iter().any(|out| folder == self.project.join(out)) {
+            return Ok(());
+        }
+        if depth > MAX_DEPTH {
+            return Err(too_large(format!("it is deeper than {MAX_DEPTH} folders")));
+        }
+        let fail = |source| TrustError::Io { path: folder.to_path_buf(), source };
+        let entries = match fs::read_dir(folder) {
+            // No program of this user reads it either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            entries => entries.map_err(fail)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(fail)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(fail)?);
+            if kind.is_dir() {
+                self.add_folder(&path, depth + 1)?;
+                continue;
+            }
+            if kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device() {
+                continue;
+            }
+            if self.hashes.len() >= MAX_FILES {
+                return Err(too_large(format!("it holds more than {MAX_FILES} files")));
+            }
+            if kind.is_file() {
+                self.bytes = self.bytes.saturating_add(entry.metadata().map_err(fail)?.size());
+            }
+            if self.bytes > MAX_FOLDER_BYTES {
+                return Err(too_large(format!("it holds more than {} GiB", MAX_FOLDER_BYTES >> 30)));
+            }
+            self.add_place(&path, false)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the key of a path in the record: relative to the project, and printable.
+fn key_of(project: &Path, path: &Path) -> String {
+    let relative = path.strip_prefix(project).unwrap_or(path);
+    relative.to_str().map_or_else(|| encoded(relative.as_os_str()), str::to_owned)
+}
+
+fn encoded(name: &OsStr) -> String {
+    format!("bytes:{}", hex(name.as_encoded_bytes()))
+}
+
+/// Returns the SHA-256 of a whole file, lowercase hex.
+fn sha256_of(path: &Path) -> Result<String, TrustError> {
+    let fail = |source| TrustError::Io { path: path.to_path_buf(), source };
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok("unreadable".to_owned()),
+        file => file.map_err(fail)?,
+    };
+    let mut digest = Sha256::new();
+    let mut chunk = vec![0_u8; 256 * 1024];
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(hex(&digest.finalize())),
+            Ok(n) => digest.update(chunk.get(..n).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(fail(error)),
+        }
+    }
+}
