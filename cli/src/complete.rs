@@ -13,8 +13,8 @@ use rye_compiler::semantics::limits::LimitName;
 use rye_compiler::world::{ItemKind, World};
 
 use crate::args::Args;
-use crate::command::threads::book::ThreadReader;
-use crate::space::Spaces;
+use crate::command::threads::thread_reader::ThreadReader;
+use crate::workspace::Spaces;
 
 /// The variable that the scripts of `rye completions` set.
 pub const COMPLETE_VARIABLE: &str = "RYE_COMPLETE";

@@ -2,20 +2,20 @@
 //! The language and the runtime are in `rye_compiler` and `rye_engine`.
 
 mod args;
-mod call;
 mod command;
 mod complete;
 mod exit;
 mod git;
 mod lockfile;
-mod narrow;
+mod path_filter;
+mod present;
 #[cfg(test)]
 mod reference;
 mod report;
 mod rewrite;
+mod run_request;
 mod runtime;
-mod space;
-mod view;
+mod workspace;
 
 use std::io::Write as _;
 use std::process::ExitCode;

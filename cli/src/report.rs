@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Color, Format, Global};
 use crate::exit::Exit;
+use crate::present::wrap::{self, OutputStream};
 use crate::report::bounded::BoundedDiagnostics;
-use crate::view::fold::{self, OutputStream};
 
 /// The output settings of this invocation.
 #[derive(Debug, Clone)]
@@ -65,8 +65,8 @@ impl Printer {
 
     /// Prints the result as text, folded to the terminal's width.
     pub fn text(&self, text: &str) -> Result<(), CommandError> {
-        match fold::width(OutputStream::Out).filter(|_| self.format == Format::Human) {
-            Some(width) => self.line(&fold::fold(text, width)),
+        match wrap::width(OutputStream::Out).filter(|_| self.format == Format::Human) {
+            Some(width) => self.line(&wrap::fold(text, width)),
             None => self.line(text),
         }
     }

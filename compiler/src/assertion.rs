@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::item::Items;
+use crate::lower::cache::LowerContext;
 use crate::lower::origin;
-use crate::lower::shared::LowerContext;
 use crate::plan::render::json::SourceReport;
 use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;

@@ -12,16 +12,16 @@ use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
-use crate::lower::shared::LowerContext;
+use crate::lower::cache::LowerContext;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
 use crate::plan::provenance::OmissionReason;
 use crate::plan::{Capabilities, FieldType, ManifestEntry, Origins, Plan, PlanLimits};
 use crate::resolve::{Inputs, Launch};
+use crate::sandbox::{self, ToolSandbox};
 use crate::semantics::limits::LimitValue;
 use crate::trust::{self, TrustRequirement};
 use crate::validate::check_composed;
-use crate::wall::{self, ToolSandbox};
 use crate::world::{ItemKind, RecordingWorld, World};
 pub use note::Note;
 
@@ -87,7 +87,7 @@ pub struct Compilation {
     pub unattended: HeadlessPolicy,
     /// Set if programs start in bubblewrap; like `unattended`, filled in from the settings by the caller.
     pub bubblewrap: bool,
-    /// Estimated tokens of omitted items, filled in by [`crate::plan::absent::estimate_tokens`].
+    /// Estimated tokens of omitted items, filled in by [`crate::plan::omissions::estimate_tokens`].
     pub weights: BTreeMap<(OmissionReason, String), u64>,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
@@ -145,7 +145,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     let mut executes = trust::requirements_of_plan(&plan, &hooks);
     executes.extend(trust::requirements_of_tools(&items, &plan));
     executes.extend(trust::of_user_space(&items, &plan, &hooks));
-    let walls = wall::plan_sandboxes(&items, &plan);
+    let walls = sandbox::plan_sandboxes(&items, &plan);
     let asked = approvals::required_approvals(&items, &plan);
     let sources = items.into_sources();
     notes.extend(shadowed_item_notes(&plan.manifest));

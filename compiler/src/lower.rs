@@ -1,17 +1,17 @@
 //! Lowering of a composed directive to a plan, the last phase of the compiler. A run decides nothing again that is
 //! decided here.
 
+pub mod cache;
 pub mod capabilities;
 pub mod facts;
 pub mod hooks;
 pub mod interface;
 pub mod limits;
 pub mod origin;
+mod phrases;
 pub mod prompt;
 mod protocol;
-pub mod shared;
 mod unpriced;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,9 +28,9 @@ use crate::plan::{
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::limits::{Limits, resolve};
+use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
-use shared::LowerContext;
 
 /// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
 pub const MIN_OUTPUT_TOKENS: u64 = 1024;

@@ -1,9 +1,8 @@
 //! The Plan: the value that `plan` prints and the machine runs. It contains space-relative ids and content hashes only:
 //! no absolute paths, times or line numbers. [`Origins`] holds the source locations beside it.
 
-pub mod absent;
 pub mod bound;
-mod call;
+pub mod closure;
 pub mod cost;
 pub mod count;
 pub mod diff;
@@ -11,10 +10,11 @@ pub mod forecast;
 pub mod graph;
 pub mod lock;
 pub mod matrix;
+pub mod omissions;
 pub mod prompt;
 pub mod provenance;
 pub mod render;
-pub mod started;
+mod tool_thread;
 pub mod verify;
 pub mod why;
 

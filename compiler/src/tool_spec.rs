@@ -47,7 +47,7 @@ pub struct ToolSpec {
 /// engine keeps its own list equal to this one.
 pub fn builtins() -> Vec<&'static str> {
     // A running engine adds the orchestrator: it does not touch the machine and needs no sandbox.
-    let mut names: Vec<&str> = crate::wall::built_in_names().chain(["orchestrator"]).collect();
+    let mut names: Vec<&str> = crate::sandbox::built_in_names().chain(["orchestrator"]).collect();
     names.sort_unstable();
     names
 }

@@ -16,9 +16,9 @@ use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::model::PRICES;
 use crate::plan::{Grant, Plan, PlannedModel, SourcePlace};
+use crate::sandbox::disguises_built_in;
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerSandbox, ToolKind};
-use crate::wall::disguises_built_in;
 use crate::world::{ItemKind, Space};
 use command_files::CallValues;
 

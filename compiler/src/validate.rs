@@ -3,6 +3,7 @@
 //! plan.
 
 mod body;
+mod body_calls;
 mod capability;
 mod context;
 mod continuation;
@@ -12,20 +13,19 @@ pub mod groups;
 mod hook;
 mod hook_use;
 mod hook_value;
+mod incremental;
 mod interface;
 mod knowledge_use;
 mod limit;
-mod lookalike;
-mod memory;
+mod mistyped_placeholders;
 mod model;
 mod prefix;
 mod selection;
 pub mod settings;
-mod shadow;
+mod shadowing;
 mod spawn;
-mod stray;
-mod told;
-mod vacuous;
+mod unreachable_limits;
+mod unrecognized_files;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -37,23 +37,23 @@ use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
-use crate::levels::SeverityOverrides;
-use crate::lower::shared::{FROZEN_SETTINGS, LowerCache, LowerContext};
+use crate::lower::cache::{FROZEN_SETTINGS, LowerCache, LowerContext};
 use crate::lower::try_lower;
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Fuel;
 use crate::semantics::risk;
+use crate::severity_overrides::SeverityOverrides;
 use crate::world::{Entry, ItemKind, Space, World};
 use body::EmptyDirectives;
 use capability::PatternMatcher;
 use context::SuppressionUses;
 use continuation::LostKnowledge;
 use hook_use::HookUses;
+pub use incremental::CheckSession;
+use incremental::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, UnitReport, units};
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
-pub use memory::CheckSession;
-use memory::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, UnitReport, units};
 use prefix::CachePrefixChecks;
 use selection::SelectedDirectives;
 pub use selection::Selection;
@@ -171,7 +171,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         }
         let is_of_share = |read: &Dependency| known.shares.depends_on(read);
         let is_asked = |read: &Dependency| {
-            memory::is_unit(&lists, read)
+            incremental::is_unit(&lists, read)
                 || settings.contains(read)
                 || is_of_share(read)
                 || check.lowering.is_in_palette(read, is_of_share)
@@ -194,7 +194,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
     };
     let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.judged);
     found.append(items.diagnostics());
-    stray::check(items, &mut found);
+    unrecognized_files::check(items, &mut found);
     chosen.retain_selected(items, &mut found);
     let levels = SeverityOverrides::read(items, &mut found);
     (known.answers, known.lowered) = (reach.into_answers(), lowered);
@@ -271,7 +271,7 @@ struct Checker<'i, 'w> {
     capabilities: PatternMatcher,
     settings: settings::ReportedPlaces,
     continuation: OnceCell<continuation::ContinuationSettings>,
-    told: told::BodyCallChecker,
+    told: body_calls::BodyCallChecker,
     lowering: LowerContext<'i, 'w>,
 }
 
@@ -285,7 +285,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             capabilities,
             settings: settings::ReportedPlaces::default(),
             continuation: OnceCell::new(),
-            told: told::BodyCallChecker::default(),
+            told: body_calls::BodyCallChecker::default(),
             lowering: LowerContext::with_cache(items, kept),
         }
     }
@@ -364,13 +364,13 @@ impl<'i, 'w> Checker<'i, 'w> {
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                vacuous::check(composed, audit, spawn::directive_may_spawn(composed), found);
+                unreachable_limits::check(composed, audit, spawn::directive_may_spawn(composed), found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model);
             }
             interface::check_placeholders(composed, found);
-            lookalike::check(composed, found);
+            mistyped_placeholders::check(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
             share.hooks.add(composed, &launch, &mut effort);
             share.knowledge.add(composed);
@@ -427,7 +427,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         body::report_empty(&bodies, &mut found);
         let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();
         spawn::check(items, &spawns, &mut found);
-        shadow::check(items, &mut found);
+        shadowing::check(items, &mut found);
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.contains(error)));
         found.append(read);

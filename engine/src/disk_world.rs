@@ -3,7 +3,7 @@
 //! is not read further (`language.md` 3). A world is a snapshot: listings stay as first read; create a new world to see
 //! later changes.
 
-mod kept;
+mod cached;
 mod listing;
 mod signing;
 mod watcher;
@@ -25,7 +25,7 @@ use rye_grammar::tool_header::ScriptReader;
 use crate::keys::{SignatureStatus, TrustStore};
 use crate::scripts::SyntaxTreeReader;
 use crate::user_space;
-pub use kept::CachedWorld;
+pub use cached::CachedWorld;
 use listing::Listing;
 pub use signing::{FileSignature, SignaturePolicy};
 pub use watcher::{FileChange, Watcher};

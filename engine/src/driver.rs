@@ -18,7 +18,7 @@ use crate::provider::BoxFuture;
 use crate::store::StoreError;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
-use crate::tool::stop::CancellationToken;
+use crate::tool::cancellation::CancellationToken;
 use crate::trust::TrustError;
 pub use control::{ControlReceiver, ControlSender, Incoming};
 pub use journal::Journal;

@@ -22,37 +22,37 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, SystemClock};
-use crate::crew::ThreadCount;
 use crate::disk_world::DiskWorld;
 use crate::driver::control::ControlSender;
 use crate::driver::{DriveError, EventStream};
 use crate::event::ControlMessage;
 use crate::image::{ImageNotAccepted, ValidatedImage};
 use crate::keys::{KeyError, KeyFolder};
-use crate::orchestrate::ThreadsTool;
 use crate::provider::catalog::connection_settings;
 use crate::provider::environment::ProviderEnvironment;
 use crate::provider::{CallError, FailedStage, Provider, connect_provider};
-use crate::seal::Signer;
 use crate::session::ResumePoint;
-use crate::session::below::ParentThread;
-use crate::session::papers::CapabilitiesCache;
+use crate::session::artifacts::CapabilitiesCache;
 use crate::session::plans::SharedPlans;
+use crate::session::spawn_external::ParentThread;
+use crate::signer::Signer;
 use crate::store::{
     Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
 };
 use crate::thread::RunResult;
+use crate::thread_count::ThreadCount;
 use crate::thread_id::ThreadId;
+use crate::thread_tools::ThreadsTool;
 use crate::threads::Threads;
 use crate::tool::registry::ToolRegistry as Tools;
 use crate::trust::Trust;
 
 mod approvals;
-mod living;
+mod live_threads;
 
 pub use approvals::{ApprovalHandler, ApprovalPolicy};
-use living::RunningThreads;
-pub(crate) use living::TaskEnd;
+use live_threads::RunningThreads;
+pub(crate) use live_threads::TaskEnd;
 
 /// Opens the current state of all spaces. Later compilations and fetches see later versions of the files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;

@@ -2,7 +2,7 @@
 //! `rye:signed:TIMESTAMP:SHA256_HEX`, so neither content nor time can be replaced. Keys are stored in the user space; a
 //! file of a project is never read as a key.
 
-mod in_place;
+mod sign_file;
 mod store;
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use rye_compiler::plan::hex;
 use rye_grammar::{SourceId, signature};
 use sha2::{Digest, Sha256};
 
-pub use in_place::sign_in_place;
+pub use sign_file::sign_in_place;
 pub use store::{KeyError, KeyFolder, TrustedKey};
 
 /// The user's signing key. The secret half is never printed, not even in debug output.

@@ -9,14 +9,14 @@ mod apply;
 pub mod effect;
 mod facts;
 pub mod gate;
-pub(crate) mod keep;
 mod outputs;
 pub(crate) mod prompt;
 mod request;
+pub(crate) mod retained_messages;
 pub mod signal;
 pub mod state;
+pub(crate) mod state_store;
 mod step;
-pub(crate) mod trailing;
 mod walk;
 
 pub use apply::apply;

@@ -11,7 +11,7 @@ pub mod http;
 pub mod openai_chat;
 pub mod openai_responses;
 #[cfg(test)]
-pub(crate) mod published;
+pub(crate) mod provider_schemas;
 pub mod scripted;
 pub mod settings;
 pub mod sse;

@@ -19,17 +19,17 @@ use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
 
-mod attend;
-pub mod below;
+pub(crate) mod artifacts;
 pub(crate) mod children;
-mod claim;
-mod go_on;
-pub(crate) mod papers;
+mod continuation;
+mod lease;
 pub(crate) mod plans;
-pub(crate) use go_on::ResumePoint;
+pub mod spawn_external;
+mod watch_detached;
+pub(crate) use continuation::ResumePoint;
 mod recover;
 pub(crate) mod verified;
-mod vouch;
+mod verify_stored_plan;
 
 /// Maximum length of a continuation chain. A longer one is a loop.
 pub(crate) const MAX_CHAIN_THREADS: usize = 1_000;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
-use rye_grammar::reference::InvalidId;
+use rye_grammar::item_id::InvalidId;
 use serde::{Deserialize, Serialize};
 
 /// A thread's id, which also names its folder below `.ai/state/threads/`: a `/` in the directive id makes nested

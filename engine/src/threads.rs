@@ -9,7 +9,7 @@ use crate::driver::{DriveError, journal};
 use crate::event::{Event, EventBody, Opened, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{ThreadState, apply, limit_mut};
-use crate::session::below::ParentThread;
+use crate::session::spawn_external::ParentThread;
 use crate::store::registry::{Liveness, RepairReport, repair};
 use crate::store::transcript;
 use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow};

@@ -1,6 +1,7 @@
 //! Tools: one path for every kind (gate → run → guard). This file defines the shared types; the kinds are in `tool/`.
 
 pub mod builtin;
+pub mod cancellation;
 pub mod command;
 pub mod confine;
 pub mod environment;
@@ -14,7 +15,6 @@ pub mod registry;
 pub mod schema;
 pub mod script;
 pub mod secrets;
-pub mod stop;
 pub mod web;
 
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::crew::ThreadCount;
 use crate::provider::BoxFuture;
-use stop::CancellationToken;
+use crate::thread_count::ThreadCount;
+use cancellation::CancellationToken;
 
 /// A call that the gate has authorized. Its parameters are valid against the tool's schema.
 #[derive(Debug, Clone)]

@@ -1,17 +1,17 @@
 //! The condition language: one tree for the mapping form and the one-line form (`language.md` 5). Syntax only; the
 //! compiler evaluates conditions.
 
-mod complaint;
-mod mapping;
-mod one_line;
+mod error;
+mod inline;
 mod path;
+mod structured;
 
 use serde_json::Value;
 
-pub use mapping::{OPERATORS, from_data};
-pub use one_line::parse_inline;
+pub use inline::parse_inline;
 pub use path::parse_path;
 pub(crate) use path::parse_segments;
+pub use structured::{OPERATORS, from_data};
 
 use crate::span::Span;
 

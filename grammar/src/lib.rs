@@ -8,9 +8,9 @@ pub mod data;
 pub mod directive;
 pub mod error;
 pub mod hooks;
+pub mod item_id;
 pub mod knowledge;
 mod markdown;
-pub mod reference;
 pub mod signature;
 pub mod source;
 pub mod span;
@@ -21,7 +21,7 @@ pub mod xml;
 pub mod yaml;
 
 pub use error::{SyntaxError, SyntaxKind};
-pub use reference::ItemId;
+pub use item_id::ItemId;
 pub use source::{InvalidUtf8, Source, Sources};
 pub use span::{SourceId, Span, Spanned};
 

@@ -1,7 +1,7 @@
 //! Parses YAML to [`crate::data::Node`] with byte spans, through serde-saphyr and within its budgets. Only this module
 //! uses the library.
 
-mod complaint;
+mod error;
 mod node;
 
 use serde_saphyr::{Options, Spanned};
@@ -36,7 +36,7 @@ pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
         Ok(raw) => spans.node(raw),
         Err(error) => Parsed {
             tree: Node::new(Kind::Null, Span::new(source, base, base + text.len())),
-            errors: vec![complaint::to_syntax_error(&spans, &error)],
+            errors: vec![error::to_syntax_error(&spans, &error)],
         },
     }
 }

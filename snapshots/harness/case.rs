@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::plan::absent::estimate_tokens;
+use rye_compiler::plan::omissions::estimate_tokens;
 use rye_compiler::plan::render::{text, view};
 use rye_compiler::validate::{self, Selection};
 use rye_compiler::world::World;

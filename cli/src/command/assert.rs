@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::existing_directives;
 use crate::exit::Exit;
+use crate::present::format_count;
 use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
-use crate::view::format_count;
+use crate::run_request::existing_directives;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct AssertArgs {

@@ -1,7 +1,7 @@
 //! `rye check [PATH…]`: reports all diagnostics of the project, or of some of its files.
 
+mod fingerprints;
 mod fix;
-mod stamps;
 mod watch;
 
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use clap::Args;
 use rye_compiler::diagnostics::{ConfigError, Diagnostic, Severity};
 #[cfg(feature = "mcp")]
 use rye_compiler::item::Items;
-use rye_compiler::levels::SeverityOverrides;
+use rye_compiler::severity_overrides::SeverityOverrides;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
 use schemars::JsonSchema;
@@ -19,11 +19,11 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Global, OutputFormat};
 use crate::exit::Exit;
-use crate::narrow::{PathFilter, resolve_path_filter};
+use crate::path_filter::{PathFilter, resolve_path_filter};
 use crate::report::bounded::{self, BoundedDiagnostics, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, github, sarif};
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]

@@ -7,8 +7,8 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::model;
+use rye_compiler::sandbox::SandboxKind;
 use rye_compiler::validate::{Selection, check};
-use rye_compiler::wall::SandboxKind;
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::disk_world::{DiskWorld, SignaturePolicy};
 use rye_engine::keys::SignatureStatus;
@@ -25,9 +25,9 @@ use super::trust::trust_requirements;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::present::format_count;
 use crate::report::{Printer, printable};
-use crate::space::{self, Spaces};
-use crate::view::format_count;
+use crate::workspace::{self, Spaces};
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {}
@@ -117,7 +117,7 @@ impl Findings {
 
     fn spaces(&mut self, spaces: &Spaces) {
         self.fine("spaces", format!("the project is {}", spaces.project.display()));
-        match (&spaces.user, space::user_root()) {
+        match (&spaces.user, workspace::user_root()) {
             _ if spaces.own => self.fine("spaces", "the project is your user space itself".to_owned()),
             (Some(user), _) => self.fine("spaces", format!("your user space is {}", user.display())),
             (None, Some(root)) => {

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args, ValueEnum};
 use rye_compiler::primary::{FetchRequest, ItemType};
 use rye_compiler::world::{ItemKind, Space, World};
+use rye_engine::rooted_dir::RootedDir;
 use rye_engine::store::{ObjectId, StoreError};
 use rye_engine::tool::guard::ObjectStore;
 use rye_engine::tool::primary::{FetchSources, fetch};
-use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::parse_item_id;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::run_request::parse_item_id;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["id", "query"]))]

@@ -13,10 +13,10 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
-use crate::narrow::{PathFilter, resolve_path_filter};
+use crate::path_filter::{PathFilter, resolve_path_filter};
 use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct FmtArgs {
@@ -139,7 +139,7 @@ fn is_selected(narrowed: &PathFilter, path: &str) -> bool {
 }
 
 fn summary(output: &FmtOutput, check: bool) -> String {
-    let files = crate::view::format_count(output.files as u64, "file");
+    let files = crate::present::format_count(output.files as u64, "file");
     let changed = output.changed.len();
     match (changed, check) {
         (0, _) => format!("checked {files}: already formatted"),

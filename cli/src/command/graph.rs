@@ -9,10 +9,10 @@ use rye_compiler::world::{ItemKind, World};
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::parse_directive_id;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::run_request::parse_directive_id;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct GraphArgs {

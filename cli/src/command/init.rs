@@ -12,8 +12,8 @@ use rye_compiler::plan::hex;
 use rye_compiler::trust::{Subject, script};
 use rye_compiler::world::ItemKind;
 use rye_engine::keys::KeyFolder;
+use rye_engine::rooted_dir::RootedDir;
 use rye_engine::trust::shipped_file;
-use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -22,7 +22,7 @@ use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::user_root;
+use crate::workspace::user_root;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 

@@ -11,7 +11,7 @@ use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space;
+use crate::workspace;
 
 #[derive(Debug, Args)]
 pub struct KeysArgs {
@@ -120,7 +120,7 @@ fn read_public_key(keys: &KeyFolder) -> String {
 
 /// Returns the user's keys; the user space need not exist yet.
 pub fn user_keys() -> Result<KeyFolder, CommandError> {
-    let root = space::user_root().ok_or_else(|| {
+    let root = workspace::user_root().ok_or_else(|| {
         CommandError::failed("no user space to store keys in").with_help("set `RYE_USER_SPACE` or `HOME`")
     })?;
     Ok(KeyFolder::of_user_space(&root))

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use rye_compiler::plan::Plan;
+use rye_compiler::plan::closure::{collect_closure, plans};
 use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, drift, entry_of};
-use rye_compiler::plan::started::{plans, started};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::{existing_directives, parse_directive_id};
 use crate::exit::Exit;
 use crate::lockfile;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::run_request::{existing_directives, parse_directive_id};
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct LockArgs {
@@ -72,7 +72,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
             for one in &output.drift {
                 report.line(&printable(&format!("{}: {} {}", one.directive, one.what, one.how)))?;
             }
-            let count = crate::view::format_count(entries.len() as u64, "directive");
+            let count = crate::present::format_count(entries.len() as u64, "directive");
             report.note(&match (args.check, output.drift.is_empty()) {
                 (true, true) => format!("{count} match the lock"),
                 (true, false) => format!("checked {count}: not all match the lock"),
@@ -90,7 +90,7 @@ fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Loc
     for id in ids {
         let own = plans(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
         let roots: Vec<&Plan> = own.iter().map(|one| &one.plan).collect();
-        for (child, plans) in started(world, &roots)? {
+        for (child, plans) in collect_closure(world, &roots)? {
             if let Ok(plans) = plans
                 && !entries.contains_key(&child)
             {

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
 use rye_compiler::tool_spec::ServerSandbox;
 use rye_compiler::trust::TrustRequirement;
+use rye_engine::rooted_dir::RootedDir;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
-use rye_engine::within::RootedDir;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 mod serve;
 

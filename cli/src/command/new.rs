@@ -7,17 +7,17 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use rye_compiler::trust::{TrustRequirement, requirements_of_workspace};
 use rye_compiler::world::{ItemKind, World};
-use rye_engine::within::RootedDir;
+use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::parse_item_id;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::Spaces;
+use crate::run_request::parse_item_id;
+use crate::workspace::Spaces;
 
 mod templates;
 

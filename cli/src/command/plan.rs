@@ -8,23 +8,23 @@ use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::plan::absent::estimate_tokens;
+use rye_compiler::plan::omissions::estimate_tokens;
 use rye_compiler::plan::render;
 use rye_compiler::plan::render::drawing::Drawing;
-use rye_compiler::wall::requires_bubblewrap;
+use rye_compiler::sandbox::requires_bubblewrap;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global, OutputFormat};
-use crate::call::{RunRequestArgs, parse_directive_id};
 use crate::command::graph::{self, GraphLanguage};
 use crate::exit::Exit;
 use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::run_request::{RunRequestArgs, parse_directive_id};
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {

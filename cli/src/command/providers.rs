@@ -12,7 +12,7 @@ use crate::CommandError;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 pub use list::ProvidersOutput;
 pub use test::ProviderTestOutput;

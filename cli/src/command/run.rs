@@ -4,16 +4,16 @@
 pub mod ask;
 pub mod detach;
 mod ending;
+mod human;
 mod images;
 mod json;
-mod lifted;
+mod limit_hint;
 mod locked;
-mod people;
-mod planned;
+mod pinned_plan;
+mod renderer;
+mod resume_notice;
 pub mod sandbox;
-mod screen;
 mod script;
-mod standing;
 pub mod start;
 mod stdout;
 mod watch;
@@ -27,7 +27,7 @@ use rye_compiler::diagnostics::{Diagnostics, Severity};
 use rye_engine::driver::DriveError;
 use rye_engine::engine::EngineError;
 use rye_engine::event::ControlMessage;
-use rye_engine::session::below::ParentThread;
+use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::store::{StoreError, layout};
 use rye_engine::thread::Status;
 use rye_engine::threads::Threads;
@@ -35,7 +35,6 @@ use rye_grammar::Sources;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::{RunRequestArgs, parse_directive_id};
 use crate::command::check::{CheckOutput, CheckSummary};
 use crate::command::threads::{ThreadReader, accepts_messages};
 use crate::command::trust;
@@ -43,7 +42,8 @@ use crate::exit::Exit;
 use crate::lockfile;
 use crate::report::Printer;
 use crate::report::bounded;
-use crate::space::Spaces;
+use crate::run_request::{RunRequestArgs, parse_directive_id};
+use crate::workspace::Spaces;
 use ask::HeadlessPolicyArg;
 use start::{RunOptions, ThreadStart};
 
@@ -126,7 +126,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 return Err(CommandError::usage("`--plan` is not allowed in a tool of a thread"));
             }
             let file = args.plan.as_deref().unwrap_or_default();
-            match planned::compile_pinned(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
+            match pinned_plan::compile_pinned(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
                 Err(exit) => return Ok(exit),
             }

@@ -13,9 +13,9 @@ use super::keys::user_keys;
 use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::present::format_count;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
-use crate::view::format_count;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct SignArgs {

@@ -1,18 +1,18 @@
 //! `rye threads`: lists, inspects, controls and maintains the threads of a project, whichever process runs them.
 
-mod act;
 mod approvals;
 mod approve;
-pub mod book;
 mod chain;
+mod control;
 mod export;
-mod go_on;
 mod list;
 mod prove;
 mod prune;
 mod repair;
+mod resume;
 mod show;
 mod tail;
+pub mod thread_reader;
 mod transcript;
 mod verify;
 mod wait;
@@ -23,16 +23,16 @@ use crate::CommandError;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
-pub use act::accepts_messages;
 pub use approvals::ApprovalsOutput;
-pub use book::ThreadReader;
 pub use chain::SearchOutput;
+pub use control::accepts_messages;
 pub use list::{CostOutput, ListOutput};
 pub use prove::ProveOutput;
 pub use repair::RepairOutput;
 pub use show::{ShowOutput, ThreadErrorOutput};
+pub use thread_reader::ThreadReader;
 pub use transcript::TranscriptOutput;
 pub use verify::VerifyOutput;
 pub use wait::WaitOutput;
@@ -60,19 +60,19 @@ enum ThreadsCommand {
     /// Print the current results of threads, without waiting
     Results(wait::ThreadIdsArgs),
     /// Stop threads after their current step
-    Cancel(act::StopArgs),
+    Cancel(control::StopArgs),
     /// Stop threads and their tools immediately
-    Kill(act::StopArgs),
+    Kill(control::StopArgs),
     /// Send a message to a running thread
-    Steer(act::SteerArgs),
+    Steer(control::SteerArgs),
     /// List the threads that wait for an approval, with their requests
     Approvals(approvals::ApprovalsArgs),
     /// Answer an approval request of a thread, or raise its limits
     Approve(approve::ApproveArgs),
     /// Resume a thread: an interrupted one as it was, a finished one with a new message
-    Resume(go_on::ResumeArgs),
+    Resume(resume::ResumeArgs),
     /// Continue a thread in a new thread that starts with the last messages only
-    Handoff(go_on::HandoffArgs),
+    Handoff(resume::HandoffArgs),
     /// List the threads of a continuation chain
     Chain(chain::ChainArgs),
     /// Search the transcripts of a continuation chain
@@ -106,13 +106,13 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Printer) -> Result<Exit
         ThreadsCommand::Status(args) => wait::status(args, book, report),
         ThreadsCommand::Wait(args) => wait::wait(args, book, spaces, report),
         ThreadsCommand::Results(args) => wait::results(args, book, spaces, report),
-        ThreadsCommand::Cancel(args) => act::cancel(args, book, spaces, report),
-        ThreadsCommand::Kill(args) => act::kill(args, book, spaces, report),
-        ThreadsCommand::Steer(args) => act::steer(args, book, report),
+        ThreadsCommand::Cancel(args) => control::cancel(args, book, spaces, report),
+        ThreadsCommand::Kill(args) => control::kill(args, book, spaces, report),
+        ThreadsCommand::Steer(args) => control::steer(args, book, report),
         ThreadsCommand::Approvals(args) => approvals::run(args, book, report),
         ThreadsCommand::Approve(args) => approve::run(args, book, spaces, report),
-        ThreadsCommand::Resume(args) => go_on::resume(args, spaces, report),
-        ThreadsCommand::Handoff(args) => go_on::handoff(args, book, spaces, report),
+        ThreadsCommand::Resume(args) => resume::resume(args, spaces, report),
+        ThreadsCommand::Handoff(args) => resume::handoff(args, book, spaces, report),
         ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
         ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
         ThreadsCommand::Prove(args) => prove::run(args, book, spaces, report),

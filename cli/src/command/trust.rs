@@ -14,7 +14,7 @@ use crate::CommandError;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {

@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::args::{Format, Global};
-use crate::call::parse_directive_id;
 use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::run_request::parse_directive_id;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct WhyArgs {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::printable;
-use crate::view::fold::{self, OutputStream};
+use crate::present::wrap::{self, OutputStream};
 
 /// Maximum width of a rendered diagnostic, in columns.
 const MAX_WIDTH_COLUMNS: usize = 100;
@@ -129,7 +129,7 @@ fn one_line(text: &str) -> String {
 pub fn render_with_source(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
     let is_colored = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let theme = if is_colored { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-    let width = fold::width(OutputStream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
+    let width = wrap::width(OutputStream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(width)
         .with_wrap_lines(false)

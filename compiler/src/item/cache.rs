@@ -1,7 +1,7 @@
 //! The item cache of a compilation: every file is read on demand, parsed once and shared.
 
-mod memory;
 mod parse;
+mod snapshot;
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,9 +15,9 @@ use super::hook::read as hook_reader;
 use super::{Directive, FileRef, HookDecl, Knowledge, OrderedHooks, Tool, config, tool};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World};
-use memory::DependencyLog;
-pub use memory::{CacheSnapshot, Dependencies, Dependency, Invalidation};
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
+use snapshot::DependencyLog;
+pub use snapshot::{CacheSnapshot, Dependencies, Dependency, Invalidation};
 
 /// The items of a world, each read on first use and cached.
 pub struct Items<'w> {

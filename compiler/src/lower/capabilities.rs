@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use rye_grammar::Sources;
 
+use super::cache::LowerContext;
 use super::origin;
-use super::shared::LowerContext;
 use crate::compose::{Composed, WithOrigin};
 use crate::item::Permissions;
 use crate::plan::{Capabilities, Grant, Origin, Origins};

@@ -4,7 +4,7 @@ use rye_grammar::Sources;
 
 use super::facts::PlanTimeFacts;
 use super::origin;
-use super::words::{format_value, quote_list};
+use super::phrases::{format_value, quote_list};
 use crate::compose::ComposedHook;
 use crate::hook::{HookPoint, HookSource, PlanVerdict, PlannedHook};
 use crate::plan::{Origin, Origins, SourcePlace};

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value};
 
-use super::words::{format_value, quote_list};
+use super::phrases::{format_value, quote_list};
 use crate::compose::WithOrigin;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::item;

@@ -3,7 +3,7 @@
 
 use rye_grammar::{ItemId, Span};
 
-use super::shared::LowerContext;
+use super::cache::LowerContext;
 use crate::compose::{Composed, ContextItem, DeclaredOrigin, OriginKind};
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::hook::PlanVerdict;

@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::closure::{Plans, collect_closure};
 use super::render::json::{PlanReport, RunEstimateReport, SourceReport, render};
-use super::started::{Plans, started};
 use crate::compile::Compilation;
 use crate::world::WorldError;
 pub use capabilities::CapabilityChange;
@@ -133,7 +133,7 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
         return Ok(diff(report(before).as_ref(), report(after).as_ref()));
     };
     let mut found = of_trees(old, new);
-    let starts = |tree: DiffSide<'_>| started(tree.world, &[&tree.compilation.plan]);
+    let starts = |tree: DiffSide<'_>| collect_closure(tree.world, &[&tree.compilation.plan]);
     let (was, is) = (starts(old)?, starts(new)?);
     for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
         // A directive without a plan cannot be started.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::closure::{NoPlan, plans};
 use super::render::json::{PlanReport, render};
-use super::started::{NoPlan, plans};
 use super::{Plan, hex};
 use crate::compile::{Compilation, CompileRequest, compile};
 use crate::hook::{PlanVerdict, PlannedHook};

@@ -10,8 +10,8 @@ use super::{
 use crate::compile::{CompileRequest, compile_with_context};
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
+use crate::lower::cache::LowerContext;
 use crate::lower::origin::plan_place;
-use crate::lower::shared::LowerContext;
 use crate::model::{self, ModelOverride};
 use crate::plan::Plan;
 use crate::semantics::hook_point;

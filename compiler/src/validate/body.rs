@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rye_grammar::{ItemId, Span};
 
-use super::memory::Merge;
+use super::incremental::Merge;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::hook::HookAction;

@@ -10,12 +10,12 @@ use super::groups::{self, CapabilityGroup};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::item::{Dependency, GrantDecl, Items, Permissions, Tool};
-use crate::lower::shared::LowerContext;
+use crate::lower::cache::LowerContext;
+use crate::sandbox::SandboxKind;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
 use crate::semantics::needs::write_path_error;
 use crate::semantics::risk::{Policy, Tier};
-use crate::wall::SandboxKind;
 
 /// A memo of the items that patterns match.
 #[derive(Default)]

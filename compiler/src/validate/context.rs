@@ -9,7 +9,7 @@ use crate::diagnostics::{ContextError, Diagnostics, closest};
 use crate::item::Items;
 use crate::world::{ItemKind, Space};
 
-use super::memory::Merge;
+use super::incremental::Merge;
 
 /// Suppressions by the span of the `<suppress>`: the id, and true if it removed something anywhere.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use crate::plan::PlannedModel;
 use crate::semantics::limits::Limits;
 use crate::world::Space;
 
-use super::memory::Merge;
+use super::incremental::Merge;
 
 /// Lost knowledge by the span of the hook: its id, the knowledge it provides, and the first directive that would lose
 /// it.

@@ -17,7 +17,7 @@ use crate::semantics::hook_table;
 use crate::world::{ItemKind, Space};
 
 use super::domain;
-use super::memory::Merge;
+use super::incremental::Merge;
 
 /// Hooks by span, each with true if some directive could see it fire.
 #[derive(Default)]

@@ -18,8 +18,8 @@ use crate::semantics::template;
 use crate::tool_spec::RESOLVED_CONFIG;
 use crate::world::{ItemKind, Space};
 
-use super::lookalike;
-use super::memory::Merge;
+use super::incremental::Merge;
+use super::mistyped_placeholders;
 
 /// Declarations of inputs by span: those that some directive uses, and the names of those that none uses. Also every
 /// declared output.
@@ -81,7 +81,7 @@ impl InputUses {
             let used = items.is_broken(leaf.file.source)
                 || template::input_placeholders(&leaf.body_template).any(|h| h.name == *name)
                 // A mistyped placeholder is reported on its own.
-                || lookalike::find_mistyped(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
+                || mistyped_placeholders::find_mistyped(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
                 || hooks.get_or_insert_with(|| of_hooks.of_hooks(items, composed)).iter().any(|h| h.reads(name));
             if used { self.used(field.value.span) } else { self.unused(field.value.span, name) }
         }

@@ -13,7 +13,7 @@ use crate::item::{Dependency, Directive, HookDecl, Invalidation, Items, Knowledg
 use crate::semantics::glob::Glob;
 use crate::world::{Entry, ItemKind, Space};
 
-use super::memory::{Merge, Unit, project_has};
+use super::incremental::{Merge, Unit, project_has};
 use super::{is_export, project_ids};
 
 /// References to knowledge found so far, by the span where they are written, because many directives share a line.

@@ -5,7 +5,7 @@ use rye_grammar::data::Node;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError, closest};
 use crate::item::Items;
-use crate::lower::shared::PROVIDER_PREFIX;
+use crate::lower::cache::PROVIDER_PREFIX;
 use crate::model::{ModelOverride, ProviderCatalog};
 use crate::world::ItemKind;
 

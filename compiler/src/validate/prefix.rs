@@ -16,7 +16,7 @@ use crate::semantics::money::Nanos;
 use crate::semantics::template;
 use crate::world::Space;
 
-use super::memory::Merge;
+use super::incremental::Merge;
 
 /// The frequency at which a part of the request changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@ use rye_grammar::{ItemId, Span, capability};
 
 use crate::diagnostics::{ConfigError, Diagnostics, closest};
 use crate::item::{Items, data};
-use crate::lower::shared::PROVIDER_PREFIX;
+use crate::lower::cache::PROVIDER_PREFIX;
 use crate::semantics::classify::{FAILURE_FACTS, fact_type};
 use crate::semantics::condition::Condition;
 use crate::semantics::money::Nanos;

@@ -3,7 +3,7 @@
 //! the submodules are linear in the edges, and each pair of permission sets is proved once.
 
 mod budget;
-mod circle;
+mod cycle;
 mod graph;
 mod outputs;
 mod proof;
@@ -25,7 +25,7 @@ use crate::semantics::limits::{Limits, resolve};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
-use super::memory::Merge;
+use super::incremental::Merge;
 use graph::SpawnGraph;
 
 /// A spawn that a body or a hook names.
@@ -134,7 +134,7 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let graph = SpawnGraph::new(several, &leaves);
     proof::check(&graph, found);
     budget::check(&graph, found);
-    circle::check(&graph, found);
+    cycle::check(&graph, found);
     outputs::check(&graph, found);
 }
 

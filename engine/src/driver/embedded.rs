@@ -19,12 +19,12 @@ use crate::provider::{BoxFuture, CallError, DEADLINE_CODE, Delta, FailedStage, P
 use crate::store::mailbox;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
+use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::registry::PreparedTool;
-use crate::tool::stop::{CancellationSource, CancellationToken};
-use acts::EmbeddedHookRunner;
+use hook_runner::EmbeddedHookRunner;
 
-mod acts;
 mod cascade;
+mod hook_runner;
 mod ledger;
 mod tools;
 

@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::DriveError;
 use super::live::{EventSink, StreamEvent};
-use crate::crew::ThreadCount;
 use crate::event::{Durability, Event, EventBody, event_row};
-use crate::seal::{CheckpointPosition, Signer};
+use crate::signer::{CheckpointPosition, Signer};
 use crate::store::transcript::{ChainHash, LineSigner};
 use crate::store::{ObjectId, Objects, StoreError, Transcript, TranscriptRecord};
+use crate::thread_count::ThreadCount;
 use crate::thread_id::ThreadId;
 
 /// The key under which a line lists the fields that were stored as objects because of their size.

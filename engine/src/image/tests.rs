@@ -5,7 +5,7 @@ use rye_compiler::plan::PlannedModel;
 use super::*;
 use crate::machine::fixture::plan;
 use crate::provider::fixture::minimal_request;
-use crate::provider::{ProviderSettings, Wire, published};
+use crate::provider::{ProviderSettings, Wire, provider_schemas};
 use crate::store::RealDisk;
 
 /// Returns the header of a PNG of this size.
@@ -142,7 +142,7 @@ fn image_bytes_are_only_in_sent_requests() {
     assert!(!has_unfilled_images(&request));
     for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
         let body = crate::provider::body(&ProviderSettings::with_defaults("test", wire), &request).unwrap();
-        published::validate_body(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
+        provider_schemas::validate_body(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
         assert_eq!(body.to_string().matches(&STANDARD.encode(png(6, 4))).count(), 2, "{}", wire.name());
     }
     // An object that a hook references as an image is validated; a missing object is reported.

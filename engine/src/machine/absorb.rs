@@ -213,7 +213,7 @@ fn summarised(
         let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None, fallback: None };
         return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
     }
-    let keep = super::trailing::kept_beside_summary(plan, &state.talk.messages);
+    let keep = super::retained_messages::kept_beside_summary(plan, &state.talk.messages);
     vec![settled, EventBody::Compacted(Compacted { through: state.events.saturating_sub(1), summary, keep })]
 }
 

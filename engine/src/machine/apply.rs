@@ -9,7 +9,7 @@ use super::state::{
     AcceptedReturn, Attempt, CallPhase, CallResult, CallState, ChildState, EarlyEnd, MeasuredTokens,
     OpenApprovalRequest, ReplyCalls, RunPosition, ThreadState,
 };
-use super::{keep, request};
+use super::{request, state_store};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted,
     ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
@@ -102,7 +102,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
-            keep::apply_write(Arc::make_mut(&mut state.store), set);
+            state_store::apply_write(Arc::make_mut(&mut state.store), set);
         }
         EventBody::Recovered(_) => {
             let until = state.clock.paused.unwrap_or(before);

@@ -14,8 +14,8 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::keep::{self, STATE_TOOL, StateOp};
 use super::state::ThreadState;
+use super::state_store::{self, STATE_TOOL, StateOp};
 use crate::event::{Opened, ResultKind};
 
 mod needs;
@@ -433,7 +433,7 @@ fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Pa
         return start::parse_child_start(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });
     }
     if is_system_tool(plan, &item_id, STATE_TOOL) {
-        return keep::parse_state_op(&parameters).map(ParsedCall::Keep);
+        return state_store::parse_state_op(&parameters).map(ParsedCall::Keep);
     }
     Ok(ParsedCall::Tool { item_id, parameters })
 }

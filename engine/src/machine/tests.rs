@@ -98,9 +98,9 @@ fn gate_checks_exactly_the_dispatched_call() {
     assert_eq!(play.ended().status, Status::Completed);
 }
 
-mod apart;
-mod asked;
-mod cuts;
+mod approvals;
+mod async_tools;
+mod cut_streams;
 mod deadline;
 mod limits;
 mod money;

@@ -173,12 +173,12 @@ impl UnreadKinds {
 /// Text of a result without output; some servers refuse empty content.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
-mod sound;
+mod normalize;
 mod surrogates;
 
 pub(crate) use surrogates::parse_lenient;
 
-pub(super) use sound::{normalize_turns, plain_name, shortened_name};
+pub(super) use normalize::{normalize_turns, plain_name, shortened_name};
 
 #[cfg(test)]
 mod conversations;

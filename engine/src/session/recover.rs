@@ -6,7 +6,7 @@ use super::{MAX_CHAIN_THREADS, ResumePoint, blocking, stored_plan};
 use crate::driver::{DriveError, DrivenThread, EventSink, Journal, journal, live};
 use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle};
 use crate::event::{ControlMessage, Event, ThreadHead, ThreadOrigin};
-use crate::machine::trailing::{max_trailing_tokens, trailing_messages};
+use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
 use crate::machine::{Fact, Signal, ThreadState, apply};
 use crate::message::Message;
 use crate::session::verified::VerifiedTranscript;
@@ -133,7 +133,7 @@ impl EngineContext {
             let id = new_uuid_v7(at)?;
             folded.record_signal(Signal { at, fact: Fact::Mail { id, letter } });
         }
-        let children = super::attend::detached_children(&folded.state);
+        let children = super::watch_detached::detached_children(&folded.state);
         let running = self.spawn_task(folded, Arc::clone(&outlet), None)?;
         for (spawn, child) in children {
             self.watch_detached(thread, spawn, &child, &outlet);

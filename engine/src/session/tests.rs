@@ -32,23 +32,23 @@ use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
 use crate::trust::Trust;
 
-mod apart;
+mod artifacts;
+mod async_tools;
 mod bounds;
 mod cancel;
 mod crash;
 mod deadline;
 mod disk;
-mod elsewhere;
 mod faults;
+mod foreign_transcripts;
 mod hooks;
 mod load;
 mod orchestra;
-mod outlive;
-mod papers;
-mod stuck;
+mod orphaned_children;
 mod tampered;
 mod trees;
 mod turns;
+mod unrecoverable;
 
 /// Replies of a model, by directive and turn.
 pub(super) type ReplyScript = dyn Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync;

@@ -12,7 +12,7 @@ use crate::engine::EngineContext;
 use crate::event::{Continues, Event, Opened, ThreadHead, ThreadOrigin};
 use crate::keys::{KeyFolder, TrustStore};
 use crate::machine::ThreadState;
-use crate::session::below::ParentThread;
+use crate::session::spawn_external::ParentThread;
 use crate::store::{StoreError, TranscriptContents, layout, transcript};
 use crate::thread_id::ThreadId;
 use crate::threads::verify::resume::{SignatureHolder, signers};

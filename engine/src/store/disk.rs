@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 mod counters;
+mod fault_injection;
 mod real;
 mod simulated;
-mod tampered;
 
 pub use counters::{Counters, DiskCounters};
+pub use fault_injection::{DiskStep, StepDecision, SyncKind, SyncSkippingDisk};
 pub use real::RealDisk;
 pub use simulated::{DiskFault, SimulatedDisk, SplitMix, Survival};
-pub use tampered::{DiskStep, StepDecision, SyncKind, SyncSkippingDisk};
 
 /// Blocking file operations below one root. Async callers run them on a blocking thread.
 ///

@@ -19,10 +19,10 @@ use super::layout::{self, REGISTRY, THREADS};
 use super::{StoreError, owner};
 
 mod backend;
-mod caught;
 mod changes;
 mod first_error;
 mod ledger;
+mod panic_guard;
 mod read;
 mod repair;
 mod rows;
@@ -32,10 +32,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use caught::catch_panics;
 pub use changes::{Change, ChangeResult};
 use first_error::FirstError;
 pub use ledger::{LedgerStep, LedgerStepKey};
+use panic_guard::catch_panics;
 pub(crate) use repair::fold_spend_limit;
 pub use repair::{RepairReport, fold_row, repair};
 pub use rows::{Liveness, RowUpdate, ThreadRow};

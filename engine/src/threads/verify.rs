@@ -1,8 +1,8 @@
 //! Verification of a thread's files: the hash chain of its lines, the signatures of its checkpoints, the objects that
 //! its events name, and the artifacts beside the transcript. Only reads.
 
+mod artifacts;
 mod ledger;
-mod papers;
 pub(crate) mod resume;
 mod signatures;
 
@@ -17,7 +17,7 @@ use super::Threads;
 use crate::driver::journal;
 use crate::event::{Event, EventBody, ThreadHead};
 use crate::keys::TrustStore;
-use crate::seal;
+use crate::signer;
 use crate::store::{
     Disk, ObjectId, Objects, StoreError, ThreadRow, TranscriptContents, TranscriptRecord, layout, transcript,
 };
@@ -213,7 +213,7 @@ impl Verifier<'_> {
                 let Some(before) = at.and_then(|at| story.reading.records.get(at)) else { continue };
                 let (thread, turn, seq, before) = (self.thread, checkpoint.turn, event.seq, before.hash);
                 sealed = turn;
-                match self.judge.checkpoint(checkpoint, &seal::CheckpointPosition { thread, turn, seq, before }) {
+                match self.judge.checkpoint(checkpoint, &signer::CheckpointPosition { thread, turn, seq, before }) {
                     Ok(_) => self.found.vouched = seq,
                     Err(reason) => self.fault(&path, Some(seq + 1), reason),
                 }

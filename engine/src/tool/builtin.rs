@@ -18,8 +18,8 @@ mod write;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::cancellation::StopCondition;
 use super::confine::{FileAccessError, ProjectFiles};
-use super::stop::StopCondition;
 use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 

@@ -2,9 +2,9 @@
 //! handle, links are resolved here, and the opened file is the one that was checked. No decision depends on a string
 //! prefix. This is not a sandbox: processes have their own.
 
+mod access_error;
 mod hard_link;
-mod law;
-mod refused;
+mod path_policy;
 mod relative;
 mod replace;
 pub mod walk;
@@ -22,9 +22,9 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+pub use access_error::FileAccessError;
 use hard_link::Inode;
-pub use law::{PathAccess, path_access};
-pub use refused::FileAccessError;
+pub use path_policy::{PathAccess, path_access};
 pub use relative::{ProjectPath, printable};
 pub use replace::{FileVersion, WriteEffect};
 
@@ -132,7 +132,7 @@ impl ProjectFiles {
                 continue;
             }
             let at = ProjectPath(stack.iter().map(|l| l.1.clone()).chain([name.clone()]).collect());
-            if law::path_access(&at.0) == PathAccess::Hidden {
+            if path_policy::path_access(&at.0) == PathAccess::Hidden {
                 return Err(FileAccessError::Hidden { path: quoted() });
             }
             let here = stack.last().map_or(&self.root, |l| &l.0);
@@ -230,7 +230,7 @@ impl ProjectFiles {
 
     /// Checks that tools may write a place.
     fn check_writable(&self, path: &ProjectPath) -> Result<(), FileAccessError> {
-        match law::path_access(&path.0) {
+        match path_policy::path_access(&path.0) {
             PathAccess::Ordinary => Ok(()),
             PathAccess::ReadOnly => Err(FileAccessError::ReadOnly { path: path.clone() }),
             PathAccess::Hidden => Err(FileAccessError::Hidden { path: path.to_string() }),
@@ -255,7 +255,7 @@ impl ProjectFiles {
             return Err(FileAccessError::NotFound { path: quoted.to_owned() });
         }
         let path = ProjectPath(stack.iter().map(|l| l.1.clone()).chain(tail.iter().cloned()).collect());
-        if law::path_access(&path.0) == PathAccess::Hidden {
+        if path_policy::path_access(&path.0) == PathAccess::Hidden {
             return Err(FileAccessError::Hidden { path: quoted.to_owned() });
         }
         let parent = self.innermost(stack).map_err(|e| FileAccessError::io(quoted, e))?;

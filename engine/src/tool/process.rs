@@ -1,14 +1,14 @@
 //! Runs one program for a tool: in a process group of its own, with only the given input, a declared environment,
 //! bounded output and a timeout. The whole group ends with the program in every case. [`wall`] holds the sandbox.
 
-mod attend;
 mod bounded;
 mod descendants;
 mod feed;
 mod filtered_settings;
 mod group;
+mod long_lived;
+pub mod sandbox;
 mod supervise;
-pub mod wall;
 
 use std::ffi::OsString;
 use std::io;
@@ -22,15 +22,15 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
+use super::cancellation::{CANCEL_GRACE, CancellationToken};
 use super::environment::search_path;
-use super::stop::{CANCEL_GRACE, CancellationToken};
-pub use attend::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
 pub use bounded::{BoundedOutput, CollectedOutput};
 use group::ProcessGroup;
-pub use supervise::supervise_if_requested;
+pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
 #[cfg(target_os = "linux")]
-pub use wall::outer::use_bubblewrap;
-pub use wall::{Sandbox, SandboxSupport, detect_support};
+pub use sandbox::bubblewrap::use_bubblewrap;
+pub use sandbox::{Sandbox, SandboxSupport, detect_support};
+pub use supervise::supervise_if_requested;
 
 /// Time between `SIGTERM` and `SIGKILL` of a group.
 pub const TERMINATION_GRACE: Duration = Duration::from_secs(3);

@@ -48,7 +48,7 @@ pub fn run_sandboxed(project: &str, write: &str, net: &str, command: &str) {
         folder: project.into(),
         thread_id: "t-1".into(),
         timeout: Duration::from_secs(40),
-        halt: rye_engine::tool::stop::CancellationToken::never(),
+        halt: rye_engine::tool::cancellation::CancellationToken::never(),
         wall: Some(Sandbox::new(Path::new(project), write, &net)),
         input: Vec::new(),
         environment: Vec::new(),

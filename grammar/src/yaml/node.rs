@@ -8,7 +8,7 @@ use serde_json::Number;
 use serde_saphyr::{Location, Spanned};
 
 use super::MAX_DEPTH;
-use super::complaint::{TOO_DEEP_MESSAGE, duplicate_key, yaml_error};
+use super::error::{TOO_DEEP_MESSAGE, duplicate_key, yaml_error};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;

@@ -96,9 +96,9 @@ const TEST_MODULES: [&str; 8] = [
     "engine/src/store/crash_tests.rs",
     "engine/src/machine/fixture.rs",
     "engine/src/provider/fixture.rs",
-    "engine/src/provider/published.rs",
+    "engine/src/provider/provider_schemas.rs",
     "engine/src/store/disk/simulated.rs",
-    "engine/src/store/registry/ledger/storm.rs",
+    "engine/src/store/registry/ledger/stress.rs",
     "engine/src/provider/wire/cuts.rs",
     "engine/src/provider/wire/strict.rs",
 ];

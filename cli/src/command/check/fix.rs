@@ -12,7 +12,7 @@ use crate::CommandError;
 use crate::args::Format;
 use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// Fixes the project's files; the check that follows reports the rest.
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
@@ -36,7 +36,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     for rewrite in &rewrites {
         rewrite.write(&spaces.project)?;
     }
-    report.note(&format!("repaired {}", crate::view::format_count(rewrites.len() as u64, "file")));
+    report.note(&format!("repaired {}", crate::present::format_count(rewrites.len() as u64, "file")));
     Ok(())
 }
 

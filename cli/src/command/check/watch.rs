@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use rye_compiler::validate::CheckSession;
 use rye_engine::disk_world::{CachedWorld, FileChange, Watcher};
 
-use super::stamps::{Fingerprints, space_roots};
+use super::fingerprints::{Fingerprints, space_roots};
 use super::{CheckArgs, print_result, run_check};
 use crate::CommandError;
 use crate::args::OutputFormat;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -14,15 +14,15 @@ use rye_engine::tool::mcp::serve::{SESSION_END_TIMEOUT, SessionObserver, session
 
 use crate::CommandError;
 use crate::args::Format;
-use crate::call::RunRequestArgs;
 use crate::command::run::ask;
 use crate::command::run::compile_directive;
 use crate::command::run::sandbox;
 use crate::exit::Exit;
+use crate::present::event::event_view;
+use crate::present::truncate_line;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
-use crate::view::event::event_view;
-use crate::view::truncate_line;
+use crate::run_request::RunRequestArgs;
+use crate::workspace::Spaces;
 
 /// Maximum length of a progress message, in characters.
 const MAX_PROGRESS_CHARS: usize = 200;

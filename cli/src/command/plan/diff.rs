@@ -9,7 +9,7 @@ use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::plan::diff::{DiffSide, PlanDiff, diff, diff_trees};
 use rye_compiler::plan::render::diff::{DiffLine, DiffTone, lines, markdown};
 use rye_compiler::plan::render::json::{PlanReport, render};
-use rye_compiler::wall::requires_bubblewrap;
+use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::disk_world::DiskWorld;
 use rye_grammar::{ItemId, Sources};
@@ -21,7 +21,7 @@ use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::git::Revision;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// A side of a comparison.
 enum ComparedSide {
@@ -62,7 +62,7 @@ impl SidePlan {
 
 pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let (before, after) = parse_sides(asked)?;
-    let id = args.directive.as_deref().map(crate::call::parse_directive_id).transpose()?;
+    let id = args.directive.as_deref().map(crate::run_request::parse_directive_id).transpose()?;
     let is_printed = |side: &ComparedSide| matches!(side, ComparedSide::Plan(_));
     let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
     let spaces = spaces.transpose()?;
@@ -103,10 +103,10 @@ fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), C
         (_, Format::Human | Format::Plain) => {
             for DiffLine { tone, text } in lines(diff) {
                 let style = match tone {
-                    DiffTone::Heading => crate::view::BOLD,
+                    DiffTone::Heading => crate::present::BOLD,
                     DiffTone::Plain => Style::new(),
-                    DiffTone::Wider => crate::view::colored(AnsiColor::Red),
-                    DiffTone::Narrower => crate::view::colored(AnsiColor::Green),
+                    DiffTone::Wider => crate::present::colored(AnsiColor::Red),
+                    DiffTone::Narrower => crate::present::colored(AnsiColor::Green),
                 };
                 report.line(&format!("{style}{}{style:#}", printable(&text)))?;
             }

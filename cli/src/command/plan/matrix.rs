@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::table::Table;
 use crate::report::{Printer, printable};
-use crate::view::table::Table;
 
 pub fn run(world: &dyn World, request: &CompileRequest, report: &Printer) -> Result<Exit, CommandError> {
     let found = build_matrix(world, request).map_err(|error| CommandError::failed(error.to_string()))?;
@@ -46,7 +46,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         report.line(&line)?;
     }
     let (combinations, contexts) = (found.combinations as u64, found.contexts.len() as u64);
-    let count = crate::view::format_count;
+    let count = crate::present::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
         let text = format!("no plan where {}: {}", values(&refused.when), refused.codes.join(", "));

@@ -16,9 +16,9 @@ use super::{PROVIDER_FOLDER, default_provider, print_diagnostics, provider_ids};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::{BOLD, DIM};
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
-use crate::view::{BOLD, DIM};
+use crate::workspace::Spaces;
 
 /// Output of `rye providers list --format json`.
 #[derive(Debug, Serialize, JsonSchema)]

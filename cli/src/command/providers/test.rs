@@ -5,7 +5,7 @@ use std::time::Instant;
 use clap::Args;
 use rye_compiler::diagnostics::Problem;
 use rye_compiler::item::Items;
-use rye_compiler::lower::shared::LowerContext;
+use rye_compiler::lower::cache::LowerContext;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{PlannedModel, Sampling};
 use rye_compiler::semantics::money::Nanos;
@@ -21,9 +21,9 @@ use super::{default_provider, print_diagnostics, provider_ids, unknown_provider}
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::{format_money, truncate_line};
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
-use crate::view::{format_money, truncate_line};
+use crate::workspace::Spaces;
 
 /// Output token limit; leaves room for a model that thinks before it answers.
 const MAX_OUTPUT_TOKENS: u64 = 1_024;

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::args::Format;
 use crate::report::printable;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// Policy for calls that need approval when there is no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

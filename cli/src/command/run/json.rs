@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ending::RunOutput;
-use super::screen::Render;
+use super::renderer::Render;
 
 /// A line of `rye run --format json --events`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use rye_compiler::wall::requires_bubblewrap;
+use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::world::World;
 use rye_engine::tool::process::use_bubblewrap;
 
 use crate::CommandError;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// Name of the bubblewrap program.
 const PROGRAM: &str = "bwrap";

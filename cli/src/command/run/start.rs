@@ -12,18 +12,18 @@ use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, Thre
 use rye_engine::event::ControlMessage;
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::process::start_session;
-use rye_engine::session::below::ParentThread;
+use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, ThreadGrant};
-use super::screen::Renderer;
-use super::{detach, lifted, locked, sandbox, script, standing, watch};
+use super::renderer::Renderer;
+use super::{detach, limit_hint, locked, resume_notice, sandbox, script, watch};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::runtime;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// The thread to start.
 pub enum ThreadStart {
@@ -134,7 +134,7 @@ pub fn run_to_end(
         report.note(&printable(&text));
     }
     let limits = match &start {
-        ThreadStart::Fresh { compilation, .. } => lifted::limit_origins(compilation),
+        ThreadStart::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
         ThreadStart::TakeUp { .. }
         | ThreadStart::GoOn { .. }
         | ThreadStart::Fork { .. }
@@ -149,11 +149,11 @@ pub fn run_to_end(
             engine.accept_unverified();
         }
         if let Some(thread) = start.existing_thread().filter(|_| !how.silent)
-            && let Some(recorded) = standing::verify_transcript(&engine, thread, ask::has_terminal(format)).await?
+            && let Some(recorded) = resume_notice::verify_transcript(&engine, thread, ask::has_terminal(format)).await?
             && !how.detached
         {
             let alone = (!ask::has_terminal(format)).then_some(unattended);
-            report.note(&printable(&standing::format_permissions(&recorded, &world, alone)));
+            report.note(&printable(&resume_notice::format_permissions(&recorded, &world, alone)));
         }
         if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
             report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
@@ -172,7 +172,7 @@ pub fn run_to_end(
         }
         let ended = watch::wait_until_end(&engine, handle, screen?, report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
-            report.note(&printable(&lifted::limit_hint(&text, &limits)));
+            report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }
         Ok::<Exit, CommandError>(ended.exit)
     });

@@ -5,7 +5,7 @@ use rye_engine::event::ControlMessage;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{exit_of_run, stopping_limit};
-use super::screen::Renderer;
+use super::renderer::Renderer;
 use crate::exit::Exit;
 use crate::report::Printer;
 

@@ -6,13 +6,13 @@ use rye_engine::threads::Threads;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::act::print_entries;
-use super::book::{ThreadEntry, ThreadReader};
+use super::control::print_entries;
+use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ChainArgs {

@@ -13,12 +13,12 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 use rye_engine::tool::secrets::{add_secrets, mask_value};
 
-use super::book::ThreadReader;
+use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::present::format_count;
 use crate::report::Printer;
-use crate::space::Spaces;
-use crate::view::format_count;
+use crate::workspace::Spaces;
 
 /// Maximum number of threads in a script.
 const MAX_THREADS: usize = 1_000;

@@ -9,13 +9,13 @@ use rye_engine::thread::PrintedCost;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::{ThreadEntry, ThreadReader};
+use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::table::{Cell, Table};
+use crate::present::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
 use crate::report::Printer;
-use crate::view::table::{Cell, Table};
-use crate::view::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {

@@ -7,8 +7,8 @@ use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::Plan;
 use rye_compiler::semantics::limits::{LimitName, LimitValue, Limits};
 use rye_compiler::world::{ItemKind, MapWorld, World};
+use rye_engine::attest::{OpeningCheck, check_opening};
 use rye_engine::event::{Opened, ThreadHead};
-use rye_engine::prove::{OpeningCheck, check_opening};
 use rye_engine::store::sources::read_copies;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
@@ -17,13 +17,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::book::ThreadReader;
+use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::git::Revision;
 use crate::report::{Printer, printable};
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ProveArgs {

@@ -8,12 +8,12 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
-use super::act::print_entries;
-use super::book::{ThreadEntry, ThreadReader};
+use super::control::print_entries;
+use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::present::{format_count, now};
 use crate::report::Printer;
-use crate::view::{format_count, now};
 
 #[derive(Debug, Args)]
 pub struct PruneArgs {

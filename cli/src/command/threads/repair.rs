@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::format_count;
 use crate::report::Printer;
-use crate::view::format_count;
 
 /// Output of `rye threads repair --format json`.
 #[derive(Debug, Serialize, JsonSchema)]

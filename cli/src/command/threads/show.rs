@@ -13,13 +13,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::book::{LoadedThread, ThreadReader};
 use super::list::{ThreadOutput, status_name};
+use super::thread_reader::{LoadedThread, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::{DIM, event, format_count, format_date, format_money, format_signed_money, truncate_line};
 use crate::report::{Printer, printable};
-use crate::view::{DIM, event, format_count, format_date, format_money, format_signed_money, truncate_line};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {

@@ -11,7 +11,7 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
-use super::book::ThreadReader;
+use super::thread_reader::ThreadReader;
 use super::transcript::{format_human, format_json_line, format_plain};
 use crate::CommandError;
 use crate::args::Format;

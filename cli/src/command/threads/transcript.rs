@@ -9,14 +9,14 @@ use rye_engine::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::ThreadReader;
+use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
 use crate::command::run::EventOutput;
 use crate::exit::Exit;
+use crate::present::event::event_view;
+use crate::present::{BOLD, DIM, colored, time_of_day, truncate_line};
 use crate::report::{Printer, printable};
-use crate::view::event::event_view;
-use crate::view::{BOLD, DIM, colored, time_of_day, truncate_line};
 
 /// Maximum lines of an event's text without `--full`.
 const MAX_TEXT_LINES: usize = 12;

@@ -11,13 +11,13 @@ use rye_engine::threads::verify::{ThreadVerdict, ThreadVerification};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::book::ThreadReader;
+use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::format_count;
 use crate::report::{Printer, printable};
-use crate::space::{Spaces, user_root};
-use crate::view::format_count;
+use crate::workspace::{Spaces, user_root};
 
 #[derive(Debug, Args)]
 pub struct VerifyThreadsArgs {

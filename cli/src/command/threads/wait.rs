@@ -11,15 +11,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::act::print_entries;
-use super::book::{ThreadEntry, ThreadReader};
+use super::control::print_entries;
+use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
 use crate::command::run::{RunOutput, exit_of_run};
 use crate::exit::Exit;
+use crate::present::truncate_line;
 use crate::report::Printer;
-use crate::space::Spaces;
-use crate::view::truncate_line;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct WaitArgs {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::fill::SegmentBuilder;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
-use crate::lower::words::format_value;
+use crate::lower::phrases::format_value;
 use crate::plan::{InterfaceField, Layer, LayerKind, RuntimePlaceholder, Segment};
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::value::inline_text;

@@ -245,7 +245,7 @@ fn palette(out: &mut String, compilation: &Compilation) {
 
 /// Renders the access of tools that touch the machine.
 fn sandboxes(out: &mut String, compilation: &Compilation) {
-    let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::wall::SandboxKind::Engine);
+    let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::sandbox::SandboxKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
     if !rows.is_empty() {
         let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };

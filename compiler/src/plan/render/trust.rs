@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::json::SourceReport;
 use crate::hook::PlannedHook;
+use crate::sandbox::ToolSandbox;
 use crate::trust::{TrustRequirement, needs_trust};
-use crate::wall::ToolSandbox;
 
 /// A trust requirement of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

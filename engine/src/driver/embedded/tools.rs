@@ -26,6 +26,7 @@ use crate::machine::Fact;
 use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access};
 use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::session::blocking;
+use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::environment::{declared_variables, provider_keys};
 use crate::tool::guard::{DEFAULT_MAX_BYTES, guard_result, is_kept_whole};
 #[cfg(feature = "mcp")]
@@ -35,7 +36,6 @@ use crate::tool::process::TERMINATION_GRACE;
 use crate::tool::registry::PreparedTool;
 #[cfg(feature = "mcp")]
 use crate::tool::registry::ToolFile;
-use crate::tool::stop::{CANCEL_GRACE, CancellationToken};
 use crate::tool::{Invocation, ToolOutcome};
 use crate::trust::TrustSnapshot;
 

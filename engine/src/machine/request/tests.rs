@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::machine::fixture::plan;
 use crate::provider::settings::ProviderSettings;
-use crate::provider::{Wire, body, published, text_tools};
+use crate::provider::{Wire, body, provider_schemas, text_tools};
 
 fn block() -> impl Strategy<Value = ContentBlock> {
     let text = prop_oneof![Just(""), Just(" \n"), Just("Hello."), Just("Grüße")];
@@ -66,7 +66,7 @@ proptest! {
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
             for request in [&request, &in_words] {
                 let body = body(&ProviderSettings::with_defaults("test", wire), request).unwrap();
-                if let Err(error) = published::validate_body(wire, &body) {
+                if let Err(error) = provider_schemas::validate_body(wire, &body) {
                     prop_assert!(false, "{}: {error}\n{body:#}", wire.name());
                 }
             }

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::super::effect::{AwaitedChild, Effect, SpawnChild};
 use super::super::gate::{self, GateDecision};
-use super::super::keep::{self, StateOp};
 use super::super::outputs;
 use super::super::state::{CallPhase, CallState, RunPosition, ThreadState};
+use super::super::state_store::{self, StateOp};
 use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
@@ -215,7 +215,7 @@ fn state_op_events(
     call: &CallState,
     asked: StateOp,
 ) -> Vec<EventBody> {
-    match keep::apply_state_op(&state.store, asked) {
+    match state_store::apply_state_op(&state.store, asked) {
         Ok((said, set)) => {
             let text = rye_compiler::semantics::value::inline_text(&said).into_owned();
             let answer = answer_event(state, index, group_end, call, ResultKind::Ran, text);

@@ -10,7 +10,7 @@ use super::shown::CallFilter;
 use super::*;
 use crate::provider::fixture::{call as call_block, full_request, minimal_request, text};
 use crate::provider::scripted::{Script, Scripted};
-use crate::provider::{ThreadPosition, openai_chat, published};
+use crate::provider::{ThreadPosition, openai_chat, provider_schemas};
 
 #[test]
 fn request_with_tools_becomes_text() {
@@ -30,7 +30,8 @@ fn request_with_tools_becomes_text() {
             text("<tool_result name=\"read\" id=\"c:2\" error=\"true\">\n(no output)\n</tool_result>"),
         ]
     );
-    published::openai_chat(&openai_chat::body(&sent, crate::provider::settings::MaxTokensField::MaxTokens)).unwrap();
+    provider_schemas::openai_chat(&openai_chat::body(&sent, crate::provider::settings::MaxTokensField::MaxTokens))
+        .unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::message::{ContentBlock, ProviderMessage};
 use crate::provider::fixture::{call, minimal_request, replay, result, text};
-use crate::provider::published::validate_body;
+use crate::provider::provider_schemas::validate_body;
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{
     CallError, FailedStage, ProviderSettings, Reply, Request, StopReason, Wire, anthropic, body, gemini, openai_chat,

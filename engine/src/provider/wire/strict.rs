@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::fake::read_request;
-use crate::provider::{Wire, published};
+use crate::provider::{Wire, provider_schemas};
 
 pub struct ValidatingServer {
     pub url: String,
@@ -34,7 +34,7 @@ fn validate_request(wire: Wire, head: &str, body: &str) -> Result<Value, String>
         return Err(format!("wrong path, expected {}: {head}", wire.name()));
     }
     let body: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    published::validate_body(wire, &body).map(|()| body)
+    provider_schemas::validate_body(wire, &body).map(|()| body)
 }
 
 impl ValidatingServer {

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use rye_compiler::plan::PlannedModel;
 use serde_json::json;
 
-use super::{Lab, apart, calls, say, thread};
+use super::{Lab, async_tools, calls, say, thread};
 use crate::engine::{Engine, Providers};
 use crate::event::{EventBody, Settled};
 use crate::message::ContentBlock;
@@ -192,7 +192,7 @@ async fn play(habits: Habits) -> Played {
     let engine = Engine::open(&lab.path(), options).unwrap();
     let handle = engine.start(&compiled, crate::engine::StartOptions::default()).await.unwrap();
     let root = thread(&handle.join().await);
-    apart::quiet(&engine).await;
+    async_tools::quiet(&engine).await;
     let threads: Vec<ThreadId> = engine.threads().list().unwrap().into_iter().map(|listed| listed.row.id).collect();
     let mut settled = Vec::new();
     for id in &threads {

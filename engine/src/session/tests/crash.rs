@@ -11,15 +11,15 @@ use std::time::Duration;
 use super::Lab;
 use crate::store::Disk;
 use crate::store::disk::{DiskFault, DiskStep, SimulatedDisk, StepDecision, Survival, SyncKind, SyncSkippingDisk};
-use outside::Outside;
-use picture::FinalState;
+use external_world::Outside;
+use final_state::FinalState;
 use scenarios::Scenario;
 
+mod crash_points;
+mod external_world;
+mod final_state;
 mod killed;
-mod left;
 mod mutants;
-mod outside;
-mod picture;
 mod scenarios;
 mod user;
 
@@ -37,7 +37,7 @@ impl CrashWorld {
     fn over(scenario: &'static Scenario, left: SimulatedDisk, project: PathBuf) -> Self {
         let simulated = Arc::new(left);
         let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-        let lab = outside::lab(scenario, &disk, Some(project));
+        let lab = external_world::lab(scenario, &disk, Some(project));
         Self { simulated, outside: Outside::new(Arc::clone(&disk)), lab, disk }
     }
 
@@ -46,7 +46,7 @@ impl CrashWorld {
         let raw = Arc::clone(&simulated) as Arc<dyn Disk>;
         let outside = Outside::new(Arc::clone(&raw));
         outside.prepare();
-        let lab = outside::lab(scenario, &raw, None);
+        let lab = external_world::lab(scenario, &raw, None);
         let disk = if left_out.is_empty() { raw } else { Arc::new(SyncSkippingDisk::without(raw, left_out)) };
         Self { simulated, outside, lab, disk }
     }
@@ -57,9 +57,9 @@ impl CrashWorld {
         process(scenario, &self.lab, &self.outside, &self.disk)
     }
 
-    fn picture(&self, scenario: &Scenario) -> Result<FinalState, String> {
-        let engine = outside::open(scenario, &self.lab, &self.outside, &self.disk)?;
-        picture::picture(scenario, &engine, &self.outside)
+    fn read_final_state(&self, scenario: &Scenario) -> Result<FinalState, String> {
+        let engine = external_world::open(scenario, &self.lab, &self.outside, &self.disk)?;
+        final_state::read_final_state(scenario, &engine, &self.outside)
     }
 }
 
@@ -69,7 +69,7 @@ const RUN_TIMEOUT: Duration = Duration::from_mins(10);
 fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let engine = outside::open(scenario, lab, outside, disk)?;
+        let engine = external_world::open(scenario, lab, outside, disk)?;
         let work = Box::pin(user::work(scenario, lab, &engine, outside));
         tokio::time::timeout(RUN_TIMEOUT, work).await.map_err(|_| "it stands still".to_owned())?
     })
@@ -78,7 +78,7 @@ fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc
 /// An undisturbed run, and the operations at which it can be interrupted.
 #[derive(Debug, Clone)]
 struct UndisturbedRun {
-    picture: FinalState,
+    final_state: FinalState,
     /// For the mutants: every operation outside the registry's file; of those inside, the ends of the commits and some
     /// others.
     places: Vec<u64>,
@@ -103,9 +103,9 @@ fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
     let known = |error: String| format!("{}: {error}", scenario.name);
     world.process(scenario).map_err(known).unwrap();
     let places = std::mem::take(&mut *places.lock().unwrap());
-    let picture = world.picture(scenario).map_err(known).unwrap();
-    picture.is_whole(scenario).unwrap();
-    let whole = UndisturbedRun { picture, places };
+    let final_state = world.read_final_state(scenario).map_err(known).unwrap();
+    final_state.is_whole(scenario).unwrap();
+    let whole = UndisturbedRun { final_state, places };
     KNOWN.lock().unwrap().insert(scenario.name, whole.clone());
     whole
 }
@@ -127,7 +127,7 @@ impl Interruption {
 
 /// Interrupts a run, recovers it until nothing is left to do, and compares the result.
 fn check_interrupted_run(scenario: &'static Scenario, how: Interruption) -> Result<(), String> {
-    let whole = undisturbed(scenario).picture;
+    let whole = undisturbed(scenario).final_state;
     let world = CrashWorld::new(scenario, how.left_out);
     world.simulated.fail_at(how.at, DiskFault::PowerFailure);
     let mut done = world.process(scenario);
@@ -136,7 +136,7 @@ fn check_interrupted_run(scenario: &'static Scenario, how: Interruption) -> Resu
         done = world.process(scenario);
     }
     done.map_err(|error| format!("it cannot be taken up: {error}"))?;
-    whole.holds(scenario, &world.picture(scenario)?, 1)
+    whole.holds(scenario, &world.read_final_state(scenario)?, 1)
 }
 
 macro_rules! scenarios {
@@ -146,22 +146,22 @@ macro_rules! scenarios {
 
             #[test]
             fn killed_at_every_operation() {
-                left::at_each(&scenarios::$scenario, |_| Survival::All, None);
+                crash_points::at_each(&scenarios::$scenario, |_| Survival::All, None);
             }
 
             #[test]
             fn without_power_at_every_operation() {
-                left::at_each(&scenarios::$scenario, |_| Survival::Nothing, None);
+                crash_points::at_each(&scenarios::$scenario, |_| Survival::Nothing, None);
             }
 
             #[test]
             fn power_failure_with_any_part_of_unsynced_data() {
-                left::at_each(&scenarios::$scenario, |at| Survival::Some(at * 7 + 1), None);
+                crash_points::at_each(&scenarios::$scenario, |at| Survival::Some(at * 7 + 1), None);
             }
 
             #[test]
             fn killed_again_during_recovery() {
-                left::at_each(&scenarios::$scenario, |_| Survival::All, Some(|at| at * 5 % 41));
+                crash_points::at_each(&scenarios::$scenario, |_| Survival::All, Some(|at| at * 5 % 41));
             }
 
             #[test]

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::apart::{Gate, WAITS, engine};
+use super::async_tools::{Gate, WAITS, engine};
 use super::{Lab, Status, calls, names, say};
 use crate::driver::DriveError;
 use crate::engine::{Engine, EngineError, StartOptions};
 use crate::event::EventBody;
 use crate::keys::KeyFolder;
-use crate::seal::Signer;
+use crate::signer::Signer;
 use crate::store::transcript::line::{self, LinePosition};
 use crate::store::transcript::{self, ChainHash, TranscriptRecord};
 use crate::store::{ObjectId, StoreError, layout};

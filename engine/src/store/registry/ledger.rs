@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use crate::thread_id::ThreadId;
 
 #[cfg(test)]
-mod storm;
+mod stress;
 #[cfg(test)]
 mod tests;
 

@@ -83,7 +83,7 @@ impl Verifier<'_> {
         let name = mark.split_once(':').map_or(mark, |(name, _)| name);
         if !self.judge.can_verify(name) {
             SignatureHolder::Unknown(name.to_owned())
-        } else if name.starts_with(crate::seal::TEMPORARY_KEY_PREFIX) {
+        } else if name.starts_with(crate::signer::TEMPORARY_KEY_PREFIX) {
             SignatureHolder::Temporary
         } else {
             SignatureHolder::Trusted(name.to_owned())

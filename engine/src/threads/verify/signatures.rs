@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::event::Checkpoint;
 use crate::keys::{SignatureError, SignatureStatus, TrustStore};
-use crate::seal::{CheckpointPosition, TEMPORARY_KEY_PREFIX, line_signing_input};
+use crate::signer::{CheckpointPosition, TEMPORARY_KEY_PREFIX, line_signing_input};
 use crate::store::TranscriptRecord;
 use crate::store::transcript::Seal;
 use crate::thread_id::ThreadId;

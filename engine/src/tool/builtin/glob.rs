@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::text::format_count;
 use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
-use crate::tool::stop::StopCondition;
 
 /// Default number of paths.
 const DEFAULT_MAX_PATHS: usize = 200;

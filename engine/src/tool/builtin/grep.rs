@@ -12,9 +12,9 @@ use serde::Deserialize;
 use super::glob::PathPattern;
 use super::text::{format_count, is_binary, split_line_end, truncate};
 use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 use crate::tool::confine::{ProjectFiles, ProjectPath, ResolvedKind};
-use crate::tool::stop::StopCondition;
 
 /// Default number of matches.
 const DEFAULT_MAX_MATCHES: usize = 100;

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::text::{is_binary, split_line_end, truncate};
 use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::{FileAccessError, ProjectFiles};
-use crate::tool::stop::StopCondition;
 
 /// Default number of lines in a page.
 const DEFAULT_MAX_LINES: u64 = 2000;

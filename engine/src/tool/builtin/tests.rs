@@ -357,7 +357,7 @@ fn invocation(w: &TestProject) -> Invocation {
         write: Vec::new(),
         net: Vec::new(),
         may_write_item: Vec::new(),
-        halt: crate::tool::stop::CancellationToken::never(),
-        crew: crate::crew::ThreadCount::default(),
+        halt: crate::tool::cancellation::CancellationToken::never(),
+        crew: crate::thread_count::ThreadCount::default(),
     }
 }

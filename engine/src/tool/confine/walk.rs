@@ -10,9 +10,9 @@ use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType};
 
-use super::law::{self, PathAccess};
+use super::path_policy::{self, PathAccess};
 use super::{FileAccessError, ProjectFiles, ProjectPath, open_folder_at};
-use crate::tool::stop::StopCondition;
+use crate::tool::cancellation::StopCondition;
 
 /// Maximum number of entries of one walk.
 const MAX_ENTRIES: usize = 250_000;
@@ -139,7 +139,7 @@ impl FolderWalk<'_> {
                 continue;
             }
             let path = path.join(&name);
-            if law::path_access(&path.0) == PathAccess::Hidden {
+            if path_policy::path_access(&path.0) == PathAccess::Hidden {
                 continue;
             }
             let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };

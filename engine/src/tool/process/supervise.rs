@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
 #[cfg(target_os = "linux")]
-use super::wall::leftovers::WritableFolders;
-use super::wall::{self, Sandbox};
+use super::sandbox::leftovers::WritableFolders;
+use super::sandbox::{self, Sandbox};
 
 /// The first argument of a helper.
 const SUPERVISE_ARGUMENT: &str = "__supervise";
@@ -110,7 +110,8 @@ fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: 
     use std::os::unix::process::CommandExt;
     let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
     let wall = wall.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"));
-    let raised = wall.and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?)).and_then(|wall| wall::apply(&wall));
+    let raised =
+        wall.and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?)).and_then(|wall| sandbox::apply(&wall));
     if let Err(error) = raised {
         report(&format!("`{}` is not started, because its sandbox cannot be applied: {error}\n", program.display()));
         return ExitCode::from(SANDBOX_FAILED);
@@ -161,7 +162,7 @@ fn run_helper(talk: InputMode, wall: Option<OsString>, program: Option<OsString>
 fn bubblewrap_command(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
     let Some(program) = &wall.outer else { return Ok(None) };
-    let mut arguments = wall::outer::arguments(&wall)?;
+    let mut arguments = sandbox::bubblewrap::arguments(&wall)?;
     // Inside bubblewrap, `/proc/self/exe` is bubblewrap's binary.
     arguments.push(std::env::current_exe()?.into_os_string());
     Ok(Some((program.clone().into_os_string(), arguments)))

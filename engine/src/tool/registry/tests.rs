@@ -60,8 +60,8 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         write: Vec::new(),
         net: Vec::new(),
         may_write_item: Vec::new(),
-        halt: crate::tool::stop::CancellationToken::never(),
-        crew: crate::crew::ThreadCount::default(),
+        halt: crate::tool::cancellation::CancellationToken::never(),
+        crew: crate::thread_count::ThreadCount::default(),
     }
 }
 

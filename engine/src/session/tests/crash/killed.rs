@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::Lab;
-use super::outside::{self, Outside};
-use super::picture::{FinalState, picture};
+use super::external_world::{self, Outside};
+use super::final_state::{FinalState, read_final_state};
 use super::process;
 use super::scenarios::Scenario;
 use crate::process::{EndSignal, end_process};
@@ -33,7 +33,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
         StepDecision::Done
     }));
     process(scenario, &first.lab, &Outside::new(Arc::clone(&counted)), &counted).unwrap();
-    let whole = first.picture(scenario).unwrap();
+    let whole = first.read_final_state(scenario).unwrap();
     whole.is_whole(scenario).unwrap();
     let steps = std::mem::take(&mut *steps.lock().unwrap());
     let total = steps.len();
@@ -42,7 +42,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
         let place = KilledProject::new(scenario);
         let killed = place.run_until_killed(name, at);
         let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
-        let held = taken_up.and_then(|()| whole.holds(scenario, &place.picture(scenario)?, 1));
+        let held = taken_up.and_then(|()| whole.holds(scenario, &place.read_final_state(scenario)?, 1));
         // The last steps may be missing if this run batched more writes than the counted run.
         if let Err(error) = held {
             wrong.push(format!("step {at} of {total}, killed: {killed}: {error}"));
@@ -61,7 +61,7 @@ fn is_position(step: DiskStep<'_>) -> bool {
     match step {
         DiskStep::Change(path) | DiskStep::Sync(path) => {
             path.ends_with("transcript.jsonl")
-                || path == Path::new(outside::LOG)
+                || path == Path::new(external_world::LOG)
                 || path.parent().is_some_and(|folder| folder.ends_with("inbox"))
         }
         DiskStep::SyncFolder(_) => true,
@@ -81,7 +81,7 @@ impl KilledProject {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
         Outside::new(Arc::clone(&disk)).prepare();
         std::fs::create_dir_all(folder.path().join(".ai/directives/test")).unwrap();
-        let lab = outside::lab(scenario, &disk, Some(folder.path().to_path_buf()));
+        let lab = external_world::lab(scenario, &disk, Some(folder.path().to_path_buf()));
         Self { folder, scrap, lab }
     }
 
@@ -89,9 +89,9 @@ impl KilledProject {
         Arc::new(RealDisk::open(self.folder.path()).unwrap())
     }
 
-    fn picture(&self, scenario: &Scenario) -> Result<FinalState, String> {
+    fn read_final_state(&self, scenario: &Scenario) -> Result<FinalState, String> {
         let (disk, outside) = (self.disk(), Outside::new(self.disk()));
-        picture(scenario, &outside::open(scenario, &self.lab, &outside, &disk)?, &outside)
+        read_final_state(scenario, &external_world::open(scenario, &self.lab, &outside, &disk)?, &outside)
     }
 
     fn run_until_killed(&self, name: &str, at: u64) -> bool {
@@ -117,7 +117,7 @@ fn run_and_kill_self(scenario: &'static Scenario, at: u64, project: PathBuf) -> 
         }
         StepDecision::Done
     }));
-    let lab = outside::lab(scenario, &disk, Some(project));
+    let lab = external_world::lab(scenario, &disk, Some(project));
     let done = process(scenario, &lab, &Outside::new(Arc::clone(&disk)), &disk);
     std::process::exit(i32::from(done.is_err()));
 }

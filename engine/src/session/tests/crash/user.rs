@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_compiler::compile::Compilation;
 
 use super::super::Lab;
-use super::outside::{Outside, PLANS};
+use super::external_world::{Outside, PLANS};
 use super::scenarios::Scenario;
 use crate::engine::{Engine, EngineError, StartOptions};
 use crate::event::{ControlMessage, Event, EventBody, ThreadOrigin};

@@ -5,14 +5,14 @@ use rye_engine::event::ControlMessage;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
-use super::act::accepts_messages;
-use super::book::ThreadReader;
+use super::control::accepts_messages;
+use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::command::run::{detach, select_resume};
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{CompareOp, Expr, ExprKind, MAX_DEPTH, complaint, parse_inline, parse_path};
+use super::{CompareOp, Expr, ExprKind, MAX_DEPTH, error, parse_inline, parse_path};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
@@ -33,12 +33,12 @@ struct ConditionReader {
 
 impl ConditionReader {
     fn syntax_error(&mut self, span: Span, message: impl Into<String>, label: &str, help: Option<&str>) {
-        self.errors.push(complaint::condition_error(span, message.into(), label, help));
+        self.errors.push(error::condition_error(span, message.into(), label, help));
     }
 
     fn condition(&mut self, node: &Node, depth: usize) -> Option<Expr> {
         if depth > MAX_DEPTH {
-            self.errors.push(complaint::too_deep(node.span));
+            self.errors.push(error::too_deep(node.span));
             return None;
         }
         match &node.kind {

@@ -11,8 +11,8 @@ use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
+use super::human::HumanRenderer;
 use super::json::JsonRenderer;
-use super::people::HumanRenderer;
 use crate::args::Format;
 use crate::report::Printer;
 

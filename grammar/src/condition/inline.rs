@@ -10,7 +10,7 @@ use pest::iterators::{Pair, Pairs};
 use pest::pratt_parser::{Assoc, Op, PrattParser};
 use serde_json::Value;
 
-use super::complaint;
+use super::error;
 use super::{ArithmeticOp, CompareOp, Expr, ExprKind, MAX_DEPTH, Path, Segment};
 use crate::error::SyntaxError;
 use crate::span::{SourceId, Span};
@@ -65,25 +65,25 @@ impl ConditionText<'_> {
 pub fn parse_inline(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
     let place = ConditionText { source, text, base };
     if text.trim().is_empty() {
-        return Err(complaint::empty(place));
+        return Err(error::empty(place));
     }
     if text.len() > MAX_BYTES {
-        return Err(complaint::too_long(place, MAX_BYTES));
+        return Err(error::too_long(place, MAX_BYTES));
     }
     if let Some((range, c)) = control_character(text) {
-        return Err(complaint::control_character_error(place, range, c));
+        return Err(error::control_character_error(place, range, c));
     }
     if let Some(at) = find_too_deep(text) {
-        return Err(complaint::too_deep(place.span(at, at + 1)));
+        return Err(error::too_deep(place.span(at, at + 1)));
     }
     let table = &*PRATT_PARSER;
     let mut pairs = ConditionParser::parse(Rule::condition, text).map_err(|error| {
         let at = match error.location {
             InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
         };
-        complaint::unexpected_token(place, at)
+        error::unexpected_token(place, at)
     })?;
-    let Some(expression) = pairs.next() else { return Err(complaint::empty(place)) };
+    let Some(expression) = pairs.next() else { return Err(error::empty(place)) };
     ExprBuilder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
 }
 
@@ -132,7 +132,7 @@ impl ExprBuilder<'_> {
         for pair in pairs.clone() {
             run = if matches!(pair.as_rule(), Rule::not | Rule::negate) { run + 1 } else { 0 };
             if run > MAX_DEPTH {
-                return Err(complaint::too_deep(self.place.of(&pair)));
+                return Err(error::too_deep(self.place.of(&pair)));
             }
         }
         self.table
@@ -153,7 +153,7 @@ impl ExprBuilder<'_> {
         match pair.as_rule() {
             Rule::string => match serde_json::from_str::<String>(text) {
                 Ok(value) => Ok(self.leaf(&pair, ExprKind::Literal(Value::String(value)))),
-                Err(_) => Err(complaint::bad_string(span)),
+                Err(_) => Err(error::bad_string(span)),
             },
             Rule::raw_string => {
                 let inside = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
@@ -161,7 +161,7 @@ impl ExprBuilder<'_> {
             }
             Rule::number => number(text)
                 .map(|value| self.leaf(&pair, ExprKind::Literal(value)))
-                .ok_or_else(|| complaint::number_out_of_range(span, text)),
+                .ok_or_else(|| error::number_out_of_range(span, text)),
             Rule::constant => {
                 let value = match text {
                     "true" => Value::Bool(true),
@@ -172,7 +172,7 @@ impl ExprBuilder<'_> {
             }
             Rule::path => Ok(self.leaf(&pair, ExprKind::Path(self.path(&pair)?))),
             Rule::exists => {
-                let Some(path) = pair.clone().into_inner().next() else { return Err(complaint::empty(self.place)) };
+                let Some(path) = pair.clone().into_inner().next() else { return Err(error::empty(self.place)) };
                 Ok(self.leaf(&pair, ExprKind::Exists(self.path(&path)?)))
             }
             Rule::length => {
@@ -193,7 +193,7 @@ impl ExprBuilder<'_> {
                 }
                 check_depth(depth + 1, ExprRole::Value, ExprKind::List(items), span)
             }
-            _ => Err(complaint::unexpected_token(self.place, pair.as_span().start())),
+            _ => Err(error::unexpected_token(self.place, pair.as_span().start())),
         }
     }
 
@@ -201,7 +201,7 @@ impl ExprBuilder<'_> {
     fn inner(&self, pair: Pair<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
         match pair.into_inner().next() {
             Some(expression) => self.expression(expression.into_inner()),
-            None => Err(complaint::empty(self.place)),
+            None => Err(error::empty(self.place)),
         }
     }
 
@@ -215,7 +215,7 @@ impl ExprBuilder<'_> {
             }
             match text.parse() {
                 Ok(number) => segments.push(Segment::Number(number)),
-                Err(_) => return Err(complaint::number_out_of_range(self.place.of(&part), text)),
+                Err(_) => return Err(error::number_out_of_range(self.place.of(&part), text)),
             }
         }
         Ok(Path { segments })
@@ -230,7 +230,7 @@ impl ExprBuilder<'_> {
         if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
             return match negated(number) {
                 Some(value) => Ok(BuiltExpr { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
-                None => Err(complaint::number_out_of_range(span, &format!("-{number}"))),
+                None => Err(error::number_out_of_range(span, &format!("-{number}"))),
             };
         }
         check_depth(right.depth + 1, ExprRole::Value, ExprKind::Negate(Box::new(right.expr)), span)
@@ -267,10 +267,10 @@ impl ExprBuilder<'_> {
         };
         reject_not_operand(&right)?;
         if left.shape == ExprRole::Comparison || right.shape == ExprRole::Comparison {
-            return Err(complaint::chained(self.place.of(op), op.as_str()));
+            return Err(error::chained(self.place.of(op), op.as_str()));
         }
         if compare == CompareOp::Matches && !matches!(right.expr.kind, ExprKind::Literal(Value::String(_))) {
-            return Err(complaint::pattern_not_literal(right.expr.span));
+            return Err(error::pattern_not_literal(right.expr.span));
         }
         let kind = ExprKind::Compare { op: compare, left: Box::new(left.expr), right: Box::new(right.expr) };
         check_depth(depth, ExprRole::Comparison, kind, span)
@@ -292,12 +292,12 @@ fn flatten_chain(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span)
 
 /// Rejects `a == !b`: `!` binds looser than `==`, so it cannot be its operand.
 fn reject_not_operand(right: &BuiltExpr) -> Result<(), SyntaxError> {
-    if right.shape == ExprRole::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
+    if right.shape == ExprRole::Not { Err(error::not_as_operand(right.expr.span)) } else { Ok(()) }
 }
 
 fn check_depth(depth: usize, shape: ExprRole, kind: ExprKind, span: Span) -> Result<BuiltExpr, SyntaxError> {
     if depth > MAX_DEPTH {
-        return Err(complaint::too_deep(span));
+        return Err(error::too_deep(span));
     }
     Ok(BuiltExpr { expr: Expr { kind, span }, depth, shape })
 }

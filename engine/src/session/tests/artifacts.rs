@@ -8,7 +8,7 @@ use super::{Lab, calls, say, thread};
 use crate::engine::Engine;
 use crate::event::EventBody;
 use crate::keys::{KeyFolder, SigningIdentity, TrustStore};
-use crate::seal::TEMPORARY_KEY_PREFIX;
+use crate::signer::TEMPORARY_KEY_PREFIX;
 use crate::store::prune::prune;
 use crate::store::thread_files::{SIGNATURE, canonical_json};
 use crate::store::{ObjectId, layout};

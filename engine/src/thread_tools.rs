@@ -20,9 +20,9 @@ use crate::thread_id::ThreadId;
 use crate::threads::{ListedThread, Threads, WaitOutcome};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-mod asked;
+mod operation;
 
-use asked::ThreadsToolRequest;
+use operation::ThreadsToolRequest;
 
 /// The tool, bound to one engine.
 pub(crate) struct ThreadsTool {

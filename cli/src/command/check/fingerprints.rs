@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rye_compiler::world::{ItemKind, Space};
 use rye_engine::disk_world::FileChange;
 
-use crate::space::Spaces;
+use crate::workspace::Spaces;
 
 /// Maximum number of fingerprinted files.
 const MAX_FILES: usize = 50_000;
@@ -56,7 +56,7 @@ impl Fingerprints {
         for (_, root) in space_roots(spaces) {
             stamps.add_folder(&root.join(".ai/keys"));
         }
-        let user = spaces.user.clone().or_else(crate::space::user_root);
+        let user = spaces.user.clone().or_else(crate::workspace::user_root);
         for root in std::iter::once(spaces.project.clone()).chain(user) {
             let folder = root.join(".ai");
             // Only the inode matters: detects replacement of `.ai`; its contents are watched separately.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{CommentSyntax, SigningIdentity};
-use crate::within::RootedDir;
+use crate::rooted_dir::RootedDir;
 
 /// Maximum size in bytes of an item that can be signed; the compiler's maximum.
 const MAX_ITEM_BYTES: u64 = 64 << 20;

@@ -50,7 +50,7 @@ pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
 ///
 /// # Errors
 /// The list of directives cannot be read.
-pub fn started(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
+pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
     // Every link of a spawn chain must allow a start, so the roots bound all of them.

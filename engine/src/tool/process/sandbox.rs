@@ -4,13 +4,13 @@
 //! the sandbox is weaker, and [`detect_support`] reports it.
 
 #[cfg(target_os = "linux")]
+pub(super) mod bubblewrap;
+#[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
 pub(super) mod leftovers;
 #[cfg(target_os = "linux")]
 mod limits;
-#[cfg(target_os = "linux")]
-pub(super) mod outer;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
@@ -80,7 +80,7 @@ impl Sandbox {
     pub fn new(project: &Path, write: Vec<String>, net: &[String]) -> Self {
         let (project, read) = (project.to_path_buf(), Vec::new());
         #[cfg(target_os = "linux")]
-        let outer = outer::program();
+        let outer = bubblewrap::program();
         #[cfg(not(target_os = "linux"))]
         let outer = None;
         let hidden = hidden(&project);

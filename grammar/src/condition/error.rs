@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::MAX_DEPTH;
-use super::one_line::ConditionText;
+use super::inline::ConditionText;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
 use crate::text::{brackets, describe_char, shorten};

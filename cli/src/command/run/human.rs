@@ -20,12 +20,12 @@ use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
 use super::ask::has_terminal;
-use super::screen::Render;
+use super::renderer::Render;
 use super::stdout::Stdout;
 use crate::args::Format;
+use crate::present::event::{event_view, format_call, format_limit_hit, result_reason, settlement_note};
+use crate::present::{BOLD, DIM, colored, format_count, format_money, status_style, truncate_line};
 use crate::report::{Printer, printable};
-use crate::view::event::{event_view, format_call, format_limit_hit, result_reason, settlement_note};
-use crate::view::{BOLD, DIM, colored, format_count, format_money, status_style, truncate_line};
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;

@@ -8,12 +8,12 @@ use rye_grammar::Sources;
 
 use super::print_errors;
 use crate::CommandError;
-use crate::call::parse_directive_id;
 use crate::command::plan::file;
 use crate::command::trust;
 use crate::exit::Exit;
 use crate::report::Printer;
-use crate::space::Spaces;
+use crate::run_request::parse_directive_id;
+use crate::workspace::Spaces;
 
 /// Compiles the call of a plan file; fails if the plan has changed.
 pub fn compile_pinned(

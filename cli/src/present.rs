@@ -1,8 +1,8 @@
 //! Formatting shared by commands: tables, times, money, events. Prints nothing itself.
 
 pub mod event;
-pub mod fold;
 pub mod table;
+pub mod wrap;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;

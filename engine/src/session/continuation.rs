@@ -12,8 +12,8 @@ use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle, Use
 use crate::event::{Continues, ControlMessage, Event, EventBody, Opened, ThreadHead, ThreadOrigin};
 use crate::image::{self, ImageNotAccepted};
 use crate::machine::ThreadState;
-use crate::machine::trailing::{max_trailing_tokens, trailing_messages};
-use crate::session::below::ParentThread;
+use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
+use crate::session::spawn_external::ParentThread;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{Change, RowUpdate, StoreError};
 use crate::thread::Status;

@@ -12,9 +12,9 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 
 use crate::thread_id::ThreadId;
+use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
-use crate::tool::stop::StopCondition;
 
 /// Time limit for reading ignore files. After it, the list is rendered as if no ignore file existed.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rye_compiler::semantics::ledger::AccountStatus;
 use serde_json::json;
 
-use super::{Lab, Status, apart, calls, say, thread};
+use super::{Lab, Status, async_tools, calls, say, thread};
 use crate::engine::Engine;
 use crate::event::{EventBody, Opened};
 use crate::keys::TrustStore;
@@ -78,7 +78,7 @@ fn opened(engine: &Engine, thread: &ThreadId) -> Opened {
 
 /// Waits until the tree has ended. Returns the thread that handed over and its continuation.
 async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
-    apart::quiet(engine).await;
+    async_tools::quiet(engine).await;
     let rows = rows(engine);
     let first = rows.iter().find(|row| row.status == Status::Continued).unwrap_or_else(|| panic!("{rows:#?}"));
     let next = rows.iter().find(|row| Some(&row.id) == first.continued_by.as_ref()).unwrap();
@@ -168,7 +168,7 @@ async fn child_resumed_below_an_ended_root_hands_over_with_its_reservation() {
     let root = thread(&lab.run(&engine, "root").await);
     // The task of the child fails in its first turn.
     drop(gate);
-    apart::quiet(&engine).await;
+    async_tools::quiet(&engine).await;
     let child = rows(&engine).into_iter().find(|row| row.directive == "test/low").unwrap();
     assert!(!child.status.has_ended() && child.owner.is_none(), "{child:?}");
     let result = engine.resume(&child.id, "").await.unwrap().join().await;

@@ -6,17 +6,17 @@ use std::io::{self, Write as _};
 use rye_compiler::approvals::{HeadlessPolicy, required_approvals};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
-use rye_compiler::wall::{SandboxKind, plan_sandboxes};
+use rye_compiler::sandbox::{SandboxKind, plan_sandboxes};
 use rye_compiler::world::World;
 use rye_engine::driver::DriveError;
 use rye_engine::engine::{Engine, EngineError};
-use rye_engine::session::below::ParentThread;
+use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::headless_warning;
 use crate::CommandError;
+use crate::present::truncate_line;
 use crate::report::printable;
-use crate::view::truncate_line;
 
 /// Maximum number of grants, and of tool sandboxes, to print.
 const MAX_LISTED: usize = 12;

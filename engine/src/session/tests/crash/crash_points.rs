@@ -30,7 +30,7 @@ struct RemainingStates {
 /// Interrupts a run before every operation, recovers each state until nothing is left to do, and compares the results.
 /// Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
 pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
-    let whole = undisturbed(scenario).picture;
+    let whole = undisturbed(scenario).final_state;
     let world = CrashWorld::new(scenario, &[]);
     let all = Arc::new(Mutex::new(RemainingStates::default()));
     let told = Arc::clone(&all);
@@ -39,12 +39,12 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
         told.lock().unwrap().add(at, disk);
     });
     world.process(scenario).unwrap();
-    whole.holds(scenario, &world.picture(scenario).unwrap(), 0).unwrap();
+    whole.holds(scenario, &world.read_final_state(scenario).unwrap(), 0).unwrap();
     let RemainingStates { from, to, left, .. } = std::mem::take(&mut *all.lock().unwrap());
     let (operations, different) = (to - from.unwrap(), left.len());
     let follow = |(at, disk): (u64, SimulatedDisk)| {
         let broken = followed(scenario, &world, disk, (survival(at), again.map(|again| again(at))));
-        let held = broken.and_then(|(after, deaths)| whole.holds(scenario, &after.picture(scenario)?, deaths));
+        let held = broken.and_then(|(after, deaths)| whole.holds(scenario, &after.read_final_state(scenario)?, deaths));
         held.err().map(|error| format!("broken off before operation {at}: {error}"))
     };
     let wrong: Vec<String> = left.into_iter().filter_map(follow).collect();

@@ -16,11 +16,11 @@ use crate::event::StateSet;
 use crate::hooks::{HookCallResult, HookRunner, ReadyHook};
 use crate::machine::HookRun;
 use crate::machine::gate::{ChildStart, GatedCall, HookCall, authorize_hook_call, is_system_tool};
-use crate::machine::keep::{self, STATE_TOOL};
+use crate::machine::state_store::{self, STATE_TOOL};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
+use crate::tool::cancellation::CancellationToken;
 use crate::tool::secrets::mask_value;
-use crate::tool::stop::CancellationToken;
 
 /// The runner of the hook actions of one point, for one thread.
 pub(super) struct EmbeddedHookRunner<'a> {
@@ -64,11 +64,11 @@ impl<'a> EmbeddedHookRunner<'a> {
     }
 
     fn keep(&self, parameters: &Value) -> Result<ToolOutcome, String> {
-        let asked = keep::parse_state_op(parameters)?;
+        let asked = state_store::parse_state_op(parameters)?;
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let (said, set) = keep::apply_state_op(&store, asked)?;
+        let (said, set) = state_store::apply_state_op(&store, asked)?;
         if let Some(set) = set {
-            keep::apply_write(&mut store, &set);
+            state_store::apply_write(&mut store, &set);
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(set);
         }
         Ok(ToolOutcome::ok(said))

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::diagnostics::Diagnostics;
 use crate::item::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, Invalidation, Items};
-use crate::lower::shared::LowerCache;
+use crate::lower::cache::LowerCache;
 use crate::semantics::condition::Fuel;
 use crate::world::{Entry, ItemKind, Space, World};
 

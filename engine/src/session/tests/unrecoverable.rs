@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 
-use super::apart::{Gate, WAITS, engine, quiet};
+use super::async_tools::{Gate, WAITS, engine, quiet};
 use super::{Lab, Status, calls, names, say, thread};
 use crate::driver::DriveError;
 use crate::engine::{Engine, EngineError};
@@ -325,7 +325,7 @@ async fn kill_during_child_creation_ends_the_children() {
         compile(world, request)
     });
     let waiting = Arc::clone(&gate);
-    options.tools.add("test_waits", move |_| Arc::new(super::apart::WaitingTool(Arc::clone(&waiting))));
+    options.tools.add("test_waits", move |_| Arc::new(super::async_tools::WaitingTool(Arc::clone(&waiting))));
     let engine = Engine::open(&lab.path(), options).unwrap();
     let handle = lab.start(&engine, "parent").await;
     told.set(handle.control()).unwrap();

@@ -1,11 +1,11 @@
 //! The final state of a scenario: transcripts, ledger, rows and effects, without the parts in which two equal runs may
-//! differ. Comparing two pictures decides a test.
+//! differ. Comparing two final states decides a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::outside::{ONCE, Outside};
+use super::external_world::{ONCE, Outside};
 use super::scenarios::Scenario;
 use crate::engine::Engine;
 use crate::event::{Event, EventBody, ResultKind, ThreadOrigin};
@@ -39,8 +39,8 @@ struct FoundThread {
     events: Vec<Event>,
 }
 
-/// Builds the picture of the current state; fails on a state that must never occur.
-pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<FinalState, String> {
+/// Reads the current state; fails on a state that must never occur.
+pub fn read_final_state(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<FinalState, String> {
     let mut found = BTreeMap::new();
     for listed in engine.threads().list().map_err(|error| error.to_string())? {
         let row = listed.row;
@@ -426,7 +426,7 @@ impl FinalState {
         let (mut lost, mut more) = (0, 0);
         let names: BTreeSet<&String> = self.effects.keys().chain(other.effects.keys()).collect();
         for name in names {
-            let count = |picture: &Self| picture.effects.get(name).copied().unwrap_or(0);
+            let count = |state: &Self| state.effects.get(name).copied().unwrap_or(0);
             let (mine, theirs) = (count(self), count(other));
             let wrong = || Err(format!("`{name}` happened {theirs} times instead of {mine}"));
             match name.split(' ').next() {

@@ -12,15 +12,15 @@ use rye_engine::store::{ThreadRow, mailbox, owner};
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
-use super::book::{ThreadEntry, ThreadReader};
 use super::list::{ListOutput, ThreadOutput, status_name};
+use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
+use crate::present::now;
 use crate::report::Printer;
-use crate::space::Spaces;
-use crate::view::now;
+use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct StopArgs {
