@@ -204,7 +204,8 @@ fn lower_palette(
     built
 }
 
-/// Reports a `spend` limit that does not pay for the smallest first request (`language.md` 11).
+/// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the prompt
+/// (`language.md` 11).
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,
@@ -212,6 +213,18 @@ fn check_affordable(
     palette: &[PaletteTool],
     diagnostics: &mut Diagnostics,
 ) {
+    let written = |name: &str| {
+        let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
+        written.filter(|s| s.name == name).find_map(|s| s.source.span)
+    };
+    let opening = first_request_tokens(composed, model.counted_by);
+    if opening > limits.tokens {
+        diagnostics.push(LimitError::PromptAboveTokens {
+            limit: limits.tokens,
+            needed: opening,
+            span: written("tokens"),
+        });
+    }
     let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
     // `try_lower` knows no outputs, so that the tool that returns them counts for neither.
     let tools = palette.iter().filter(|tool| tool.primary != PalettePrimary::Return);
@@ -219,8 +232,7 @@ fn check_affordable(
     let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
     let needed = model.worst_case(model.bound_head("", tools).saturating_add(model.bound_message(texts, 1)), output);
     if needed > limits.spend {
-        let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
-        let span = written.filter(|s| s.name == "spend").find_map(|s| s.source.span);
+        let span = written("spend");
         diagnostics.push(LimitError::CannotAffordOneTurn {
             limit: limits.spend.to_string(),
             needed: needed.to_string(),

@@ -4,6 +4,7 @@
 
 mod body;
 mod body_calls;
+mod call_arguments;
 mod capability;
 mod context;
 mod continuation;
@@ -295,6 +296,9 @@ impl<'i, 'w> Checker<'i, 'w> {
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
             hook::check(self.items, hook, None, &mut self.found);
+            if hook.space == Space::Project {
+                capability::check_hook_grants(hook, &mut self.found);
+            }
             self.capabilities.check_patterns(
                 self.items,
                 hook.grants.iter().map(|g| (&g.node, g.span)),
@@ -370,17 +374,22 @@ impl<'i, 'w> Checker<'i, 'w> {
                 share.prefixes.add(composed, &audit.model);
             }
             interface::check_placeholders(composed, found);
+            interface::check_retyped(composed, found);
             mistyped_placeholders::check(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
             share.hooks.add(composed, &launch, &mut effort);
             share.knowledge.add(composed);
             let started = self.told.check(self.items, composed, found);
+            if let Some(audit) = &audit {
+                unreachable_limits::check_child_grants(composed, audit, !started.named.is_empty(), found);
+            }
             share.spawns.add(composed, &started, audit.as_ref());
             share.context.add(composed);
             share.bodies.add(self.items, composed);
             share.chain.extend(composed.chain.iter().map(|d| d.file.source));
         }
         if all.len() < routes {
+            share.interface.add_uncomposed();
             share.hooks.add_uncomposed(self.items, id);
             share.knowledge.add_uncomposed(self.items.directive(id).as_deref());
             share.bodies.add_uncomposed(self.items.directive(id).as_deref());
@@ -408,14 +417,15 @@ impl<'i, 'w> Checker<'i, 'w> {
             found.append(share.found.clone());
         }
         let of = || shares.iter();
+        let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
+        // A condition with an error is not reported as constant too.
+        interface::check_hook_files(items, &inputs, &mut found);
         HookUses::together(of().map(|s| &s.hooks)).report_constant_conditions(
             items,
             &self.shadowed,
             &mut judged.verdicts,
             &mut found,
         );
-        let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
-        interface::check_hook_outputs(items, &inputs, &mut found);
         interface::report_unused_inputs(&inputs, &mut found);
         SuppressionUses::together(of().map(|s| &s.context)).report_unused(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();

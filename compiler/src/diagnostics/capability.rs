@@ -26,6 +26,15 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
+    /// Every call that the grant allows is refused; `tokens` is the size of the tool's definition.
+    #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
+    DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
+    /// A grant of a hook that its action never uses.
+    #[error("the hook `{hook}` never uses its grant `{pattern}`: {why}")]
+    UnusedHookGrant { hook: String, pattern: String, why: String, span: Span },
+    /// A literal argument of a call is outside of the places that the grants open. `opened` is a phrase.
+    #[error("`{value}` is refused: {why}")]
+    OutsideGrant { value: String, why: String, span: Span, granted: Option<Span> },
     /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.
     #[error("`net` opens the whole network to `{tool}`, not `{hosts}` alone: it is a program")]
     WholeNetwork { tool: String, hosts: String, span: Span },
@@ -47,6 +56,8 @@ impl Problem for CapabilityError {
             Self::Blocked { .. } => "capability::blocked",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
             Self::OpensNothing { .. } => "capability::opens-nothing",
+            Self::DeadGrant { .. } | Self::UnusedHookGrant { .. } => "capability::dead-grant",
+            Self::OutsideGrant { .. } => "capability::outside-grant",
             Self::WholeNetwork { .. } => "capability::whole-network",
             Self::OnlyWhatIsThere { .. } => "capability::only-what-is-there",
         }
@@ -61,6 +72,9 @@ impl Problem for CapabilityError {
             | Self::Unacknowledged { .. }
             | Self::AcknowledgesNothing { .. }
             | Self::UngrantedCall { .. }
+            | Self::DeadGrant { .. }
+            | Self::UnusedHookGrant { .. }
+            | Self::OutsideGrant { .. }
             | Self::OpensNothing { .. } => Severity::Warning,
             Self::WholeNetwork { .. } | Self::OnlyWhatIsThere { .. } => Severity::Advice,
         }
@@ -81,6 +95,12 @@ impl Problem for CapabilityError {
             Self::OpensNothing { .. } => {
                 Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside cannot be granted".into())
             }
+            Self::DeadGrant { add, tokens, .. } => Some(match add {
+                Some(add) => format!("write `<tool {add}>`, or remove the grant: its definition costs {tokens} tokens in every request"),
+                None => "raise the limit, or remove the grant".to_owned(),
+            }),
+            Self::UnusedHookGrant { .. } => Some("remove the grant".into()),
+            Self::OutsideGrant { .. } => Some("correct the argument, or extend the grant".into()),
             Self::WholeNetwork { .. } => Some(
                 "use a tool of `kind: http`, which reaches only the named hosts; or write `net=\"*\"`, which states the access of a program"
                     .into(),
@@ -99,6 +119,12 @@ impl Problem for CapabilityError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
+            Self::DeadGrant { span, .. } => vec![new_label(*span, "allows no call")],
+            Self::UnusedHookGrant { span, .. } => vec![new_label(*span, "never used")],
+            Self::OutsideGrant { span, granted, .. } => {
+                let granted = granted.iter().map(|span| new_label(*span, "these are the grants"));
+                std::iter::once(new_label(*span, "will be refused")).chain(granted).collect()
+            }
             Self::MatchesNothing { span, .. } => vec![new_label(*span, "no item has such an id")],
             Self::ExceedsBase { span, base_span, base, .. } => {
                 vec![new_label(*span, "granted here"), new_label(*base_span, format!("`{base}` grants only this"))]

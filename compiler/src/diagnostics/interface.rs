@@ -16,13 +16,27 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
+    /// A hook of a hook file reads an input that no directive declares.
+    #[error("no directive has an input `{name}`")]
+    UndeclaredInput { name: String, span: Span, suggestion: Option<String>, declared: Vec<String> },
+    /// `what` is `input` or `output`; `found` and `expected` are types.
+    #[error("the {what} `{name}` is of the type `{found}`, but `{base}` declares `{expected}`")]
+    Retyped {
+        what: &'static str,
+        name: String,
+        found: &'static str,
+        expected: &'static str,
+        base: String,
+        span: Span,
+        base_span: Span,
+    },
     /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant.
     #[error("`{text}` is plain text, not a placeholder")]
     Lookalike { text: String, input: Option<String>, span: Span },
-    /// A hook calls a tool with a parameter that the tool's schema does not allow.
+    /// A hook or a body calls a tool with a parameter that the tool's schema does not allow.
     #[error("the tool `{tool}` has no parameter `{name}`")]
     UnknownParameter { name: String, tool: String, span: Span, suggestion: Option<String>, known: Vec<String> },
-    /// A hook calls a tool without a required parameter.
+    /// A hook or a body calls a tool without a required parameter.
     #[error("the parameter `{name}` of the tool `{tool}` has no value")]
     MissingParameter { name: String, tool: String, span: Span },
     #[error("the input `{name}` is never used")]
@@ -47,9 +61,11 @@ pub enum InterfaceError {
 impl Problem for InterfaceError {
     fn code(&self) -> &'static str {
         match self {
-            Self::UnknownInput { .. } | Self::UnknownParameter { .. } | Self::Lookalike { .. } => {
-                "interface::unknown-input"
-            }
+            Self::UnknownInput { .. }
+            | Self::UndeclaredInput { .. }
+            | Self::UnknownParameter { .. }
+            | Self::Lookalike { .. } => "interface::unknown-input",
+            Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } => "interface::unknown-output",
@@ -59,8 +75,9 @@ impl Problem for InterfaceError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::UnusedInput { .. } | Self::Lookalike { .. } => Severity::Warning,
+            Self::UnusedInput { .. } | Self::Lookalike { .. } | Self::Retyped { .. } => Severity::Warning,
             Self::UnknownInput { .. }
+            | Self::UndeclaredInput { .. }
             | Self::UnknownParameter { .. }
             | Self::MissingInput { .. }
             | Self::MissingParameter { .. }
@@ -78,6 +95,16 @@ impl Problem for InterfaceError {
                     format!("declared: {}", quote_list(declared))
                 })
             }),
+            Self::UndeclaredInput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(if declared.is_empty() {
+                    "no directive has inputs, so the value is always absent".into()
+                } else {
+                    format!("declared: {}", quote_list(declared))
+                })
+            }),
+            Self::Retyped { what, expected, .. } => {
+                Some(format!("write `type=\"{expected}\"`, or give the {what} another name"))
+            }
             Self::Lookalike { input: Some(name), .. } => Some(format!("an input is written `{{input:{name}}}`")),
             Self::Lookalike { input: None, .. } => Some(
                 "only inputs are filled in, as `{input:name}`: declare one and give it with `--input`; put code in backticks".into(),
@@ -85,7 +112,7 @@ impl Problem for InterfaceError {
             Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if known.is_empty() { "it takes none".into() } else { format!("parameters: {}", quote_list(known)) })
             }),
-            Self::MissingParameter { name, .. } => Some(format!("add `{name}: …` to the hook's `params`")),
+            Self::MissingParameter { name, .. } => Some(format!("add `{name}` to the parameters of the call")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
                     "without declared outputs nothing is returned, and this event never fires".into()
@@ -108,6 +135,11 @@ impl Problem for InterfaceError {
             Self::UnknownInput { span, .. } => {
                 span.iter().map(|s| new_label(*s, "no such input is declared")).collect()
             }
+            Self::UndeclaredInput { span, .. } => vec![new_label(*span, "no directive declares this input")],
+            Self::Retyped { found, base, expected, span, base_span, .. } => vec![
+                new_label(*span, format!("`{found}` here")),
+                new_label(*base_span, format!("`{expected}` in `{base}`")),
+            ],
             Self::Lookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no such output is declared")],
             Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],

@@ -15,6 +15,9 @@ pub enum LimitError {
     /// Amounts are decimal dollars.
     #[error("the spend limit of {limit} is below the cost of one turn, up to {needed}")]
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
+    /// `needed` is a lower bound on the tokens of the first request.
+    #[error("the token limit of {limit} is below the first request, at least {needed} tokens")]
+    PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
     #[error("the limit `{name}` is never reached: {because}")]
     NeverBinds { name: String, because: String, span: Span },
     /// The limit is decimal dollars.
@@ -27,14 +30,19 @@ impl Problem for LimitError {
         match self {
             Self::Unknown { .. } => "limit::unknown",
             Self::Invalid { .. } => "limit::invalid",
-            Self::CannotAffordOneTurn { .. } => "limit::cannot-afford-one-turn",
+            Self::CannotAffordOneTurn { .. } | Self::PromptAboveTokens { .. } => "limit::cannot-afford-one-turn",
             Self::NeverBinds { .. } => "limit::never-binds",
             Self::Unpriced { .. } => "limit::unpriced",
         }
     }
 
     fn severity(&self) -> Severity {
-        if matches!(self, Self::NeverBinds { .. }) { Severity::Warning } else { Severity::Error }
+        match self {
+            Self::NeverBinds { .. } | Self::PromptAboveTokens { .. } => Severity::Warning,
+            Self::Unknown { .. } | Self::Invalid { .. } | Self::CannotAffordOneTurn { .. } | Self::Unpriced { .. } => {
+                Severity::Error
+            }
+        }
     }
 
     fn help(&self) -> Option<String> {
@@ -44,6 +52,7 @@ impl Problem for LimitError {
             }
             Self::Invalid { why, .. } => Some(format!("it {why}")),
             Self::NeverBinds { .. } => Some("lower it, or leave it out".into()),
+            Self::PromptAboveTokens { .. } => Some("raise `tokens`, or shorten the prompt".to_owned()),
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }
@@ -58,9 +67,9 @@ impl Problem for LimitError {
             Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "no such limit")).collect(),
             Self::Invalid { span, why, .. } => span.iter().map(|s| new_label(*s, why.clone())).collect(),
             Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
-            Self::CannotAffordOneTurn { span, .. } | Self::Unpriced { span, .. } => {
-                span.iter().map(|s| new_label(*s, "set here")).collect()
-            }
+            Self::CannotAffordOneTurn { span, .. }
+            | Self::PromptAboveTokens { span, .. }
+            | Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "set here")).collect(),
         }
     }
 }

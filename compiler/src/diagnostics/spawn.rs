@@ -28,6 +28,31 @@ pub enum SpawnError {
         asked_span: Option<Span>,
         above: Option<(String, Span)>,
     },
+    /// `above` is the directive whose `depth` leaves none for the child.
+    #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
+    TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
+    /// `limit` is `spawns` or `spend`; `asked` is the amount that all children need together.
+    #[error("`{parent}` names {children} children that take {asked} together, but its `{limit}` is {most}")]
+    OverBudget {
+        parent: String,
+        children: usize,
+        limit: &'static str,
+        asked: String,
+        most: String,
+        span: Span,
+        limit_span: Option<Span>,
+    },
+    /// The child's explicit limit is above the parent's, which also bounds the child.
+    #[error("`{child}` sets `{limit}` to {asked}, but `{parent}` starts it with at most {most}")]
+    ClippedLimit {
+        parent: String,
+        child: String,
+        limit: &'static str,
+        asked: u64,
+        most: u64,
+        span: Span,
+        asked_span: Option<Span>,
+    },
     /// `children` are the directives that the body starts.
     #[error("no directive that `{parent}` starts has an output `{name}`")]
     UnknownOutput {
@@ -56,14 +81,17 @@ impl Problem for SpawnError {
         match self {
             Self::Cycle { .. } => "spawn::cycle",
             Self::ExceedsParent { .. } => "spawn::exceeds-parent",
-            Self::NoChildren { .. } => "spawn::no-children",
+            Self::NoChildren { .. } | Self::TooDeep { .. } => "spawn::no-children",
+            Self::OverBudget { .. } => "spawn::over-budget",
+            Self::ClippedLimit { .. } => "spawn::clipped-limit",
             Self::NoBudget { .. } => "spawn::no-budget",
             Self::UnknownOutput { .. } => "spawn::unknown-output",
         }
     }
 
     fn severity(&self) -> Severity {
-        Severity::Warning
+        // A body may name several children and start only one of them.
+        if matches!(self, Self::OverBudget { .. }) { Severity::Advice } else { Severity::Warning }
     }
 
     fn help(&self) -> Option<String> {
@@ -77,6 +105,15 @@ impl Problem for SpawnError {
             }
             Self::NoChildren { limit, child, .. } => {
                 Some(format!("the call will be denied: raise `{limit}`, or do not start `{child}`"))
+            }
+            Self::TooDeep { above, parent, .. } => {
+                Some(format!("raise `depth` in `{above}`, or let `{parent}` do the work itself"))
+            }
+            Self::OverBudget { limit, parent, .. } => {
+                Some(format!("raise `{limit}` in `{parent}`, or lower what the children take"))
+            }
+            Self::ClippedLimit { limit, parent, child, .. } => {
+                Some(format!("raise `{limit}` in `{parent}`, or lower it in `{child}`"))
             }
             Self::NoBudget { above, parent, child, .. } => {
                 let first = above.as_ref().map_or(parent, |(id, _)| id);
@@ -108,6 +145,18 @@ impl Problem for SpawnError {
             Self::NoChildren { span, limit_span, .. } => {
                 let limit = limit_span.iter().map(|span| new_label(*span, "no children"));
                 std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
+            }
+            Self::TooDeep { span, limit_span, .. } => {
+                let limit = limit_span.iter().map(|span| new_label(*span, "bounds the whole tree"));
+                std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
+            }
+            Self::OverBudget { span, limit_span, .. } => {
+                let limit = limit_span.iter().map(|span| new_label(*span, "bounds all children together"));
+                std::iter::once(new_label(*span, "the last one")).chain(limit).collect()
+            }
+            Self::ClippedLimit { span, asked_span, .. } => {
+                let asked = asked_span.iter().map(|span| new_label(*span, "no effect"));
+                std::iter::once(new_label(*span, "bounded here")).chain(asked).collect()
             }
             Self::NoBudget { span, asked_span, above, parent, .. } => {
                 let asked = asked_span.iter().map(|span| new_label(*span, "requested here"));

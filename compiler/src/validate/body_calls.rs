@@ -5,14 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
-use rye_grammar::{ItemId, Span};
+use rye_grammar::{ItemId, Span, Spanned};
+use serde_json::Value;
 
+use super::call_arguments::{ArgumentValue, CallArguments};
+use super::capability::granted_places;
+use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
-use crate::item::{Dependency, Directive, Items};
+use crate::item::{Dependency, Directive, Items, Tool, shorten};
 use crate::palette::tool_name;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
+use crate::semantics::needs::{fold_case, is_host_inside, is_protected};
+use crate::tool_spec::ToolKind;
 use crate::world::ItemKind;
 
 /// Maximum distance in characters between a call's name and its arguments.
@@ -53,9 +59,20 @@ impl BodyCallChecker {
                     let span = body_span(leaf, at + end + call.at, call.id.len());
                     starts.add_call(items, &call, span);
                     check_call(items, composed, &call, span, found);
+                    if let Some(arguments) = &call.arguments {
+                        let call_of = literal_call(leaf, at + end, arguments, arguments.complete, span);
+                        check_arguments(items, composed, call.kind, &call.id, &call_of, found);
+                    }
                 }
             } else if primary.is_none() && (called || before == Some('`')) {
-                self.check_tool_name(items, composed, name, body_span(leaf, at, name.len()), found);
+                let span = body_span(leaf, at, name.len());
+                let tool = self.check_tool_name(items, composed, name, span, found);
+                if let Some((id, arguments)) = tool.zip(CallArguments::read(bounded(after))) {
+                    // Empty parentheses only mark a name as a call.
+                    let complete = arguments.complete && !arguments.list.is_empty();
+                    let call = literal_call(leaf, at + end, &arguments, complete, span);
+                    check_arguments(items, composed, ItemType::Tool, id.as_str(), &call, found);
+                }
                 if let Some(call) = thread_tool_call(name, after).filter(|_| called) {
                     let span = body_span(leaf, at + end + call.at, call.id.len());
                     starts.add_call(items, &call, span);
@@ -66,6 +83,7 @@ impl BodyCallChecker {
         starts
     }
 
+    /// Checks the name of a tool. Returns the tool's id.
     fn check_tool_name(
         &mut self,
         items: &Items<'_>,
@@ -73,16 +91,19 @@ impl BodyCallChecker {
         name: &str,
         span: Span,
         found: &mut Diagnostics,
-    ) {
+    ) -> Option<ItemId> {
         if name == crate::primary::DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
-            return;
+            return None;
         }
         items.record_read(|| Dependency::List(ItemKind::Tool));
         let names = self.names.get_or_insert_with(|| {
             items.list(ItemKind::Tool).iter().map(|e| (tool_name(&e.id), e.id.clone())).collect()
         });
         match names.get(name) {
-            Some(id) => check_granted(composed, Primary::Execute, ItemType::Tool, id, span, found),
+            Some(id) => {
+                check_granted(composed, Primary::Execute, ItemType::Tool, id, span, found);
+                return Some(id.clone());
+            }
             None => found.push(ItemError::UnknownCall {
                 what: "tool",
                 id: name.to_owned(),
@@ -90,6 +111,7 @@ impl BodyCallChecker {
                 suggestion: closest(name, names.keys().map(String::as_str)),
             }),
         }
+        None
     }
 }
 
@@ -101,6 +123,8 @@ struct BodyCall {
     at: usize,
     /// Set for a call of the thread tool, which takes limits beside the inputs.
     by_tool: bool,
+    /// The literal parameters, with offsets from the opening parenthesis.
+    arguments: Option<CallArguments>,
 }
 
 impl BodySpawns {
@@ -126,7 +150,8 @@ fn thread_tool_call(name: &str, after: &str) -> Option<BodyCall> {
         found.get(2).or_else(|| found.get(3))
     })?;
     let (id, at) = (value.as_str().to_owned(), value.start());
-    Some(BodyCall { primary: Primary::Execute, kind: ItemType::Directive, id, at, by_tool: true })
+    let arguments = CallArguments::read(bounded(after)).and_then(|read| mapping(&read, &["inputs"]));
+    Some(BodyCall { primary: Primary::Execute, kind: ItemType::Directive, id, at, by_tool: true, arguments })
 }
 
 /// Returns the items that the arguments after a primary's name refer to.
@@ -149,14 +174,18 @@ fn primary_calls(primary: Primary, after: &str) -> Vec<BodyCall> {
             _ => started = Some(here),
         }
     }
+    let parameters = CallArguments::read(bounded(after)).and_then(|read| mapping(&read, &["parameters", "params"]));
+    let inputs = parameters.as_ref().and_then(|read| mapping(read, &["inputs"]));
     let is_start = item.as_ref().is_some_and(|(id, _)| id == THREAD_DIRECTIVE);
-    let item = kind.zip(item).map(|(kind, (id, at))| BodyCall { primary, kind, id, at, by_tool: false });
+    let arguments = parameters.filter(|_| primary == Primary::Execute);
+    let item = kind.zip(item).map(|(kind, (id, at))| BodyCall { primary, kind, id, at, by_tool: false, arguments });
     let started = started.filter(|_| is_start).map(|(id, at)| BodyCall {
         primary,
         kind: ItemType::Directive,
         id,
         at,
         by_tool: true,
+        arguments: inputs,
     });
     item.into_iter().chain(started).collect()
 }
@@ -174,7 +203,52 @@ fn parenthesized(text: &str) -> &str {
             return text.get(..at).unwrap_or(text);
         }
     }
+    bounded(text)
+}
+
+/// Returns at most [`MAX_ARGUMENT_DISTANCE`] characters of a text.
+fn bounded(text: &str) -> &str {
     text.char_indices().nth(MAX_ARGUMENT_DISTANCE).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
+}
+
+/// Returns the mapping that an argument with one of these names holds.
+fn mapping(arguments: &CallArguments, names: &[&str]) -> Option<CallArguments> {
+    match &arguments.named(names)?.value {
+        ArgumentValue::Mapping(inner) => Some(inner.clone()),
+        ArgumentValue::Literal(_) | ArgumentValue::Open => None,
+    }
+}
+
+/// Converts arguments of a body to a call; their offsets count from `start` in the body.
+fn literal_call(leaf: &Directive, start: usize, arguments: &CallArguments, complete: bool, span: Span) -> LiteralCall {
+    let argument = |argument: &super::call_arguments::CallArgument| LiteralArgument {
+        name: Spanned::new(argument.name.clone(), body_span(leaf, start + argument.name_at, argument.name.len())),
+        value: argument.value.literal(),
+        span: body_span(leaf, start + argument.at, argument.len),
+    };
+    LiteralCall { arguments: arguments.list.iter().map(argument).collect(), complete, span }
+}
+
+/// Checks the parameters of a call. A call of an unknown item is reported elsewhere.
+fn check_arguments(
+    items: &Items<'_>,
+    composed: &Composed,
+    kind: ItemType,
+    id: &str,
+    call: &LiteralCall,
+    found: &mut Diagnostics,
+) {
+    let Some(id) = ItemId::parse(id).ok().filter(|id| items.exists(kind.kind(), id)) else { return };
+    match kind {
+        ItemType::Directive => check_directive_call(items, &id, call, found),
+        ItemType::Tool => {
+            if let Some(tool) = items.tool(&id) {
+                check_tool_call(&id, &tool.spec.parameters, call, found);
+                check_places(composed, &tool, call, found);
+            }
+        }
+        ItemType::Knowledge => {}
+    }
 }
 
 fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Span, found: &mut Diagnostics) {
@@ -224,6 +298,51 @@ fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     }
     let start = body.range().start + at;
     Span::new(body.source, start, start + length)
+}
+
+/// Reports literal URLs and paths of built-in tools that the grants do not open.
+fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
+    let ToolKind::Builtin { name } = &tool.spec.kind else { return };
+    for argument in &call.arguments {
+        let Some(value) = argument.value.as_ref().and_then(Value::as_str) else { continue };
+        let permissions = composed.permissions.as_ref();
+        let (why, granted) = match (name.as_str(), argument.name.node.as_str()) {
+            ("web_fetch", "url") => {
+                let Some(permissions) = permissions else { continue };
+                let (_, net) = granted_places(&permissions.value, &tool.file.id);
+                let host = url_host(value);
+                // A grant without any host is reported on its own.
+                if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| is_host_inside(host, outer))) {
+                    continue;
+                }
+                (format!("the grant opens `{}` alone", net.join("`, `")), Some(permissions.value.span))
+            }
+            ("write" | "edit", "path") if leaves_project(value) => ("the path leaves the project".to_owned(), None),
+            ("write" | "edit", "path") if value.split('/').any(|part| is_protected(&fold_case(part))) => {
+                ("it is a protected path, which no tool may write".to_owned(), None)
+            }
+            _ => continue,
+        };
+        found.push(CapabilityError::OutsideGrant { value: shorten(value), why, span: argument.span, granted });
+    }
+}
+
+/// Returns true if a relative path goes above the folder it starts in.
+fn leaves_project(path: &str) -> bool {
+    let mut depth = 0_i32;
+    let mut steps = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    !path.starts_with(['/', '~'])
+        && steps.any(|part| {
+            depth += if part == ".." { -1 } else { 1 };
+            depth < 0
+        })
+}
+
+/// Returns the host of a URL.
+fn url_host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?;
+    Some(host.split(':').next().unwrap_or(host)).filter(|host| !host.is_empty() && !host.starts_with('['))
 }
 
 #[cfg(test)]

@@ -3,19 +3,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rye_grammar::Span;
 use rye_grammar::capability::{Pattern, is_literal};
+use rye_grammar::{ItemId, Span};
 
 use super::groups::{self, CapabilityGroup};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
-use crate::item::{Dependency, GrantDecl, Items, Permissions, Tool};
+use crate::hook::{HookAction, HookSource};
+use crate::item::{Dependency, GrantDecl, HookDecl, Items, Permissions, Tool};
 use crate::lower::cache::LowerContext;
+use crate::palette::SizedTool;
 use crate::sandbox::SandboxKind;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
-use crate::semantics::needs::write_path_error;
+use crate::semantics::needs::{is_folder_inside, is_host_inside, write_path_error};
 use crate::semantics::risk::{Policy, Tier};
+use crate::tool_spec::ToolKind;
+use crate::world::ItemKind;
 
 /// A memo of the items that patterns match.
 #[derive(Default)]
@@ -59,6 +63,7 @@ impl PatternMatcher {
         for grant in &permissions.grants {
             check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
             check_openings(shared.items, grant, found);
+            check_needs(shared.items, grant, permissions, found);
         }
         check_acknowledgements(shared, permissions, found);
     }
@@ -284,6 +289,75 @@ fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics)
     }
     if folder {
         found.push(CapabilityError::OnlyWhatIsThere { tool, span });
+    }
+}
+
+/// Reports a grant of one tool whose needs no grant meets: every call of the tool is refused.
+fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, found: &mut Diagnostics) {
+    let pattern = &grant.pattern.0;
+    let id = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id));
+    let Some(id) = id.and_then(|id| find_tool(items, id)) else { return };
+    let Some(tool) = items.tool(&id) else { return };
+    let (write, net) = granted_places(permissions, &id);
+    let Some(add) = missing_needs(&tool, &write, &net) else { return };
+    let tokens = SizedTool::of(tool).tokens;
+    found.push(CapabilityError::DeadGrant {
+        pattern: pattern.clone(),
+        item: id.to_string(),
+        why: format!("it needs `{add}`"),
+        add: Some(add),
+        tokens,
+        span: grant.span,
+    });
+}
+
+/// Returns the tool with this dotted id.
+fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
+    let list = items.list(ItemType::Tool.kind());
+    list.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| entry.id.clone())
+}
+
+/// Returns the folders and hosts that the grants of a tool open.
+pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&'p str>, Vec<&'p str>) {
+    let capability = format!("rye.execute.tool.{}", tool.dotted());
+    let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);
+    let grants: Vec<&GrantDecl> = permissions.grants.iter().filter(reaches).collect();
+    let write = grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect();
+    (write, grants.iter().flat_map(|grant| grant.net.iter().map(String::as_str)).collect())
+}
+
+/// Returns the attributes of a grant that a tool lacks.
+fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
+    let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
+        let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
+        unmet.cloned().collect::<Vec<_>>().join(",")
+    };
+    let needs = &tool.spec.needs;
+    let mut net_missing = unmet(&needs.net, net, is_host_inside);
+    // The engine's own requests go to granted hosts alone.
+    let requests = matches!(tool.spec.kind, ToolKind::Builtin { .. } | ToolKind::Http(_));
+    if requests && SandboxKind::of(&tool.spec.kind) == SandboxKind::Requests && net.is_empty() && net_missing.is_empty()
+    {
+        "host".clone_into(&mut net_missing);
+    }
+    let parts = [("write", unmet(&needs.write, write, is_folder_inside)), ("net", net_missing)];
+    let parts: Vec<String> = parts.iter().filter(|(_, m)| !m.is_empty()).map(|(n, m)| format!("{n}=\"{m}\"")).collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// Reports grants of a hook that can take no effect: its action names one item, which the hook's declaration allows.
+pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
+    let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
+    let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });
+    let own = matches!(hook.source, HookSource::Directive { .. });
+    let why = match action.node.item() {
+        None => "its action uses no item".to_owned(),
+        Some(_) if starts || own || !hook.has_static_id() => return,
+        Some((_, id)) => format!("it names `{id}` itself, which needs no grant"),
+    };
+    for grant in &hook.grants {
+        let (hook, pattern, why) = (hook.id.node.clone(), grant.node.0.clone(), why.clone());
+        found.push(CapabilityError::UnusedHookGrant { hook, pattern, why, span: grant.span });
     }
 }
 

@@ -9,6 +9,7 @@ use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::{HookDecl, Items};
+use crate::plan::FieldType;
 use crate::semantics;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
 use crate::semantics::condition::Condition;
@@ -34,7 +35,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
         for hole in &hook.holes.inputs {
             check_input(&hole.name, hole.span, own, found);
         }
-        check_input_types(hook, point, own, found);
+        check_input_types(hook, own, found);
         check_grants(hook, own, found);
         if let (false, Some(grant)) = (hook.grants.is_empty(), hook.grants.first()) {
             found.push(ItemError::InvalidValue {
@@ -178,18 +179,33 @@ fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Compiles the condition again with the types of the directive's inputs.
-fn check_input_types(hook: &HookDecl, point: &HookPointRow, own: &Composed, found: &mut Diagnostics) {
+/// Compiles the condition again with the types of the directive's inputs and outputs.
+fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
+    let input = |name: &str| own.inputs.get(name).map(|field| field.value.kind);
+    let output = |name: &str| own.outputs.get(name).map(|field| field.value.kind);
+    check_condition_types(hook, &input, &output, found);
+}
+
+/// Compiles a condition that reads inputs or outputs again, with their types.
+pub fn check_condition_types(
+    hook: &HookDecl,
+    input: &dyn Fn(&str) -> Option<FieldType>,
+    output: &dyn Fn(&str) -> Option<FieldType>,
+    found: &mut Diagnostics,
+) {
+    let point = hook_point::row_of(hook.event);
     let Some(condition) = &hook.condition else { return };
-    if !condition_paths(&condition.node).iter().any(|(path, _)| point.resolve_path(path) == PathMeaning::Input) {
+    let typed = |path: &Path| point.resolve_path(path) == PathMeaning::Input || output_name(point, path).is_some();
+    if !condition_paths(&condition.node).iter().any(|(path, _)| typed(path)) {
         return;
     }
-    let types = |path: &Path| match (point.resolve_path(path), path.segments.as_slice()) {
+    let kind_of = |path: &Path| match (point.resolve_path(path), path.segments.as_slice()) {
         (PathMeaning::Fact(kind), _) => kind,
-        (PathMeaning::Input, [_, Segment::Name(name)]) => own.inputs.get(name).map(|f| f.value.kind.value_type()),
+        (PathMeaning::Input, [_, Segment::Name(name)]) => input(name).map(FieldType::value_type),
+        (PathMeaning::Open, [_, Segment::Name(_)]) => output(output_name(point, path)?).map(FieldType::value_type),
         (PathMeaning::Input | PathMeaning::Open | PathMeaning::Nothing, _) => None,
     };
-    if let Err(faults) = Condition::compile_typed(&condition.node, &types) {
+    if let Err(faults) = Condition::compile_typed(&condition.node, &kind_of) {
         found.syntax(crate::item::hook::condition_errors(faults));
     }
 }
@@ -280,16 +296,10 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };
     let Some(id) = ItemId::parse(item_id).ok().filter(|id| items.exists(*item_type, id)) else { return };
+    let call = super::interface::LiteralCall::of_hook(params, &hook.holes.params, hook.item_span());
     if *item_type == ItemKind::Directive {
-        super::interface::call(items, &id, params, &hook.holes.params, hook.item_span(), found);
+        super::interface::check_directive_call(items, &id, &call, found);
     } else if let Some(tool) = items.tool(&id) {
-        super::interface::check_tool_call(
-            &id,
-            &tool.spec.parameters,
-            params,
-            &hook.holes.params,
-            hook.item_span(),
-            found,
-        );
+        super::interface::check_tool_call(&id, &tool.spec.parameters, &call, found);
     }
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, Span};
 
-use crate::compose::Composed;
+use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
-use crate::resolve::{KnownFacts, Launch};
+use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::{Fuel, Verdict};
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table;
-use crate::world::{ItemKind, Space};
+use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
 use super::incremental::Merge;
@@ -91,6 +91,7 @@ impl HookUses {
         let errors = found.iter().filter(is_cause);
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
         let known = verdicts.start_pass(self.uses.len());
+        let mut others = OtherDirectives::default();
         for (hook, fires) in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // The condition contains an error that was already reported.
@@ -105,7 +106,7 @@ impl HookUses {
             match verdicts.verdict_of(&hook, &known) {
                 Some(true) => found.push(HookError::Always { id, span }),
                 Some(false) => found.push(HookError::Never { id, because: describe_constant_false(&hook), span }),
-                None if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
+                None if !fires && !self.incomplete && !others.could_fire(items, &hook) => {
                     let because = "its condition is false for every directive there is".into();
                     found.push(HookError::Never { id, because, span });
                 }
@@ -250,12 +251,29 @@ fn has_unknown_facts(hook: &HookDecl) -> bool {
         .any(|(path, _)| point.resolve_path(path) == hook_point::PathMeaning::Nothing)
 }
 
-/// Returns true if a hook of a file could fire for a directive of another space.
-fn fires_elsewhere(items: &Items<'_>, hook: &HookDecl) -> bool {
-    if matches!(hook.source, HookSource::Directive { .. }) {
-        return false;
+/// The directives of other spaces, composed when the first hook needs them.
+#[derive(Default)]
+struct OtherDirectives {
+    composed: Option<Vec<(ItemId, Vec<Composed>)>>,
+}
+
+impl OtherDirectives {
+    /// Returns true if a hook of a file could fire for a directive of another space.
+    fn could_fire(&mut self, items: &Items<'_>, hook: &HookDecl) -> bool {
+        if matches!(hook.source, HookSource::Directive { .. }) {
+            return false;
+        }
+        let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+        let composed = self.composed.get_or_insert_with(|| {
+            let directives = items.list(ItemKind::Directive);
+            let others = directives.iter().filter(|e| e.space != Space::Project);
+            // Errors of these directives are reported in their own space.
+            let compose = |e: &Entry| (e.id.clone(), compose_all(items, &e.id, &launch, &mut Diagnostics::new()).0);
+            others.map(compose).collect()
+        });
+        composed.iter().any(|(id, routes)| {
+            let fires = |composed: &Composed| could_fire(composed, hook, &launch, &mut Fuel::share(1));
+            KnownFacts::for_id(id).verdict(hook) != Verdict::False && (routes.is_empty() || routes.iter().any(fires))
+        })
     }
-    let directives = items.list(ItemKind::Directive);
-    let mut others = directives.iter().filter(|e| e.space != Space::Project);
-    others.any(|e| KnownFacts::for_id(&e.id).verdict(hook) != Verdict::False)
 }

@@ -12,9 +12,11 @@ use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
-use crate::item::{Dependency, HookDecl, Items};
+use crate::item::{Dependency, Directive, HookDecl, Items, shorten};
+use crate::plan::FieldType;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;
+use crate::semantics::value::equal;
 use crate::tool_spec::RESOLVED_CONFIG;
 use crate::world::{ItemKind, Space};
 
@@ -27,7 +29,32 @@ use super::mistyped_placeholders;
 pub struct InputUses {
     used: BTreeSet<Span>,
     unused: BTreeMap<Span, String>,
-    outputs: BTreeSet<String>,
+    inputs: DeclaredTypes,
+    outputs: DeclaredTypes,
+    /// Set if a directive could not be read as a whole: it may declare any input.
+    incomplete: bool,
+}
+
+/// The types that all directives declare for a name; `None` if two of them differ.
+#[derive(Default)]
+struct DeclaredTypes(BTreeMap<String, Option<FieldType>>);
+
+impl DeclaredTypes {
+    fn add(&mut self, name: &str, kind: Option<FieldType>) {
+        match self.0.get_mut(name) {
+            Some(known) if *known == kind => {}
+            Some(known) => *known = None,
+            None => {
+                self.0.insert(name.to_owned(), kind);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (name, kind) in &other.0 {
+            self.add(name, *kind);
+        }
+    }
 }
 
 /// A memo of the inputs that hooks read, by the hook's span.
@@ -65,8 +92,13 @@ impl ReadInputs {
 impl InputUses {
     /// Records the inputs that a composition uses.
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed, of_hooks: &mut HookInputs) {
-        self.outputs
-            .extend(composed.outputs.keys().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
+        for (name, field) in &composed.outputs {
+            self.outputs.add(name, Some(field.value.kind));
+        }
+        for (name, field) in &composed.inputs {
+            self.inputs.add(name, Some(field.value.kind));
+        }
+        self.incomplete |= composed.chain.iter().any(|link| items.is_broken(link.file.source));
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
         // Hooks are analyzed only if the body does not read the input.
         let mut hooks: Option<Vec<Arc<ReadInputs>>> = None;
@@ -87,6 +119,11 @@ impl InputUses {
         }
     }
 
+    /// Records a directive that could not be composed on every route.
+    pub fn add_uncomposed(&mut self) {
+        self.incomplete = true;
+    }
+
     fn used(&mut self, span: Span) {
         self.unused.remove(&span);
         self.used.insert(span);
@@ -101,11 +138,9 @@ impl InputUses {
 
 impl Merge for InputUses {
     fn merge(&mut self, other: &Self) {
-        for name in &other.outputs {
-            if !self.outputs.contains(name) {
-                self.outputs.insert(name.clone());
-            }
-        }
+        self.inputs.merge(&other.inputs);
+        self.outputs.merge(&other.outputs);
+        self.incomplete |= other.incomplete;
         for span in &other.used {
             self.used(*span);
         }
@@ -132,17 +167,76 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     found.extend(unused.into_iter().map(|(span, name)| InterfaceError::UnusedInput { name: name.clone(), span }));
 }
 
-/// Reports outputs that a hook of the project's files reads and no directive declares.
-pub fn check_hook_outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
-    let hooks = items.hook_files().project.iter().filter(|h| h.enabled);
-    let read: Vec<(&str, Span)> = hooks.flat_map(|hook| super::hook::read_outputs(hook)).collect();
-    if read.is_empty() {
+/// Checks the inputs and outputs that hooks of the project's files read: names that no directive declares, and
+/// conditions that cannot hold for the type that all directives declare.
+pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
+    let files = items.hook_files();
+    let hooks = || files.project.iter().chain(&files.infra).filter(|h| h.enabled && h.space == Space::Project);
+    if !hooks().any(|hook| !read_inputs(hook).is_empty() || !super::hook::read_outputs(hook).is_empty()) {
         return;
     }
-    let declared: BTreeSet<&String> = several.iter().flat_map(|uses| &uses.outputs).collect();
-    for (name, span) in read {
-        if !declared.iter().any(|known| *known == name) {
-            found.push(super::hook::unknown_output(name, None, span, declared.iter().copied()));
+    let (mut inputs, mut outputs) = (DeclaredTypes::default(), DeclaredTypes::default());
+    for uses in several {
+        inputs.merge(&uses.inputs);
+        outputs.merge(&uses.outputs);
+    }
+    // Hooks of the project's files also apply to directives of the other spaces.
+    for entry in items.list(ItemKind::Directive).iter().filter(|entry| entry.space != Space::Project) {
+        let Some(directive) = items.directive(&entry.id) else { continue };
+        for (name, field) in &directive.inputs {
+            inputs.add(name, Some(field.kind));
+        }
+    }
+    let incomplete = several.iter().any(|uses| uses.incomplete);
+    for hook in hooks() {
+        let before = found.len();
+        for (name, span) in super::hook::read_outputs(hook) {
+            if !outputs.0.contains_key(name) {
+                found.push(super::hook::unknown_output(name, None, span, outputs.0.keys()));
+            }
+        }
+        for (name, span) in
+            read_inputs(hook).into_iter().filter(|(name, _)| !incomplete && !inputs.0.contains_key(*name))
+        {
+            let declared: Vec<String> = inputs.0.keys().cloned().collect();
+            let suggestion = closest(name, declared.iter().map(String::as_str));
+            found.push(InterfaceError::UndeclaredInput { name: name.to_owned(), span, suggestion, declared });
+        }
+        if found.len() == before && !incomplete {
+            let kind = |declared: &DeclaredTypes, name: &str| declared.0.get(name).copied().flatten();
+            super::hook::check_condition_types(hook, &|name| kind(&inputs, name), &|name| kind(&outputs, name), found);
+        }
+    }
+}
+
+/// Returns the inputs that a hook's condition and action name, with their spans.
+fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
+    let in_condition = hook.condition.iter().flat_map(|c| super::hook::condition_paths(&c.node));
+    let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
+    let of_paths = read.filter_map(|(path, span)| match path.segments.as_slice() {
+        [Segment::Name(root), Segment::Name(name), ..] if root == "inputs" => Some((name.as_str(), span)),
+        _ => None,
+    });
+    of_paths.chain(hook.holes.inputs.iter().map(|hole| (hole.name.as_str(), hole.span))).collect()
+}
+
+/// Reports inputs and outputs of the leaf that have another type than its ancestor declares: the ancestor's hooks and
+/// callers rely on the ancestor's type.
+pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
+    let Some((leaf, ancestors)) = composed.chain.split_last() else { return };
+    let pairs = [("input", &leaf.inputs), ("output", &leaf.outputs)];
+    for (what, fields) in pairs {
+        for (name, field) in fields {
+            let of = |link: &Arc<Directive>| {
+                let fields = if what == "input" { &link.inputs } else { &link.outputs };
+                fields.get(name).map(|base| (link.id().to_string(), base.kind, base.span))
+            };
+            let Some((base, kind, base_span)) = ancestors.iter().rev().find_map(of) else { continue };
+            if kind != field.kind && !(kind == FieldType::Number && field.kind == FieldType::Integer) {
+                let (name, found_kind, expected) = (name.clone(), field.kind.name(), kind.name());
+                let span = field.span;
+                found.push(InterfaceError::Retyped { what, name, found: found_kind, expected, base, span, base_span });
+            }
         }
     }
 }
@@ -190,75 +284,136 @@ pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Checks a call of a directive with literal parameters. `places` are the parameters' names and values as written,
-/// `span` the id that is called.
-pub fn call(
-    items: &Items<'_>,
-    id: &ItemId,
-    params: &Map<String, Value>,
-    places: &[(Spanned<String>, Span)],
-    span: Span,
-    found: &mut Diagnostics,
-) {
+/// A call with literal arguments, in a hook or a body.
+pub struct LiteralCall {
+    pub arguments: Vec<LiteralArgument>,
+    /// Set if no other arguments can follow, so that a missing one is an error.
+    pub complete: bool,
+    /// The id that is called.
+    pub span: Span,
+}
+
+/// An argument of a call; `value` is `None` if it is known only at run time.
+pub struct LiteralArgument {
+    pub name: Spanned<String>,
+    pub value: Option<Value>,
+    pub span: Span,
+}
+
+impl LiteralCall {
+    /// Converts the parameters of a hook. `places` are their names and values as written.
+    pub fn of_hook(params: &Map<String, Value>, places: &[(Spanned<String>, Span)], span: Span) -> Self {
+        let argument = |(name, value): (&String, &Value)| {
+            let place = places.iter().find(|(written, _)| written.node == *name);
+            let text = value.to_string();
+            LiteralArgument {
+                name: place.map_or_else(|| Spanned::new(name.clone(), span), |(written, _)| written.clone()),
+                value: Some(value.clone()).filter(|_| !text.contains("${") && !text.contains("{input:")),
+                span: place.map_or(span, |(_, at)| *at),
+            }
+        };
+        Self { arguments: params.iter().map(argument).collect(), complete: true, span }
+    }
+
+    fn lacks(&self, name: &str) -> bool {
+        self.complete && !self.arguments.iter().any(|argument| argument.name.node == name)
+    }
+}
+
+/// Checks a call of a directive.
+pub fn check_directive_call(items: &Items<'_>, id: &ItemId, call: &LiteralCall, found: &mut Diagnostics) {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     // Errors of the called directive are reported where that directive is checked.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let Some(callee) = routes.first() else { return };
-    for (name, value) in params {
-        let place = places.iter().find(|(written, _)| written.node == *name);
+    for argument in &call.arguments {
+        let name = &argument.name.node;
         let Some(field) = callee.inputs.get(name) else {
             found.push(InterfaceError::UnknownInput {
                 name: name.clone(),
                 directive: id.to_string(),
-                span: Some(place.map_or(span, |(written, _)| written.span)),
+                span: Some(argument.name.span),
                 suggestion: closest(name, callee.inputs.keys().map(String::as_str)),
                 declared: callee.inputs.keys().cloned().collect(),
             });
             continue;
         };
-        let open = value.as_str().is_some_and(|s| s.contains("${") || s.contains("{input:"));
-        if !open {
-            found.extend(fields::check(&field.value, value, Some(place.map_or(span, |(_, at)| *at))));
+        if let Some(value) = &argument.value {
+            found.extend(fields::check(&field.value, value, Some(argument.span)));
         }
     }
     for (name, field) in &callee.inputs {
-        if field.value.required && field.value.default.is_none() && !params.contains_key(name) {
+        if field.value.required && field.value.default.is_none() && call.lacks(name) {
             found.push(InterfaceError::MissingInput {
                 name: name.clone(),
                 directive: id.to_string(),
                 declared: Some(field.value.span),
-                used: Some(span),
+                used: Some(call.span),
             });
         }
     }
 }
 
-/// Checks the parameter names of a tool call: unknown ones and missing required ones. Values are checked at run time,
-/// with placeholders filled in.
-pub fn check_tool_call(
-    id: &ItemId,
-    schema: &Value,
-    params: &Map<String, Value>,
-    places: &[(Spanned<String>, Span)],
-    span: Span,
-    found: &mut Diagnostics,
-) {
+/// Checks a call of a tool against its schema: unknown and missing parameters, and literals of a wrong type or outside
+/// of an `enum`.
+pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &mut Diagnostics) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let known: Vec<String> = properties.into_iter().flat_map(|map| map.keys().cloned()).collect();
-    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
-        for name in params.keys().filter(|name| !known.contains(name)) {
-            let place = places.iter().find(|(written, _)| written.node == *name);
-            found.push(InterfaceError::UnknownParameter {
-                name: name.clone(),
-                tool: id.to_string(),
-                span: place.map_or(span, |(written, _)| written.span),
-                suggestion: closest(name, known.iter().map(String::as_str)),
-                known: known.clone(),
+    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    for argument in &call.arguments {
+        let name = &argument.name.node;
+        let Some(property) = properties.and_then(|map| map.get(name)) else {
+            if closed {
+                found.push(InterfaceError::UnknownParameter {
+                    name: name.clone(),
+                    tool: id.to_string(),
+                    span: argument.name.span,
+                    suggestion: closest(name, known.iter().map(String::as_str)),
+                    known: known.clone(),
+                });
+            }
+            continue;
+        };
+        let Some(value) = &argument.value else { continue };
+        if let Some(expected) = expected_by_schema(property, value) {
+            found.push(InterfaceError::Type {
+                what: format!("the parameter `{name}` of the tool `{id}`"),
+                expected,
+                found: format!("`{}`", shorten(&value.to_string())),
+                span: Some(argument.span),
+                declared: None,
             });
         }
     }
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    for name in required.filter(|name| *name != RESOLVED_CONFIG && !params.contains_key(*name)) {
-        found.push(InterfaceError::MissingParameter { name: name.to_owned(), tool: id.to_string(), span });
+    for name in required.filter(|name| *name != RESOLVED_CONFIG && call.lacks(name)) {
+        found.push(InterfaceError::MissingParameter { name: name.to_owned(), tool: id.to_string(), span: call.span });
     }
+}
+
+/// Returns the values that `type` and `enum` of a schema allow if they exclude a value. Other keywords are validated at
+/// run time.
+fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+        let fits = choices.iter().any(|choice| equal(choice, value));
+        let words = choices
+            .iter()
+            .map(|choice| format!("`{}`", choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)));
+        return (!fits).then(|| format!("one of {}", words.collect::<Vec<_>>().join(", ")));
+    }
+    let types: Vec<&str> = match schema.get("type")? {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    let fits = |name: &&str| match FieldType::ALL.into_iter().find(|kind| kind.name() == *name) {
+        Some(kind) => kind.fits(value),
+        None => *name != "null" || value.is_null(),
+    };
+    let phrase = |name: &&str| match FieldType::ALL.into_iter().find(|kind| kind.name() == *name) {
+        Some(kind) => fields::expected(kind, &[]),
+        None => (*name).to_owned(),
+    };
+    let phrases: Vec<String> = types.iter().map(phrase).collect();
+    (!types.is_empty() && !types.iter().any(fits)).then(|| phrases.join(" or "))
 }

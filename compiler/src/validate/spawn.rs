@@ -4,9 +4,11 @@
 
 mod budget;
 mod cycle;
+mod depth;
 mod graph;
 mod outputs;
 mod proof;
+mod together;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -44,6 +46,13 @@ pub enum SpawnSource {
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
     /// The body. `free` is set for a call of the thread tool, which may set its own limits.
     Body { free: bool },
+}
+
+impl SpawnEdge {
+    /// Returns false for a hook that may not fire.
+    fn is_certain(&self) -> bool {
+        !matches!(self.by, SpawnSource::Hook { certain: false, .. })
+    }
 }
 
 /// The spawns that a body names.
@@ -135,6 +144,8 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     proof::check(&graph, found);
     budget::check(&graph, found);
     cycle::check(&graph, found);
+    depth::check(&graph, found);
+    together::check(&graph, found);
     outputs::check(&graph, found);
 }
 

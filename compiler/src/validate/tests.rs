@@ -1,6 +1,8 @@
 //! Tests of check, code by code. Each world is a valid project with one error.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod calls;
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -184,7 +186,7 @@ fn constant_hook_conditions_are_reported() {
     assert_eq!(route("1 == 1"), ["hook::always"]);
     assert_eq!(route("directive == \"leaf\""), Vec::<&str>::new());
     assert_eq!(route("directive == \"base\""), ["hook::never"]);
-    assert_eq!(route("inputs.x == 1"), Vec::<&str>::new());
+    assert_eq!(route("inputs.x == 1"), ["interface::unknown-input"]);
 }
 
 #[test]
@@ -270,7 +272,7 @@ fn group_in_place_of_a_pattern_suggests_its_patterns() {
 fn an_open_id_needs_a_grant() {
     let yaml = |grants: &str| {
         format!(
-            "hooks: [{{id: h, event: thread_started, {grants} action: {{primary: fetch, item_type: knowledge, item_id: 'lib/${{inputs.x}}'}}}}]"
+            "hooks: [{{id: h, event: thread_started, {grants} action: {{primary: fetch, item_type: knowledge, item_id: 'lib/${{directive}}'}}}}]"
         )
     };
     assert_eq!(with_hooks(&yaml("")), ["hook::ungranted"]);

@@ -1,7 +1,7 @@
 //! Limits that can never be reached, because another limit or the model always applies first (`language.md` 11).
 
 use crate::compose::Composed;
-use crate::diagnostics::{Diagnostics, LimitError};
+use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::Prices;
@@ -13,6 +13,30 @@ const MAX_BILLED_ATTEMPTS: u64 = 16;
 
 /// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
 const MIN_CALL_TOKENS: u64 = 20;
+
+/// Reports grants of directives that a limit of 0 makes useless. A body that names a child is reported by the spawn
+/// checks.
+pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: bool, found: &mut Diagnostics) {
+    let limit = match (audit.limits.depth, audit.limits.spawns) {
+        (0, _) => "depth",
+        (_, 0) => "spawns",
+        _ => return,
+    };
+    let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()).filter(|_| !starts) else {
+        return;
+    };
+    for grant in &permissions.grants {
+        let Some(id) = grant.pattern.0.strip_prefix("rye.execute.directive.") else { continue };
+        found.push(CapabilityError::DeadGrant {
+            pattern: grant.pattern.0.clone(),
+            item: id.replace('.', "/"),
+            why: format!("the limit `{limit}` is 0"),
+            add: None,
+            tokens: 0,
+            span: grant.span,
+        });
+    }
+}
 
 /// Reports unreachable limits that the leaf itself declares. `may_start` is set if the directive may spawn others.
 pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: &mut Diagnostics) {

@@ -76,7 +76,7 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
 
 /// Returns the lowest spend that the child requests over all routes, with its span; `None` if a route takes what is
 /// left.
-fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
+pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let asked: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
     asked?.into_iter().min_by_key(|(asked, _)| *asked)

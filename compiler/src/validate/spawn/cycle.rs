@@ -7,20 +7,38 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 use rye_grammar::Span;
 
-use super::SpawnSource;
 use super::graph::SpawnGraph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
+/// Returns the number of the cycle that each directive is part of; a directive without a cycle has its own number.
+pub fn component_of(graph: &SpawnGraph<'_>) -> Vec<usize> {
+    let mut components: Vec<usize> = (0..graph.nodes.len()).collect();
+    for members in kosaraju_scc(&certain_edges(graph)) {
+        let number = members.iter().copied().min();
+        for member in members {
+            if let (Some(slot), Some(number)) = (components.get_mut(member), number) {
+                *slot = number;
+            }
+        }
+    }
+    components
+}
+
+fn certain_edges(graph: &SpawnGraph<'_>) -> DiGraphMap<usize, Span> {
     let mut edges: DiGraphMap<usize, Span> = DiGraphMap::new();
     for (place, node) in graph.nodes.iter().enumerate() {
         // A hook that may not fire can end the recursion.
-        for edge in node.edges.iter().filter(|e| !matches!(e.start.by, SpawnSource::Hook { certain: false, .. })) {
+        for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
             if let Some(child) = edge.child.filter(|child| !edges.contains_edge(place, *child)) {
                 edges.add_edge(place, child, edge.start.span);
             }
         }
     }
+    edges
+}
+
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
+    let edges = certain_edges(graph);
     // Kosaraju's algorithm, because it does not recurse: no chain is too long for the stack.
     let mut circles: Vec<Vec<usize>> = kosaraju_scc(&edges);
     for circle in &mut circles {

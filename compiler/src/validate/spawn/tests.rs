@@ -142,3 +142,48 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
     let three = [("a", ALL, "", reads), ("b", "", "link", "x"), ("c", "", "url", "x")];
     assert_eq!(spawn_codes(&three, file), NOTHING);
 }
+
+#[test]
+fn depth_used_up_by_an_ancestor_is_reported() {
+    let start_c = "Call `rye_execute(item_type=\"directive\", item_id=\"c\")`.";
+    let one = "<limits depth=\"1\"/><permissions><execute><directive>*</directive></execute></permissions>";
+    let two = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
+    let chain = |top| [("a", top, "", START_B), ("b", ALL, "", start_c), ("c", "", "", "x")];
+    let told = spawn_messages(&chain(one), "");
+    assert!(told.len() == 1 && told[0].starts_with("spawn::no-children: `b` starts `c`"), "{told:?}");
+    assert_eq!(spawn_codes(&chain(two), ""), NOTHING);
+    // Recursion with a limit ends on purpose.
+    assert_eq!(spawn_codes(&[("a", one, "", START_A)], ""), NOTHING);
+}
+
+#[test]
+fn children_are_compared_together_with_the_parents_limits() {
+    let kids = |spend: &str| -> Vec<DirectiveSource> {
+        let limits: &'static str = Box::leak(format!("<limits spend=\"{spend}\"/>").into_boxed_str());
+        ["k1", "k2", "k3", "k4", "k5"].map(|id| (id, limits, "", "x")).to_vec()
+    };
+    let start = (1..=5)
+        .map(|n| format!("`rye_execute(item_type=\"directive\", item_id=\"k{n}\")` "))
+        .collect::<Vec<_>>()
+        .concat();
+    let start: &'static str = Box::leak(start.into_boxed_str());
+    let parent = |limits: &str| -> DirectiveSource {
+        let metadata = format!("<limits {limits}/>{ALL}");
+        ("a", Box::leak(metadata.into_boxed_str()), "", start)
+    };
+    let with = |limits: &str, spend: &str| spawn_codes(&[vec![parent(limits)], kids(spend)].concat(), "");
+    assert_eq!(with("spend=\"1.00\"", "0.30"), ["spawn::over-budget"]);
+    assert_eq!(with("spend=\"1.00\"", "0.20"), NOTHING);
+    assert_eq!(with("spend=\"1.00\" spawns=\"2\"", "0.10"), ["spawn::over-budget"]);
+    assert_eq!(with("spend=\"1.00\" spawns=\"5\"", "0.10"), NOTHING);
+}
+
+#[test]
+fn child_duration_above_its_parents_is_reported() {
+    let parent = |seconds: &str| -> &'static str {
+        Box::leak(format!("<limits duration_seconds=\"{seconds}\"/>{ALL}").into_boxed_str())
+    };
+    let child = ("b", "<limits duration_seconds=\"900\"/>", "", "x");
+    assert_eq!(spawn_codes(&[("a", parent("60"), "", START_B), child], ""), ["spawn::clipped-limit"]);
+    assert_eq!(spawn_codes(&[("a", parent("1000"), "", START_B), child], ""), NOTHING);
+}

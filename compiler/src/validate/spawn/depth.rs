@@ -1,0 +1,65 @@
+//! Depth over the spawn graph: a directive names a child, but an explicit `depth` further up leaves it none
+//! (`language.md` 11).
+
+use std::collections::BTreeSet;
+
+use rye_grammar::Span;
+
+use super::cycle::component_of;
+use super::graph::{SpawnGraph, SpawnNode};
+use crate::diagnostics::{Diagnostics, SpawnError};
+
+/// The depth that is left for a directive, and the directive whose limit bounds it.
+#[derive(Clone, Copy)]
+struct Left {
+    depth: u64,
+    above: usize,
+}
+
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
+    // Recursion is bounded by `depth` on purpose, so only steps between different cycles count.
+    let components = component_of(graph);
+    let mut left: Vec<Option<Left>> = graph
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(above, node)| Some(Left { depth: explicit_depth(node)?, above }))
+        .collect();
+    let mut queue: BTreeSet<usize> =
+        (0..graph.nodes.len()).filter(|at| left.get(*at).is_some_and(Option::is_some)).collect();
+    let mut told: BTreeSet<Span> = BTreeSet::new();
+    while let Some(parent) = queue.pop_first() {
+        let (Some(Some(here)), Some(node)) = (left.get(parent).copied(), graph.nodes.get(parent)) else { continue };
+        for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
+            let Some(child) = edge.child.filter(|child| components.get(*child) != components.get(parent)) else {
+                continue;
+            };
+            if here.depth == 0 {
+                // A limit of 0 of its own is reported with the spawn itself.
+                if here.above != parent && told.insert(edge.start.span) {
+                    let Some(above) = graph.nodes.get(here.above) else { continue };
+                    found.push(SpawnError::TooDeep {
+                        parent: node.id.to_string(),
+                        child: edge.start.to.to_string(),
+                        above: above.id.to_string(),
+                        span: edge.start.span,
+                        limit_span: above.links.iter().find_map(|link| link.limit_span("depth")),
+                    });
+                }
+                continue;
+            }
+            let depth = here.depth - 1;
+            if let Some(known) = left.get_mut(child).filter(|known| known.is_none_or(|known| depth < known.depth)) {
+                *known = Some(Left { depth, above: here.above });
+                queue.insert(child);
+            }
+        }
+    }
+}
+
+/// Returns the largest explicit `depth` over all routes; `None` if a route leaves it to the default.
+fn explicit_depth(node: &SpawnNode<'_>) -> Option<u64> {
+    let depths: Option<Vec<u64>> =
+        node.links.iter().map(|link| link.limit_span("depth").and(link.limits).map(|limits| limits.depth)).collect();
+    depths?.into_iter().max()
+}

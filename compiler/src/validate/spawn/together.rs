@@ -1,0 +1,89 @@
+//! All children that a directive names, together: more of them than `spawns` allows, or a larger `spend` than the
+//! parent has. Also limits of a child that its parent's limit always lowers (`language.md` 11).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use rye_grammar::Span;
+
+use super::budget::min_requested_spend;
+use super::graph::{SpawnGraph, SpawnGraphEdge, SpawnNode};
+use super::{SpawnRoute, SpawnSource};
+use crate::diagnostics::{Diagnostics, SpawnError};
+use crate::semantics::money::Nanos;
+
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
+    let mut told: BTreeSet<(Span, &'static str)> = BTreeSet::new();
+    for node in &graph.nodes {
+        let mut of_route: BTreeMap<*const SpawnRoute, Vec<&SpawnGraphEdge<'_>>> = BTreeMap::new();
+        for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
+            of_route.entry(std::ptr::from_ref(edge.link)).or_default().push(edge);
+            check_clipped(graph, node, edge, &mut told, found);
+        }
+        for link in node.links {
+            if let Some(edges) = of_route.get(&Rc::as_ptr(link)) {
+                check_together(graph, node, link, edges, &mut told, found);
+            }
+        }
+    }
+}
+
+fn check_together(
+    graph: &SpawnGraph<'_>,
+    node: &SpawnNode<'_>,
+    link: &SpawnRoute,
+    edges: &[&SpawnGraphEdge<'_>],
+    told: &mut BTreeSet<(Span, &'static str)>,
+    found: &mut Diagnostics,
+) {
+    let Some(limits) = link.limits else { return };
+    let children: BTreeMap<usize, &SpawnGraphEdge<'_>> =
+        edges.iter().filter_map(|edge| Some((edge.child?, *edge))).collect();
+    let (Some(last), count) = (edges.last().map(|edge| edge.start.span), children.len()) else { return };
+    let mut report = |limit: &'static str, asked: String, most: String| {
+        if told.insert((last, limit)) {
+            let (parent, limit_span) = (node.id.to_string(), link.limit_span(limit));
+            found.push(SpawnError::OverBudget { parent, children: count, limit, asked, most, span: last, limit_span });
+        }
+    };
+    let spawns = limits.spawns;
+    if count > 1 && spawns > 0 && u64::try_from(count).is_ok_and(|count| count > spawns) {
+        report("spawns", format!("{count} spawns"), spawns.to_string());
+    }
+    let asked: Vec<Nanos> = children
+        .values()
+        .filter(|edge| !matches!(edge.start.by, SpawnSource::Body { free: true }))
+        .filter_map(|edge| min_requested_spend(graph.child(edge)?).map(|(asked, _)| asked))
+        .collect();
+    let sum = asked.iter().fold(Nanos::ZERO, |sum, one| Nanos(sum.0.saturating_add(one.0)));
+    // A child that alone asks for too much is reported on its own.
+    if asked.len() > 1 && sum > limits.spend && asked.iter().all(|one| *one <= limits.spend) {
+        report("spend", format!("${sum}"), format!("${}", limits.spend));
+    }
+}
+
+/// Reports a duration that the child sets in vain: the parent ends first.
+fn check_clipped(
+    graph: &SpawnGraph<'_>,
+    node: &SpawnNode<'_>,
+    edge: &SpawnGraphEdge<'_>,
+    told: &mut BTreeSet<(Span, &'static str)>,
+    found: &mut Diagnostics,
+) {
+    const LIMIT: &str = "duration_seconds";
+    let (Some(limits), Some(children)) = (edge.link.limits, graph.child(edge)) else { return };
+    let of = |child: &Rc<SpawnRoute>| Some((child.limits?.duration_seconds, child.limit_span(LIMIT)?));
+    let Some(asked) = children.iter().map(of).collect::<Option<Vec<_>>>() else { return };
+    let Some((asked, asked_span)) = asked.into_iter().min_by_key(|(seconds, _)| *seconds) else { return };
+    if asked > limits.duration_seconds && told.insert((edge.start.span, LIMIT)) {
+        found.push(SpawnError::ClippedLimit {
+            parent: node.id.to_string(),
+            child: edge.start.to.to_string(),
+            limit: LIMIT,
+            asked,
+            most: limits.duration_seconds,
+            span: edge.start.span,
+            asked_span: Some(asked_span),
+        });
+    }
+}

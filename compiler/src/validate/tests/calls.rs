@@ -1,0 +1,179 @@
+//! Tests of inputs in hook files, literal calls in bodies, and grants that allow no call.
+
+use super::*;
+
+const REGIONS: &str =
+    "<inputs><input name=\"region\" enum=\"eu,us\" required=\"true\"/><input name=\"n\" type=\"integer\"/></inputs>";
+
+#[test]
+fn hook_file_condition_on_inputs_is_checked_over_all_directives() {
+    let world = || directive(project(), "leaf", "", REGIONS, "{input:region} {input:n?}");
+    let found = |condition: &str| {
+        let action = "action: {primary: fetch, item_type: knowledge, item_id: lib/identity}";
+        let hook = format!("{{id: h, event: thread_started, condition: '{condition}', {action}}}");
+        codes(&hooks(world(), &format!("hooks: [{hook}]")))
+    };
+    for never in [
+        "inputs.region == \"mars\"",
+        "inputs.n > 5 && inputs.n < 3",
+        "inputs.region == \"eu\" && inputs.region == \"us\"",
+    ] {
+        assert_eq!(found(never), ["hook::never"], "{never}");
+    }
+    assert_eq!(found("inputs.reggion == \"eu\""), ["interface::unknown-input"]);
+    assert_eq!(found("inputs.n > \"x\""), ["syntax::condition"]);
+    for fine in ["inputs.region == \"eu\"", "inputs.n > 5", "!exists(inputs.n)"] {
+        assert_eq!(found(fine), Vec::<&str>::new(), "{fine}");
+    }
+    // A directive of another space declares the input.
+    let other =
+        "```xml\n<directive name=\"o\"><inputs><input name=\"place\"/></inputs></directive>\n```\n\n{input:place?}\n";
+    let yaml = "hooks: [{id: h, event: thread_started, condition: 'inputs.place == \"x\"', action: {primary: fetch, item_type: knowledge, item_id: lib/identity}}]";
+    let world = hooks(world(), yaml).with(Space::System, ".ai/directives/o.md", other);
+    assert_eq!(codes(&world), Vec::<&str>::new());
+}
+
+#[test]
+fn literal_arguments_of_a_body_call_are_checked() {
+    let inputs =
+        "<inputs><input name=\"n\" type=\"integer\" required=\"true\"/><input name=\"c\" enum=\"a,b\"/></inputs>";
+    let tool = "description: Does it.\nkind: builtin\nbuiltin: grep\nparameters: {type: object, additionalProperties: false, required: [path], properties: {path: {type: string}, mode: {enum: [fast, slow]}}}\n";
+    let found = |body: &str| {
+        let world = directive(project(), "callee", "", inputs, "{input:n} {input:c?}").with(
+            Space::System,
+            ".ai/tools/lib/find.yaml",
+            tool,
+        );
+        let grants = "<permissions><execute><directive>callee</directive><tool>lib.find</tool><tool>rye.agent.*</tool></execute>\
+            <acknowledge risk=\"elevated\">Fine.</acknowledge></permissions>";
+        let mut codes = codes(&directive(world, "leaf", "", grants, body));
+        codes.retain(|code| code.starts_with("interface::"));
+        codes
+    };
+    let execute = |kind: &str, id: &str, parameters: &str| {
+        found(&format!("Call `rye_execute(item_type=\"{kind}\", item_id=\"{id}\", parameters={parameters})`."))
+    };
+    for (parameters, code) in [
+        ("{}", "interface::missing-input"),
+        ("{\"n\": 1, \"m\": 2}", "interface::unknown-input"),
+        ("{'n': 'x'}", "interface::type"),
+        ("{\"n\": 1, \"c\": \"z\"}", "interface::type"),
+    ] {
+        assert_eq!(execute("directive", "callee", parameters), [code], "{parameters}");
+    }
+    for parameters in ["{\"n\": 1, \"c\": \"b\"}", "{\"n\": <number>}", "{\"n\": 1, …}", "{…}", "the inputs"] {
+        assert_eq!(execute("directive", "callee", parameters), Vec::<&str>::new(), "{parameters}");
+    }
+    let start = "Call `rye_execute(item_id=\"rye/agent/threads/thread_directive\", parameters={\"directive_name\": \"callee\", \"inputs\": {\"n\": \"x\"}})`.";
+    assert_eq!(found(start), ["interface::type"]);
+    assert_eq!(execute("tool", "lib/find", "{}"), ["interface::missing-input"]);
+    assert_eq!(execute("tool", "lib/find", "{\"path\": 3}"), ["interface::type"]);
+    assert_eq!(execute("tool", "lib/find", "{\"path\": \"x\", \"mode\": \"slwo\"}"), ["interface::type"]);
+    assert_eq!(found("Call `lib_find`, or `rye_lib_find`."), Vec::<&str>::new());
+}
+
+#[test]
+fn field_that_changes_the_type_of_its_base_is_reported() {
+    let field = |kind: &str| format!("<outputs><output name=\"x\" type=\"{kind}\"/></outputs>");
+    let found = |base: &str, own: &str| {
+        let world = directive(project(), "root", "", &field(base), "");
+        codes(&directive(world, "leaf", "extends=\"root\"", &field(own), ""))
+    };
+    assert_eq!(found("string", "integer"), ["interface::retyped"]);
+    assert_eq!(found("number", "integer"), Vec::<&str>::new());
+    assert_eq!(found("string", "string"), Vec::<&str>::new());
+}
+
+#[test]
+fn output_of_a_hook_condition_has_its_declared_type() {
+    let hook = |condition: &str| {
+        leaf(
+            &format!(
+                "<hooks><hook id=\"h\" event=\"directive_return\"><when>{condition}</when><execute item_type=\"tool\" item_id=\"rye/file-system/read\"/></hook></hooks>\
+                 <outputs><output name=\"url\" required=\"true\"/></outputs>"
+            ),
+            "x",
+        )
+    };
+    assert_eq!(hook("outputs.url &gt; 5"), ["syntax::condition"]);
+    assert_eq!(hook("outputs.url == \"x\""), Vec::<&str>::new());
+}
+
+#[test]
+fn grant_whose_needs_are_not_met_is_dead() {
+    let tool = "description: Does it.\nkind: command\ncommand: [ls]\nneeds: {write: [notes/], net: [a.test]}\n";
+    let found = |attributes: &str| {
+        let grants = format!(
+            "<permissions><execute><tool {attributes}>own</tool></execute><acknowledge risk=\"elevated\">Fine.</acknowledge></permissions>"
+        );
+        let mut codes = codes(&directive(project().project(".ai/tools/own.yaml", tool), "leaf", "", &grants, "x"));
+        codes.retain(|code| *code == "capability::dead-grant");
+        codes.len()
+    };
+    assert_eq!(found(""), 1);
+    assert_eq!(found("write=\"notes/\""), 1);
+    assert_eq!(found("write=\"notes/\" net=\"a.test\""), 0);
+    assert_eq!(found("write=\".\" net=\"*\""), 0);
+    let none = "<limits depth=\"0\"/><permissions><execute><directive>base</directive></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+    let world = directive(project(), "leaf", "", none, "x").with(
+        Space::System,
+        ".ai/config/agent/providers/p.yaml",
+        "id: p\nwire: scripted\ndefault_tier: general\ntiers: {general: m}\nmodels:\n  - {id: m, context_window: 100000, max_output: 8192, prices: {input: '0.1', output: '0.5'}}\n",
+    );
+    assert_eq!(codes(&world), ["capability::dead-grant"]);
+}
+
+#[test]
+fn hook_grant_beside_a_literal_item_is_dead() {
+    let yaml = |item: &str| {
+        format!(
+            "hooks: [{{id: h, event: thread_started, grants: [rye.fetch.knowledge.lib.*], action: {{primary: fetch, item_type: knowledge, item_id: '{item}'}}}}]"
+        )
+    };
+    assert_eq!(with_hooks(&yaml("lib/identity")), ["capability::dead-grant"]);
+    assert_eq!(with_hooks(&yaml("lib/${directive}")), Vec::<&str>::new());
+}
+
+#[test]
+fn literal_places_outside_of_the_grants_are_reported() {
+    let fetch = "description: Gets it.\nkind: builtin\nbuiltin: web_fetch\nparameters: {type: object, properties: {url: {type: string}}}\n";
+    let write = "description: Writes it.\nkind: builtin\nbuiltin: write\nparameters: {type: object, properties: {path: {type: string}}}\n";
+    let found = |body: &str| {
+        let grants = "<permissions><execute><tool net=\"*.example.com\">rye.web.fetch</tool><tool>rye.file-system.write</tool></execute>\
+            <acknowledge risk=\"elevated\">Fine.</acknowledge></permissions>";
+        let world = project().with(Space::System, ".ai/tools/rye/web/fetch.yaml", fetch).with(
+            Space::System,
+            ".ai/tools/rye/file-system/write.yaml",
+            write,
+        );
+        codes(&directive(world, "leaf", "", grants, body))
+    };
+    for body in [
+        "Call `rye_web_fetch(url=\"https://example.org/x\")`.",
+        "Call `rye_file_system_write(path=\"../x\")`.",
+        "Call `rye_file_system_write(path=\"a/.env\")`.",
+    ] {
+        assert_eq!(found(body), ["capability::outside-grant"], "{body}");
+    }
+    for body in [
+        "Call `rye_web_fetch(url=\"https://api.example.com:443/x\")`.",
+        "Call `rye_web_fetch(url=\"{input:x?}\")`.",
+        "Call `rye_file_system_write(path=\"a/../x\")`.",
+    ] {
+        assert!(!found(body).contains(&"capability::outside-grant"), "{body}");
+    }
+}
+
+#[test]
+fn prompt_above_the_token_limit_is_reported() {
+    let world = |tokens: &str| {
+        let limits = format!("<limits tokens=\"{tokens}\"/>");
+        directive(project(), "leaf", "", &limits, &"word ".repeat(500)).with(
+            Space::System,
+            ".ai/config/agent/providers/p.yaml",
+            "id: p\nwire: scripted\ndefault_tier: general\ntiers: {general: m}\nmodels:\n  - {id: m, context_window: 100000, max_output: 8192, prices: {input: '0.1', output: '0.5'}}\n",
+        )
+    };
+    assert_eq!(codes(&world("50")), ["limit::cannot-afford-one-turn"]);
+    assert_eq!(codes(&world("50000")), Vec::<&str>::new());
+}
