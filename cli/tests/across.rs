@@ -208,9 +208,9 @@ fn wait_follows_a_handoff() {
     let wait = RyeProcess::start(&place, &["threads", "wait", &first]);
     place.run_ok(&["threads", "handoff", &first]);
     let (code, waited) = wait.end();
-    assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
+    assert_eq!((code, &waited["all_finished"]), (Some(0), &json!(true)), "{waited}");
     let result = &waited["threads"][0];
-    assert_eq!((&result["asked"], &result["result"]["status"]), (&json!(first), &json!("completed")), "{waited}");
+    assert_eq!((&result["requested"], &result["result"]["status"]), (&json!(first), &json!("completed")), "{waited}");
     assert_ne!(result["result"]["thread_id"], json!(first));
     assert_eq!(process.end().1["thread_id"], result["result"]["thread_id"]);
     assert_eq!(place.run_ok(&["threads", "chain", &first]).lines().count(), 2);

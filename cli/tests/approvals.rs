@@ -43,7 +43,7 @@ fn headless_call_waits_in_the_queue() {
     assert_eq!(log(&place), "");
     let (_, queue) = place.json(&["threads", "approvals"]);
     let first = &queue["approvals"][0];
-    assert_eq!((&first["asked"], &first["directive"]), (&json!("call"), &json!("shell")));
+    assert_eq!((&first["kind"], &first["directive"]), (&json!("call"), &json!("shell")));
     assert_eq!(first["what"], "rye.execute.tool.rye.bash.bash with {\"command\":\"echo one >> out/log\"}");
     let thread = first["thread_id"].as_str().unwrap().to_owned();
     assert_eq!(first["approve"], format!("rye threads approve {thread}"));
@@ -121,12 +121,12 @@ fn plan_and_doctor_print_the_headless_policy() {
     let place = place();
     let told = |place: &TestProject| {
         let (_, plan) = place.json(&["plan", "shell", "--model", "scripted/fast"]);
-        assert_eq!(plan["asked"][0]["pattern"], "rye.execute.tool.rye.bash.bash");
+        assert_eq!(plan["approvals_required"][0]["pattern"], "rye.execute.tool.rye.bash.bash");
         let text = place.run_ok(&["plan", "shell", "--model", "scripted/fast"]);
         let line = text.lines().find(|line| line.contains("approval required for")).unwrap().trim().to_owned();
         let doctor = place.rye(&["doctor", "--format", "plain"]).stdout;
         let finding = doctor.lines().find(|line| line.contains("\tapprovals\t")).unwrap().to_owned();
-        (plan["unattended"].as_str().unwrap().to_owned(), line, finding)
+        (plan["headless_policy"].as_str().unwrap().to_owned(), line, finding)
     };
     let (way, line, finding) = told(&place);
     assert_eq!(way, "allow");
@@ -197,7 +197,7 @@ fn terminal_request_is_answered_from_another_process() {
     let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let first = question(&place);
     assert!(first["what"].as_str().unwrap().contains("echo one"), "{first}");
-    assert_eq!((&first["asked"], &first["asked_there"], log(&place).as_str()), (&json!("call"), &json!(true), ""));
+    assert_eq!((&first["kind"], &first["at_terminal"], log(&place).as_str()), (&json!("call"), &json!(true), ""));
     let thread = first["thread_id"].as_str().unwrap();
     let yes = place.rye(&["threads", "approve", thread]);
     assert_eq!(yes.code, Some(0), "{}", yes.stderr);

@@ -24,7 +24,7 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
         about(&doctor, "trust")[0]["text"].as_str().unwrap().ends_with("all trusted"),
         "the example came with this program"
     );
-    let walls = doctor["walls"].as_array().unwrap();
+    let walls = doctor["sandboxes"].as_array().unwrap();
     let kind = |tool: &str| walls.iter().find(|wall| wall["tool"] == tool).unwrap()["kind"].clone();
     assert_eq!(kind("rye/bash/bash"), "process");
     assert_eq!(kind("rye/file-system/read"), "files");

@@ -132,7 +132,7 @@ fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Val
 fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
     let text = planned["text"].as_str().unwrap();
     let holes = planned["pending"].as_array().unwrap();
-    let names: Vec<&str> = holes.iter().map(|hole| hole["hole"].as_str().unwrap()).collect();
+    let names: Vec<&str> = holes.iter().map(|hole| hole["placeholder"].as_str().unwrap()).collect();
     assert_eq!(names, pending);
     let mut rest = sent;
     let mut at = 0;

@@ -105,11 +105,11 @@ fn a_wait_from_another_process_ends_with_the_thread() {
     let id = running(&place);
     let (code, early) = place.json(&["threads", "wait", &id, "--timeout", "0.05"]);
     assert_eq!(
-        (code, &early["all_over"], &early["threads"][0]["standing"]),
+        (code, &early["all_finished"], &early["threads"][0]["standing"]),
         (Some(1), &json!(false), &json!("running"))
     );
     let (code, waited) = place.json(&["threads", "wait", &id]);
-    assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
+    assert_eq!((code, &waited["all_finished"]), (Some(0), &json!(true)), "{waited}");
     assert_eq!(waited["threads"][0]["result"]["result"], "All done.");
     assert_eq!(end(process).0, Some(0));
     assert!(place.run_ok(&["threads", "results", &id]).contains("All done."));

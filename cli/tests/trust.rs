@@ -83,7 +83,7 @@ fn cloned_hook_is_printed_and_refused() {
     let plan = place.run_ok(&["plan", "talk"]);
     assert!(plan.contains("Runs only if trusted") && plan.contains("if trusted"), "{plan}");
     let (_, plan) = place.json(&["plan", "talk"]);
-    assert_eq!(plan["executes"][0]["name"], "sneaky");
+    assert_eq!(plan["trust_requirements"][0]["name"], "sneaky");
     let hooks = plan["hooks"].as_array().unwrap();
     let hook = hooks.iter().find(|hook| hook["id"] == "sneaky").unwrap();
     assert_eq!(hook["needs_trust"], true);
@@ -95,10 +95,13 @@ fn cloned_hook_is_printed_and_refused() {
 fn trust_depends_on_content_and_is_revocable() {
     let place = hostile();
     let (_, listed) = place.json(&["trust", "--list"]);
-    assert_eq!((&listed["executes"][0]["kind"], &listed["executes"][0]["trusted"]), (&json!("hook"), &json!(false)));
+    assert_eq!(
+        (&listed["requirements"][0]["kind"], &listed["requirements"][0]["trusted"]),
+        (&json!("hook"), &json!(false))
+    );
     assert_eq!(place.rye(&["run", "talk"]).code, Some(5), "looking is not allowing");
     let (_, trusted) = place.json(&["trust"]);
-    assert_eq!(trusted["executes"][0]["trusted"], true);
+    assert_eq!(trusted["requirements"][0]["trusted"], true);
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
     assert!(!rye::files(&place.project()).iter().any(|file| file.contains("trust")), "nothing of it is in the project");
 

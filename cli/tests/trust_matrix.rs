@@ -252,7 +252,7 @@ fn every_cell_of_the_matrix_holds() {
     for row in rows() {
         let (place, name) = (place(&row), row.name);
         let (_, listed) = place.json(&["trust", "--list"]);
-        let listed = listed["executes"].as_array().unwrap();
+        let listed = listed["requirements"].as_array().unwrap();
         assert_eq!(listed.is_empty(), row.refused.is_none(), "{name}: {listed:?}");
         if let Some(refused) = row.refused {
             let done = place.rye(&RUN);
@@ -265,7 +265,10 @@ fn every_cell_of_the_matrix_holds() {
             assert_eq!(served.code, Some(5), "{name}: {}", served.stderr);
             place.run_ok(&["trust"]);
             let (_, after) = place.json(&["trust", "--list"]);
-            assert!(after["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{name}: {after}");
+            assert!(
+                after["requirements"].as_array().unwrap().iter().all(|one| one["trusted"] == true),
+                "{name}: {after}"
+            );
         }
         let (code, ran) = place.json(&RUN);
         assert_eq!(code, Some(0), "{name}: {ran}");
@@ -361,7 +364,10 @@ fn what_the_user_makes_with_this_program_asks_nothing() {
         let place = TestProject::new();
         place.run_ok(args);
         let (_, listed) = place.json(&["trust", "--list"]);
-        assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{args:?}: {listed}");
+        assert!(
+            listed["requirements"].as_array().unwrap().iter().all(|one| one["trusted"] == true),
+            "{args:?}: {listed}"
+        );
     }
     let place = TestProject::new();
     place.run_ok(&["init"]);
@@ -371,8 +377,8 @@ fn what_the_user_makes_with_this_program_asks_nothing() {
     }
     place.run_ok(&["new", "directive", "mine"]);
     let (_, listed) = place.json(&["trust", "--list"]);
-    assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{listed}");
-    assert!(listed["executes"].as_array().unwrap().len() > 5);
+    assert!(listed["requirements"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{listed}");
+    assert!(listed["requirements"].as_array().unwrap().len() > 5);
 }
 
 #[test]

@@ -192,7 +192,7 @@ mod tests {
     fn unacknowledged_elevated_grant_requires_approval() {
         let listed = |acknowledge: &str| {
             let text = directive("<tool>rye.file-system.read</tool><tool>rye.bash.*</tool>", acknowledge);
-            compile_without_inputs(&stdlib_world().project(".ai/directives/a.md", text), "a").asked
+            compile_without_inputs(&stdlib_world().project(".ai/directives/a.md", text), "a").approvals_required
         };
         let (pattern, tier) = ("rye.execute.tool.rye.bash.*".to_owned(), "elevated".to_owned());
         assert_eq!(listed(""), [ApprovalRequired { pattern, tier, vouched: false }]);
@@ -214,7 +214,7 @@ mod tests {
             .project(".ai/tools/all/shell.yaml", bash)
             .project(".ai/tools/asks.yaml", http)
             .with(Space::User, ".ai/tools/users/one.yaml", http);
-        let listed = compile_without_inputs(&world, "a").asked;
+        let listed = compile_without_inputs(&world, "a").approvals_required;
         let vouched: Vec<&str> = listed.iter().filter(|one| one.vouched).map(|one| one.pattern.as_str()).collect();
         assert_eq!(
             vouched,

@@ -78,14 +78,14 @@ pub struct Compilation {
     /// more than the remaining amount is refused. Defaults and inherited limits do not count as an explicit request.
     pub named_spend: Option<u64>,
     /// Parts of the plan that run only if the user trusts the project's files.
-    pub executes: Vec<TrustRequirement>,
+    pub trust_requirements: Vec<TrustRequirement>,
     /// The sandbox of each tool of the palette, in the palette's order.
-    pub walls: Vec<ToolSandbox>,
+    pub sandboxes: Vec<ToolSandbox>,
     /// Grants whose calls need approval because their risk is not acknowledged.
-    pub asked: Vec<ApprovalRequired>,
+    pub approvals_required: Vec<ApprovalRequired>,
     /// Policy for such calls when there is no terminal. The caller that shows the plan sets it from the settings.
-    pub unattended: HeadlessPolicy,
-    /// Set if programs start in bubblewrap; like `unattended`, filled in from the settings by the caller.
+    pub headless_policy: HeadlessPolicy,
+    /// Set if programs start in bubblewrap; like `headless_policy`, filled in from the settings by the caller.
     pub bubblewrap: bool,
     /// Estimated tokens of omitted items, filled in by [`crate::plan::omissions::estimate_tokens`].
     pub weights: BTreeMap<(OmissionReason, String), u64>,
@@ -142,11 +142,11 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
     }
     plan.manifest = recording.manifest();
-    let mut executes = trust::requirements_of_plan(&plan, &hooks);
-    executes.extend(trust::requirements_of_tools(&items, &plan));
-    executes.extend(trust::of_user_space(&items, &plan, &hooks));
-    let walls = sandbox::plan_sandboxes(&items, &plan);
-    let asked = approvals::required_approvals(&items, &plan);
+    let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
+    trust_requirements.extend(trust::requirements_of_tools(&items, &plan));
+    trust_requirements.extend(trust::of_user_space(&items, &plan, &hooks));
+    let sandboxes = sandbox::plan_sandboxes(&items, &plan);
+    let approvals_required = approvals::required_approvals(&items, &plan);
     let sources = items.into_sources();
     notes.extend(shadowed_item_notes(&plan.manifest));
     // Serializing a plan cannot fail: it holds only data that JSON can represent.
@@ -161,10 +161,10 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         hooks,
         notes,
         named_spend,
-        executes,
-        walls,
-        asked,
-        unattended: HeadlessPolicy::default(),
+        trust_requirements,
+        sandboxes,
+        approvals_required,
+        headless_policy: HeadlessPolicy::default(),
         bubblewrap: false,
         weights: BTreeMap::new(),
         parsed_files,

@@ -190,7 +190,7 @@ mod tests {
             .project(".ai/tools/mcp/s/a.yaml", server("process\nneeds: {write: [notes/]}"))
             .project(".ai/tools/mcp/s/b.yaml", server("none"));
         let compilation = compile_without_inputs(&world, "a");
-        let mut told: Vec<String> = compilation.walls.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
+        let mut told: Vec<String> = compilation.sandboxes.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
         told.sort();
         assert_eq!(
             told,

@@ -124,7 +124,7 @@ impl EngineContext {
     /// Checks all trust requirements of a compilation.
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
-        let executes = compilation.executes.clone();
+        let executes = compilation.trust_requirements.clone();
         self.crew.run_blocking(move || engine.check_requirements(&directive, executes)).await?
     }
 

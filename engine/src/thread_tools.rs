@@ -118,7 +118,7 @@ impl ThreadsToolCall {
             complete &= matches!(waited, WaitOutcome::Over(_));
             list.push(render_outcome(&thread, waited, "timed_out"));
         }
-        Ok(json!({"all_over": complete, "threads": list}))
+        Ok(json!({"all_finished": complete, "threads": list}))
     }
 
     /// Reads `wait_threads.default_timeout` of `agent/coordination` from the caller's plan; 600 seconds if it is not
@@ -246,7 +246,7 @@ fn render_outcome(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Valu
         WaitOutcome::Unknown => (json!({"thread_id": asked}), Some("unknown")),
     };
     if let Value::Object(map) = &mut told {
-        map.insert("asked".into(), asked.as_str().into());
+        map.insert("requested".into(), asked.as_str().into());
         map.extend(state.map(|state| ("wait".to_owned(), state.into())));
     }
     told

@@ -37,7 +37,7 @@ pub struct DoctorArgs {}
 pub struct DoctorOutput {
     pub findings: Vec<Finding>,
     /// The sandbox of every tool, on this machine.
-    pub walls: Vec<SandboxOutput>,
+    pub sandboxes: Vec<SandboxOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -76,7 +76,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     );
     found.spaces(&spaces);
     let offers = detect_support();
-    let mut walls = Vec::new();
+    let mut sandboxes = Vec::new();
     found.keys();
     match spaces.open() {
         Ok(world) => {
@@ -86,7 +86,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.approvals(&world, spaces.own);
             found.project(&world);
             found.sandbox(offers, &bubblewrap(&world, &spaces));
-            walls = tool_sandboxes(&world, offers);
+            sandboxes = tool_sandboxes(&world, offers);
         }
         Err(failure) => {
             found.wrong("project", failure.message, failure.help.as_deref());
@@ -96,7 +96,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     }
     found.store(&spaces);
     let wrong = found.0.iter().any(|finding| finding.state == FindingState::Wrong);
-    show(found.0, walls, report)?;
+    show(found.0, sandboxes, report)?;
     Ok(if wrong { Exit::Failed } else { Exit::Fine })
 }
 
@@ -326,7 +326,7 @@ fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
 
 fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutput> {
     let items = Items::new(world);
-    let mut walls = Vec::new();
+    let mut sandboxes = Vec::new();
     for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
         let kind = SandboxKind::of(&tool.spec.kind);
         let text = match kind {
@@ -342,9 +342,9 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
         };
         let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };
         let name = if space.is_empty() { tool.file.id.to_string() } else { format!("{} ({space})", tool.file.id) };
-        walls.push(SandboxOutput { tool: name, kind: kind.word(), text });
+        sandboxes.push(SandboxOutput { tool: name, kind: kind.word(), text });
     }
-    walls
+    sandboxes
 }
 
 fn process_sandbox(offers: SandboxSupport) -> String {
@@ -362,9 +362,9 @@ fn process_sandbox(offers: SandboxSupport) -> String {
     )
 }
 
-fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Printer) -> Result<(), CommandError> {
+fn show(findings: Vec<Finding>, sandboxes: Vec<SandboxOutput>, report: &Printer) -> Result<(), CommandError> {
     if report.format() == Format::Json {
-        return report.json(&DoctorOutput { findings, walls });
+        return report.json(&DoctorOutput { findings, sandboxes });
     }
     let plain = report.format() == Format::Plain;
     for finding in &findings {
@@ -386,11 +386,11 @@ fn show(findings: Vec<Finding>, walls: Vec<SandboxOutput>, report: &Printer) -> 
     if !plain {
         report.line("\nTool sandboxes")?;
     }
-    for wall in &walls {
+    for sandbox in &sandboxes {
         let text = if plain {
-            format!("wall\t{}\t{}\t{}", wall.tool, wall.kind, wall.text)
+            format!("sandbox\t{}\t{}\t{}", sandbox.tool, sandbox.kind, sandbox.text)
         } else {
-            format!("  {:<28}  {}", wall.tool, wall.text)
+            format!("  {:<28}  {}", sandbox.tool, sandbox.text)
         };
         report.line(&printable(&text))?;
     }

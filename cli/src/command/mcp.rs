@@ -59,7 +59,7 @@ pub struct McpServerOutput {
     /// `.mcp.json` or `.ai/config/mcp.yaml`.
     pub origin: String,
     /// `net` (a URL), `process` (sandboxed) or `none` (no sandbox).
-    pub wall: &'static str,
+    pub sandbox: &'static str,
     /// Ids of the server's items.
     pub items: Vec<String>,
     /// Ids of the items that `refresh` created, changed and removed.
@@ -131,11 +131,12 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
             1 => "1 item".to_owned(),
             n => format!("{n} items"),
         };
-        let wall = match server.wall {
+        let sandbox = match server.sandbox {
             "none" => "; NO SANDBOX",
             _ => "",
         };
-        report.line(&printable(&format!("{}  {}  ({}{wall}; {count})", server.server, server.runs, server.origin)))?;
+        report
+            .line(&printable(&format!("{}  {}  ({}{sandbox}; {count})", server.server, server.runs, server.origin)))?;
     }
     Ok(Exit::Fine)
 }
@@ -203,7 +204,7 @@ fn described(server: &McpServer, items: Vec<String>) -> McpServerOutput {
         server: server.name.clone(),
         runs: server.describe(),
         origin: server.origin.clone(),
-        wall: server.isolation().word(),
+        sandbox: server.isolation().word(),
         items,
         changes: None,
         error: None,

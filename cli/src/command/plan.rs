@@ -78,7 +78,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     };
     estimate_tokens(&world, &mut compilation);
     compilation.bubblewrap = requires_bubblewrap(&world);
-    compilation.unattended = HeadlessPolicy::from_settings(&world, spaces.own);
+    compilation.headless_policy = HeadlessPolicy::from_settings(&world, spaces.own);
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,

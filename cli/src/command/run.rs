@@ -186,7 +186,7 @@ pub fn compile_directive(
         Some(compilation) => {
             report.diagnostics(&checked.diagnostics, &compilation.sources);
             world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
-            trust::require_trust(&compilation.executes, is_scripted, &world, spaces, report)?;
+            trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
         None => print_errors(&checked.diagnostics, &sources, report).map(Err),

@@ -32,7 +32,7 @@ pub struct TrustOutput {
     pub project: String,
     /// Trust requirements of the project: programs and requests that it executes on its own, and grants of its
     /// directives.
-    pub executes: Vec<TrustRequirementOutput>,
+    pub requirements: Vec<TrustRequirementOutput>,
     /// Capabilities that threads of this project may use without another approval.
     pub capabilities: Vec<String>,
 }
@@ -100,10 +100,10 @@ fn show(
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<(), CommandError> {
-    let mut executes = Vec::with_capacity(all.len());
+    let mut requirements = Vec::with_capacity(all.len());
     for one in all {
         let trusted = now.missing(std::slice::from_ref(one))?.is_empty();
-        executes.push(TrustRequirementOutput {
+        requirements.push(TrustRequirementOutput {
             kind: one.kind.word(),
             name: one.name.clone(),
             what: one.what.clone(),
@@ -116,16 +116,16 @@ fn show(
         Format::Json => {
             return report.json(&TrustOutput {
                 project: spaces.project.display().to_string(),
-                executes,
+                requirements,
                 capabilities: now.capabilities().to_vec(),
             });
         }
-        Format::Human if executes.is_empty() => {
+        Format::Human if requirements.is_empty() => {
             report.line("this project has no trust requirements")?;
         }
         Format::Human | Format::Plain => {}
     }
-    for (one, shown) in all.iter().zip(&executes) {
+    for (one, shown) in all.iter().zip(&requirements) {
         let state = if shown.trusted { "trusted" } else { "not trusted" };
         match report.format() {
             Format::Plain => {

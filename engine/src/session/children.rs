@@ -419,7 +419,7 @@ impl EngineContext {
                 let checked = (engine.compile)(world, request);
                 let complaint = || render_compile_errors(&checked.diagnostics.iter().collect::<Vec<_>>());
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
-                let admitted = engine.check_requirements(&compiled.plan.directive, compiled.executes.clone());
+                let admitted = engine.check_requirements(&compiled.plan.directive, compiled.trust_requirements.clone());
                 match admitted.and_then(|()| engine.check_plan(&compiled.plan)) {
                     Ok(()) => Ok(compiled),
                     Err(DriveError::Refused { reason }) => Err(reason),

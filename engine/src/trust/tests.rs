@@ -9,7 +9,7 @@ use rye_compiler::world::ItemKind;
 
 use super::*;
 
-fn executes(id: &str, sha256: &str, programs: &[&str]) -> TrustRequirement {
+fn command_requirement(id: &str, sha256: &str, programs: &[&str]) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: id.into(),
@@ -49,14 +49,14 @@ impl Place {
 #[test]
 fn what_was_allowed_is_trusted_until_it_changes() {
     let place = Place::new();
-    let (one, two) = (executes("a/b", "11", &[]), executes("c", "22", &[]));
+    let (one, two) = (command_requirement("a/b", "11", &[]), command_requirement("c", "22", &[]));
     assert!(!place.is_trusted(&one));
     place.trust().record_trust(&[one.clone(), two.clone()]).unwrap();
     assert!(place.is_trusted(&one) && place.is_trusted(&two));
-    assert!(!place.is_trusted(&executes("a/b", "12", &[])));
-    assert!(!place.is_trusted(&executes("a/c", "11", &[])));
+    assert!(!place.is_trusted(&command_requirement("a/b", "12", &[])));
+    assert!(!place.is_trusted(&command_requirement("a/c", "11", &[])));
     // An allowed change replaces the earlier version, which is not trusted any more.
-    place.trust().record_trust(&[executes("a/b", "12", &[])]).unwrap();
+    place.trust().record_trust(&[command_requirement("a/b", "12", &[])]).unwrap();
     assert!(!place.is_trusted(&one) && place.is_trusted(&two));
     let other = Trust::recorded(&place.folder.path().join("user"), &place.folder.path().join("other"), BTreeSet::new());
     assert_eq!(other.snapshot().unwrap().missing(std::slice::from_ref(&two)).unwrap().len(), 1);
@@ -70,7 +70,7 @@ fn files_that_a_command_names_are_part_of_it() {
     let script = place.project().join("run.sh");
     fs::write(&script, "echo good").unwrap();
     std::os::unix::fs::symlink("/etc/hostname", place.project().join("out")).unwrap();
-    let one = executes("t", "11", &["bash", "run.sh", "later.sh", "out", "-c"]);
+    let one = command_requirement("t", "11", &["bash", "run.sh", "later.sh", "out", "-c"]);
     place.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     assert!(place.is_trusted(&one));
     fs::write(&script, "echo bad").unwrap();
@@ -85,11 +85,11 @@ fn files_that_a_command_names_are_part_of_it() {
 #[test]
 fn what_came_with_the_program_is_trusted_as_it_came() {
     let place = Place::new();
-    let one = executes("t", "11", &["run.sh"]);
+    let one = command_requirement("t", "11", &["run.sh"]);
     let trust =
         Trust::recorded(&place.folder.path().join("user"), &place.project(), one.subjects.iter().cloned().collect());
     let missing = |one: &TrustRequirement| trust.snapshot().unwrap().missing(std::slice::from_ref(one)).unwrap().len();
-    assert_eq!((missing(&one), missing(&executes("t", "12", &[]))), (0, 1));
+    assert_eq!((missing(&one), missing(&command_requirement("t", "12", &[]))), (0, 1));
     fs::write(place.project().join("run.sh"), "echo not shipped").unwrap();
     assert_eq!(missing(&one), 1);
 }
@@ -97,7 +97,7 @@ fn what_came_with_the_program_is_trusted_as_it_came() {
 #[test]
 fn the_record_is_the_users_alone() {
     let place = Place::new();
-    let one = executes("t", "11", &[]);
+    let one = command_requirement("t", "11", &[]);
     place.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     let trust = place.trust();
     let path = trust.path().unwrap();
@@ -117,11 +117,11 @@ fn the_record_is_the_users_alone() {
 #[test]
 fn nothing_is_trusted_without_files_that_say_so() {
     let place = Place::new();
-    let mut one = executes("t", "11", &[]);
+    let mut one = command_requirement("t", "11", &[]);
     one.subjects.clear();
     place.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     assert!(!place.is_trusted(&one));
-    let all = [executes("t", "11", &[])];
+    let all = [command_requirement("t", "11", &[])];
     assert_eq!(Trust::Nothing.snapshot().unwrap().missing(&all).unwrap().len(), 1);
     assert!(Trust::Everything.snapshot().unwrap().missing(&all).unwrap().is_empty());
 }
@@ -131,18 +131,18 @@ fn a_remembered_answer_is_one_capability_in_one_project() {
     let place = Place::new();
     let (bash, other) = ("rye.execute.tool.rye.bash.bash", "rye.execute.tool.rye.bash.other");
     assert!(!place.trust().snapshot().unwrap().allows(bash));
-    place.trust().record_trust(&[executes("t", "11", &[])]).unwrap();
+    place.trust().record_trust(&[command_requirement("t", "11", &[])]).unwrap();
     place.trust().record_capability(bash).unwrap();
     place.trust().record_capability(bash).unwrap();
     let trust = place.trust();
     let now = trust.snapshot().unwrap();
     assert_eq!(now.capabilities(), [bash]);
     assert!(now.allows(bash) && !now.allows(other) && !now.allows("rye.execute.*"));
-    assert!(place.is_trusted(&executes("t", "11", &[])), "beside what was allowed");
+    assert!(place.is_trusted(&command_requirement("t", "11", &[])), "beside what was allowed");
     // The same files again change nothing; another text, or another clone in this folder, takes the approval back.
-    place.trust().record_trust(&[executes("t", "11", &[])]).unwrap();
+    place.trust().record_trust(&[command_requirement("t", "11", &[])]).unwrap();
     assert!(place.trust().snapshot().unwrap().allows(bash));
-    place.trust().record_trust(&[executes("t", "12", &[])]).unwrap();
+    place.trust().record_trust(&[command_requirement("t", "12", &[])]).unwrap();
     assert!(!place.trust().snapshot().unwrap().allows(bash));
     place.trust().record_capability(bash).unwrap();
     place.trust().delete_record().unwrap();
@@ -154,7 +154,7 @@ fn former_texts_of_a_directive_stay_trusted_until_trust_is_revoked() {
     let place = Place::new();
     let with = |sha256: &str| {
         let subjects = vec![Subject { kind: ItemKind::Directive, id: "d".into(), sha256: sha256.into() }];
-        TrustRequirement { kind: TrustRequirementKind::Grants, subjects, ..executes("d", sha256, &[]) }
+        TrustRequirement { kind: TrustRequirementKind::Grants, subjects, ..command_requirement("d", sha256, &[]) }
     };
     place.trust().record_trust(&[with("11")]).unwrap();
     place.trust().record_trust(&[with("12")]).unwrap();

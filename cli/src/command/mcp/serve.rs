@@ -59,7 +59,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         HeadlessPolicy::Allow => HeadlessPolicy::Allow,
         HeadlessPolicy::Queue | HeadlessPolicy::Deny => HeadlessPolicy::Deny,
     };
-    if let Some(text) = ask::headless_warning(&compilation.asked, unattended) {
+    if let Some(text) = ask::headless_warning(&compilation.approvals_required, unattended) {
         report.note(&printable(&text));
     }
     options.approvals = ask::approval_handler(Format::Json, spaces, unattended, []);

@@ -184,6 +184,6 @@ fn compile_side(
         return Ok(SidePlan::Refused(Exit::Failed));
     };
     compilation.bubblewrap = requires_bubblewrap(world);
-    compilation.unattended = HeadlessPolicy::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
+    compilation.headless_policy = HeadlessPolicy::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
     Ok(SidePlan::Compiled(Box::new(compilation)))
 }

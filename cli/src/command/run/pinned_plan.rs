@@ -45,7 +45,7 @@ pub fn compile_pinned(
         return Err(drift(path, &planned, &render(&compilation, Vec::new())));
     }
     report.diagnostics(&checked.diagnostics, &compilation.sources);
-    trust::require_trust(&compilation.executes, is_scripted, &world, spaces, report)?;
+    trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
     Ok(Ok(Box::new(compilation)))
 }
 

@@ -129,7 +129,7 @@ pub fn run_to_end(
     if let ThreadStart::Fresh { compilation, .. } = &start
         && !ask::has_terminal(format)
         && !how.silent
-        && let Some(text) = ask::headless_warning(&compilation.asked, unattended)
+        && let Some(text) = ask::headless_warning(&compilation.approvals_required, unattended)
     {
         report.note(&printable(&text));
     }

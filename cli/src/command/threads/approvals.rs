@@ -35,13 +35,13 @@ pub struct ApprovalOutput {
     pub directive: String,
     pub parent: Option<String>,
     /// `call` or `limit`.
-    pub asked: &'static str,
+    pub kind: &'static str,
     /// The capability and the call, or the limit.
     pub what: String,
     /// Date and time in UTC.
     pub since: String,
     /// True if the process of the thread also asks at its own terminal; the first answer counts.
-    pub asked_there: bool,
+    pub at_terminal: bool,
     /// Command that approves the request.
     pub approve: String,
 }
@@ -78,10 +78,10 @@ pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<E
             thread_id: row.id.to_string(),
             directive: row.directive.clone(),
             parent: row.parent.as_ref().map(ToString::to_string),
-            asked: word,
+            kind: word,
             what: asked.what,
             since: format_date(at),
-            asked_there: !row.status.has_ended() && !entry.orphaned,
+            at_terminal: !row.status.has_ended() && !entry.orphaned,
             approve: format!("rye threads approve {}{how}", row.id),
         });
     }

@@ -45,14 +45,14 @@ pub struct ThreadIdsArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WaitOutput {
     /// True if every thread has ended.
-    pub all_over: bool,
+    pub all_finished: bool,
     pub threads: Vec<WaitOutcomeOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WaitOutcomeOutput {
     /// Id of the requested thread.
-    pub asked: String,
+    pub requested: String,
     /// `over`, `running`, `orphaned` or `unknown`.
     pub standing: String,
     /// Result of the last thread of the continuation chain, once it has ended.
@@ -100,13 +100,13 @@ fn wait_for(
         Ok(waited)
     });
     let waited = waited?;
-    let all_over = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
+    let all_finished = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
     let worst = waited.iter().map(code).max_by_key(|exit| weight(*exit)).unwrap_or(Exit::Fine);
     let list = threads.iter().zip(waited);
     match report.format() {
         Format::Json => {
             let threads = list.map(|(asked, one)| output(asked, one)).collect();
-            report.json(&WaitOutput { all_over, threads })?;
+            report.json(&WaitOutput { all_finished, threads })?;
         }
         Format::Human | Format::Plain => {
             for (asked, one) in list {
@@ -148,7 +148,7 @@ fn state_name(waited: &WaitOutcome) -> &'static str {
 fn output(asked: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
     let standing = state_name(&waited).to_owned();
     let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
-    WaitOutcomeOutput { asked: asked.to_owned(), standing, result }
+    WaitOutcomeOutput { requested: asked.to_owned(), standing, result }
 }
 
 fn line(asked: &str, waited: &WaitOutcome) -> String {

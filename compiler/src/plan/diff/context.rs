@@ -23,7 +23,7 @@ pub struct PartChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixChange {
     /// Tokens.
-    pub shared: u64,
+    pub unchanged: u64,
     pub of: u64,
     /// The first part that differs; null if none does.
     pub broken_by: Option<String>,
@@ -100,20 +100,20 @@ fn part<'p>(place: &'static str, layer: &'p LayerReport, text: &'p str) -> Reque
 pub fn prefix_change(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PrefixChange {
     let sent = |plan| request_parts(plan).into_iter().filter(|part| part.place != "continued").collect::<Vec<_>>();
     let (old, new) = (sent(before), sent(after));
-    let mut shared = 0u64;
+    let mut unchanged = 0u64;
     let of = new.iter().fold(0u64, |sum, part| sum.saturating_add(part.tokens));
     for (i, part) in new.iter().enumerate() {
         let was = old.get(i).filter(|was| was.place == part.place);
         if was.is_some_and(|was| was.text == part.text) {
-            shared = shared.saturating_add(part.tokens);
+            unchanged = unchanged.saturating_add(part.tokens);
             continue;
         }
         let by = after.and_then(|plan| Tokenizer::from_name(&plan.tokens.estimator)).unwrap_or_default();
         let common = was.map_or(0, |was| shared_tokens(&was.text, &part.text, by));
-        return PrefixChange { shared: shared.saturating_add(common), of, broken_by: Some(part.id.to_owned()) };
+        return PrefixChange { unchanged: unchanged.saturating_add(common), of, broken_by: Some(part.id.to_owned()) };
     }
     let gone = old.get(new.len()).map(|part| part.id.to_owned());
-    PrefixChange { shared, of, broken_by: gone }
+    PrefixChange { unchanged, of, broken_by: gone }
 }
 
 /// Counts the tokens of the common start of two texts.

@@ -44,7 +44,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
         }
     }
-    changes.extend(trust(&trees.before.compilation.executes, &trees.after.compilation.executes));
+    changes.extend(trust(&trees.before.compilation.trust_requirements, &trees.after.compilation.trust_requirements));
     changes
 }
 

@@ -164,8 +164,8 @@ fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             if is_there { acknowledgement(&trees.new, after, tier) } else { acknowledgement(&trees.old, before, tier) };
         add(what, direction, source.or_else(|| trees.directive()));
     }
-    if before.unattended != after.unattended {
-        let (was, is): (HeadlessPolicy, HeadlessPolicy) = (before.unattended, after.unattended);
+    if before.headless_policy != after.headless_policy {
+        let (was, is): (HeadlessPolicy, HeadlessPolicy) = (before.headless_policy, after.headless_policy);
         let what = format!("approvals without a terminal: {} → {}", was.word(), is.word());
         let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
         let node = trees.new.config_by_name(AGENT);

@@ -31,7 +31,7 @@ fn the_same_plan_has_no_difference() {
     let one = permissions("<tool>rye.*</tool>");
     let found = compared(&one, &one);
     assert!(found.is_empty() && !found.widened && found.parts.is_empty() && found.capabilities.is_empty());
-    assert_eq!(found.prefix, PrefixChange { shared: one.tokens.input, of: one.tokens.input, broken_by: None });
+    assert_eq!(found.prefix, PrefixChange { unchanged: one.tokens.input, of: one.tokens.input, broken_by: None });
 }
 
 #[test]

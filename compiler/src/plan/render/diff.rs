@@ -281,8 +281,11 @@ fn context(diff: &PlanDiff) -> String {
 
 fn prefix(diff: &PlanDiff) -> String {
     let prefix = &diff.prefix;
-    let kept =
-        format!("cache prefix: {} of {} tokens unchanged", group_thousands(prefix.shared), group_thousands(prefix.of));
+    let kept = format!(
+        "cache prefix: {} of {} tokens unchanged",
+        group_thousands(prefix.unchanged),
+        group_thousands(prefix.of)
+    );
     match &prefix.broken_by {
         Some(part) => format!("{kept}, up to `{}`", code(part)),
         None => kept,

@@ -229,8 +229,8 @@ fn capabilities(out: &mut String, plan: &PlanReport) {
             ]
         });
         table(out, &["grant", "opens", "because", "where"], rows);
-        for asked in &plan.asked {
-            write!(out, "<p>{}</p>", escape_html(&asked.told(plan.unattended))).ok();
+        for asked in &plan.approvals_required {
+            write!(out, "<p>{}</p>", escape_html(&asked.told(plan.headless_policy))).ok();
         }
     });
 }

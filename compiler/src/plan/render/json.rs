@@ -52,14 +52,14 @@ pub struct PlanReport {
     pub permissions_declared: bool,
     /// Trust requirements: they run only if the user trusts the project.
     #[serde(default)]
-    pub executes: Vec<TrustRequirementReport>,
+    pub trust_requirements: Vec<TrustRequirementReport>,
     pub capabilities: Vec<CapabilityReport>,
     /// Grants whose calls need approval, because their risk is not acknowledged.
     #[serde(default)]
-    pub asked: Vec<ApprovalRequired>,
+    pub approvals_required: Vec<ApprovalRequired>,
     /// The policy for such calls when there is no approver.
     #[serde(default)]
-    pub unattended: HeadlessPolicy,
+    pub headless_policy: HeadlessPolicy,
     /// True if tool programs run in bubblewrap.
     #[serde(default)]
     pub bubblewrap: bool,
@@ -120,7 +120,7 @@ pub struct PendingReport {
     pub offset: usize,
     pub bytes: usize,
     /// A fact's path (`inputs.service`) or `hook ID`.
-    pub hole: String,
+    pub placeholder: String,
     /// The text if the fact is missing.
     pub fallback: Option<String>,
     pub why: String,
@@ -179,7 +179,7 @@ pub struct ToolReport {
     /// JSON Schema of the parameters.
     pub schema: Arc<Value>,
     #[serde(default)]
-    pub wall: Option<SandboxReport>,
+    pub sandbox: Option<SandboxReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -345,10 +345,10 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
         hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
         permissions_declared: plan.capabilities.declared,
-        executes: compilation.executes.iter().map(TrustRequirementReport::from).collect(),
+        trust_requirements: compilation.trust_requirements.iter().map(TrustRequirementReport::from).collect(),
         capabilities: capabilities(compilation),
-        asked: compilation.asked.clone(),
-        unattended: compilation.unattended,
+        approvals_required: compilation.approvals_required.clone(),
+        headless_policy: compilation.headless_policy,
         bubblewrap: compilation.bubblewrap,
         limits: limits(compilation),
         model: model(compilation, &plan.model),
@@ -414,7 +414,7 @@ fn pending(hole: &PlaceholderView) -> PendingReport {
         RuntimePlaceholder::Fact { path, fallback } => (path.clone(), fallback.clone()),
         RuntimePlaceholder::Hook { id } => (format!("hook {id}"), None),
     };
-    PendingReport { offset: hole.offset, bytes: hole.bytes, hole: name, fallback, why: hole.why.clone() }
+    PendingReport { offset: hole.offset, bytes: hole.bytes, placeholder: name, fallback, why: hole.why.clone() }
 }
 
 fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
@@ -431,7 +431,7 @@ fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
         source,
         description: tool.description.to_string(),
         schema: Arc::clone(&tool.schema),
-        wall: compilation.walls.iter().find(|wall| *wall.name == *tool.name).map(SandboxReport::from),
+        sandbox: compilation.sandboxes.iter().find(|one| *one.name == *tool.name).map(SandboxReport::from),
     }
 }
 

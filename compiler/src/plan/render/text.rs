@@ -200,14 +200,14 @@ fn hooks(out: &mut String, compilation: &Compilation) {
 
 /// Renders the trust requirements. The plan does not know whether they are trusted.
 fn trust(out: &mut String, compilation: &Compilation) {
-    if compilation.executes.is_empty() {
+    if compilation.trust_requirements.is_empty() {
         return;
     }
     heading(out, "Runs only if trusted", "trust with `rye trust`");
     let row = |one: &crate::trust::TrustRequirement| {
         vec![one.kind.word().to_owned(), one.name.clone(), one.what.clone(), at(one.place.as_ref())]
     };
-    let rows: Vec<Vec<String>> = compilation.executes.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = compilation.trust_requirements.iter().map(row).collect();
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
@@ -245,7 +245,7 @@ fn palette(out: &mut String, compilation: &Compilation) {
 
 /// Renders the access of tools that touch the machine.
 fn sandboxes(out: &mut String, compilation: &Compilation) {
-    let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::sandbox::SandboxKind::Engine);
+    let touching = compilation.sandboxes.iter().filter(|wall| wall.kind != crate::sandbox::SandboxKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
     if !rows.is_empty() {
         let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
@@ -271,8 +271,8 @@ fn capabilities(out: &mut String, compilation: &Compilation) {
     for (tier, why) in &capabilities.acknowledged {
         push(out, &format!("  acknowledged {tier}: {}", why.trim()));
     }
-    for asked in &compilation.asked {
-        push(out, &format!("  {}", asked.told(compilation.unattended)));
+    for asked in &compilation.approvals_required {
+        push(out, &format!("  {}", asked.told(compilation.headless_policy)));
     }
 }
 

@@ -170,7 +170,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let waited: Value = serde_json::from_str(&told[3].1).unwrap();
     let of_tool = &waited["threads"][0];
     assert_eq!(
-        (&waited["all_over"], &of_tool["status"], &of_tool["success"]),
+        (&waited["all_finished"], &of_tool["status"], &of_tool["success"]),
         (&json!(true), &json!("completed"), &json!(true))
     );
     // The tool sees the id of its caller.

@@ -81,7 +81,7 @@ async fn threads_tool_waits_reads_stops_and_continues() {
     let told = told(&engine, &result);
     let (_, waited) = &told[2];
     assert_eq!(
-        (&waited["all_over"], &waited["threads"][0]["result"]),
+        (&waited["all_finished"], &waited["threads"][0]["result"]),
         (&json!(true), &json!("quick is done")),
         "{told:#?}"
     );
@@ -190,12 +190,12 @@ async fn aggregate_returns_ended_and_running_threads() {
         (&all[1]["status"], &all[1]["wait"], &all[1]["result"]),
         (&json!("running"), &json!("running"), &Value::Null)
     );
-    assert_eq!((&all[2]["asked"], &all[2]["wait"]), (&json!("test/nobody-1"), &json!("unknown")));
+    assert_eq!((&all[2]["requested"], &all[2]["wait"]), (&json!("test/nobody-1"), &json!("unknown")));
     assert_eq!(told[4].1["threads"].as_array().unwrap().len(), 1);
     assert!(told[5].1.as_str().unwrap().contains("must be a list of ids"), "{:?}", told[5]);
     let early = &told[6].1;
-    assert_eq!((&early["all_over"], &early["threads"][1]["wait"]), (&json!(false), &json!("timed_out")));
-    assert_eq!(told[8].1["all_over"], true);
+    assert_eq!((&early["all_finished"], &early["threads"][1]["wait"]), (&json!(false), &json!("timed_out")));
+    assert_eq!(told[8].1["all_finished"], true);
     let late = &told[9].1["threads"];
     assert_eq!((&late[0]["result"], &late[1]["status"]), (&json!("quick is done"), &json!("cancelled")));
     assert_eq!(late[1]["error"]["code"], "cancelled");
@@ -228,7 +228,7 @@ async fn wait_follows_the_handoff_of_a_child() {
     let told = told(&engine, &result);
     assert_eq!(told[2].1["handoff"], "after this turn", "{told:#?}");
     let (first, waited) = (&told[2].1["thread_id"], &told[3].1["threads"][0]);
-    assert_eq!((&waited["asked"], &waited["result"]), (first, &json!("test/endless went on")), "{told:#?}");
+    assert_eq!((&waited["requested"], &waited["result"]), (first, &json!("test/endless went on")), "{told:#?}");
     assert_ne!(&waited["thread_id"], first);
     assert_eq!((&told[4].1["thread_id"], &told[4].1["continues"]), (&waited["thread_id"], first));
     let chain = told[5].1["chain"].as_array().unwrap();
@@ -328,7 +328,7 @@ fn read_only_operations_are_repeated_after_a_crash() {
         let result = engine.recover(&root).await.unwrap().join().await;
         assert_eq!(result.result.as_deref(), Some("test/parent is done"), "{result:?}");
         let (why, waited) = told(&engine, &result).pop().unwrap();
-        assert_eq!((why, &waited["all_over"]), (ResultKind::Ran, &json!(true)), "{waited:#}");
+        assert_eq!((why, &waited["all_finished"]), (ResultKind::Ran, &json!(true)), "{waited:#}");
         assert_eq!(waited["threads"][0]["result"], "test/slow is done");
         let events = engine.threads().transcript(&root).unwrap();
         assert!(names(&events).contains(&"recovered"));

@@ -263,6 +263,7 @@ fn continuous_writer_lets_other_processes_commit() {
     // Two handles stand for two processes: only the file's locks connect them.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
     let done = AtomicBool::new(false);
+    let first_commit = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0.. {
@@ -270,8 +271,12 @@ fn continuous_writer_lets_other_processes_commit() {
                     break;
                 }
                 registries[0].commit(&[put(&format!("busy-{n}"))]).unwrap();
+                if n == 0 {
+                    first_commit.wait();
+                }
             }
         });
+        first_commit.wait();
         let answers: Vec<_> = (1..=6).map(|n| registries[1].commit(&[put(&format!("late-{n}"))])).collect();
         done.store(true, Ordering::Relaxed);
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");

@@ -82,7 +82,7 @@ fn world(files: &Files) -> MapWorld<'static> {
 
 fn compiled(world: &MapWorld<'_>) -> Compilation {
     let mut compilation = compile_without_inputs(world, "root");
-    compilation.unattended = HeadlessPolicy::from_settings(world, false);
+    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
     compilation
 }
 
@@ -379,7 +379,7 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
 /// Compiles without inputs; `None` if the edit broke the directive.
 fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     let mut compilation = compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value?;
-    compilation.unattended = HeadlessPolicy::from_settings(world, false);
+    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
     Some(compilation)
 }
 
