@@ -1,4 +1,4 @@
-//! Tests that `rye run` sends what `rye plan` prints: a loopback server records the raw requests in two API formats,
+//! Tests that `rye run` sends what `rye plan` prints: a loopback server records the raw requests in four API formats,
 //! and they are compared with the plan of the same call.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -25,6 +25,31 @@ struct RecordedRequest {
 enum ApiFormat {
     Anthropic,
     Openai,
+    Responses,
+    Gemini,
+}
+
+impl ApiFormat {
+    const ALL: [Self; 4] = [Self::Anthropic, Self::Openai, Self::Responses, Self::Gemini];
+
+    /// Returns the wire, the id of its provider file, and the prefix of its variables.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Anthropic => ("anthropic", "anthropic", "ANTHROPIC"),
+            Self::Openai => ("openai-chat", "openai", "OPENAI"),
+            Self::Responses => ("openai-responses", "openai-responses", "OPENAI"),
+            Self::Gemini => ("gemini", "gemini", "GEMINI"),
+        }
+    }
+
+    fn reply(self) -> &'static str {
+        match self {
+            Self::Anthropic => ANTHROPIC,
+            Self::Openai => OPENAI,
+            Self::Responses => RESPONSES,
+            Self::Gemini => GEMINI,
+        }
+    }
 }
 
 /// A server that records every request and answers with a minimal reply in its API format.
@@ -63,6 +88,18 @@ data: [DONE]
 
 "#;
 
+const RESPONSES: &str = r#"event: response.output_item.done
+data: {"type":"response.output_item.done","output_index":0,"item":{"id":"m","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Noted.","annotations":[]}]},"sequence_number":0}
+
+event: response.completed
+data: {"type":"response.completed","response":{"id":"r","object":"response","created_at":1,"model":"m","status":"completed","output":[{"id":"m","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Noted.","annotations":[]}]}],"usage":{"input_tokens":9,"output_tokens":2,"total_tokens":11}},"sequence_number":1}
+
+"#;
+
+const GEMINI: &str = r#"data: {"candidates":[{"content":{"parts":[{"text":"Noted."}],"role":"model"},"index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"totalTokenCount":11},"modelVersion":"m","responseId":"r"}
+
+"#;
+
 impl Recorder {
     fn start(wire: ApiFormat) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -74,7 +111,7 @@ impl Recorder {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 kept.lock().unwrap().push(read(&stream));
-                let reply = if wire == ApiFormat::Anthropic { ANTHROPIC } else { OPENAI };
+                let reply = wire.reply();
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
                 stream.write_all(format!("{head}{reply}").as_bytes()).unwrap();
             }
@@ -108,15 +145,24 @@ fn read(stream: &TcpStream) -> RecordedRequest {
 
 /// Runs a call against a recorder; returns the plan of the call and the first request.
 fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Value, Value) {
+    let (plan, _, sent) = planned_run_and_sent(place, wire, &format!("{}/fast", wire.names().1), call);
+    (plan, sent)
+}
+
+/// Like [`planned_and_sent`] for any model; also returns the result of the run.
+fn planned_run_and_sent(place: &TestProject, wire: ApiFormat, model: &str, call: &[&str]) -> (Value, Value, Value) {
     let recorder = Recorder::start(wire);
-    let (provider, key, base) = match wire {
-        ApiFormat::Anthropic => ("anthropic/fast", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-        ApiFormat::Openai => ("openai/fast", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    };
-    let call = [call, &["--model", provider, "--format", "json"]].concat();
+    let variables = wire.names().2;
+    let call = [call, &["--model", model, "--format", "json"]].concat();
     let plan: Value = serde_json::from_str(&place.run_ok(&[&["plan"], call.as_slice()].concat())).unwrap();
     let mut command = place.command(&[&["run", "--allow-missing-outputs"], call.as_slice()].concat());
-    let done = ProcessResult::from(command.env(key, "secret-of-the-test").env(base, &recorder.url).output().unwrap());
+    let done = ProcessResult::from(
+        command
+            .env(format!("{variables}_API_KEY"), "secret-of-the-test")
+            .env(format!("{variables}_BASE_URL"), &recorder.url)
+            .output()
+            .unwrap(),
+    );
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&result["result"], &result["plan_id"]), (&json!("Noted."), &plan["plan_id"]));
@@ -125,7 +171,8 @@ fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Val
     assert!(first.line.starts_with("POST /"), "{}", first.line);
     assert!(first.headers.iter().any(|header| header.ends_with("secret-of-the-test")));
     assert!(!String::from_utf8_lossy(&first.body).contains("secret-of-the-test"));
-    (plan, serde_json::from_slice(&first.body).unwrap())
+    let sent = serde_json::from_slice(&first.body).unwrap();
+    (plan, result, sent)
 }
 
 /// Checks that the sent text equals the planned text, except for its placeholders.
@@ -174,22 +221,73 @@ fn parts(wire: ApiFormat, sent: &Value) -> (String, String, Vec<Value>) {
             let tools = tools.iter().map(tool).collect();
             (system.first().map(|m| text(&m["content"])).unwrap_or_default(), text(&rest[0]["content"]), tools)
         }
+        ApiFormat::Responses => {
+            let tool = |tool: &Value| json!([tool["name"], tool["description"], tool["parameters"]]);
+            let tools = tools.iter().map(tool).collect();
+            (text(&sent["instructions"]), text(&sent["input"][0]["content"][0]["text"]), tools)
+        }
+        ApiFormat::Gemini => {
+            let declared = tools.iter().flat_map(|group| group["functionDeclarations"].as_array().unwrap());
+            let tool = |tool: &Value| json!([tool["name"], tool["description"], tool["parametersJsonSchema"]]);
+            let system = text(&sent["systemInstruction"]["parts"][0]["text"]);
+            (system, text(&sent["contents"][0]["parts"][0]["text"]), declared.map(tool).collect())
+        }
     }
 }
 
 fn holds(place: &TestProject, call: &[&str], system: &[&str], first_message: &[&str]) {
-    for wire in [ApiFormat::Anthropic, ApiFormat::Openai] {
+    for wire in ApiFormat::ALL {
         let (plan, sent) = planned_and_sent(place, wire, call);
         let (sent_system, sent_message, tools) = parts(wire, &sent);
         assert_sent(&plan["system"], &sent_system, system);
         assert_sent(&plan["first_message"], &sent_message, first_message);
-        let palette = plan["palette"].as_array().unwrap();
-        let planned: Vec<Value> =
-            palette.iter().map(|tool| json!([tool["name"], tool["description"], tool["schema"]])).collect();
-        assert_eq!(planned, tools, "{wire:?}");
+        assert_eq!(planned_definitions(&plan), definitions(&tools), "{wire:?}");
         assert!(!tools.is_empty());
-        assert_eq!(sent["model"], plan["model"]["id"]);
+        if wire != ApiFormat::Gemini {
+            assert_eq!(sent["model"], plan["model"]["id"]);
+        }
     }
+}
+
+/// Returns the tool definitions of a plan as it says they are sent, as bytes of JSON.
+fn planned_definitions(plan: &Value) -> Vec<String> {
+    let tools = plan["palette"].as_array().unwrap().iter();
+    let sent = |tool: &Value| if tool["sent"].is_null() { tool.clone() } else { tool["sent"].clone() };
+    tools.map(|tool| json!([tool["name"], sent(tool)["description"], sent(tool)["schema"]]).to_string()).collect()
+}
+
+fn definitions(tools: &[Value]) -> Vec<String> {
+    tools.iter().map(Value::to_string).collect()
+}
+
+/// Writes a directive whose tools have schemas that wires accept only in another form.
+fn write_tools(place: &TestProject) {
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
+    let schema = [
+        "  type: object",
+        "  required: [tree, mode]",
+        "  anyOf: [{ required: [path] }, { required: [\"a name with spaces\"] }]",
+        "  properties:",
+        "    tree: { $ref: '#/$defs/Node' }",
+        "    mode: { enum: [1, two, null], pattern: '^[a-z]+$' }",
+        "    path: { type: string, minLength: 2, format: uri }",
+        "    list: { type: array }",
+        "    \"a name with spaces\": { type: string }",
+        "  $defs:",
+        "    Node: { type: object, properties: { children: { type: array, items: { $ref: '#/$defs/Node' } } } }",
+    ];
+    let tool = format!(
+        "description: Draws a tree.\nversion: 1.0.0\nkind: command\ncommand: [printf, drawn]\nparameters:\n{}\n",
+        schema.join("\n")
+    );
+    place.write(".ai/tools/art/draw.yaml", &tool);
+    let bare = "description: Wipes the sheet.\nversion: 1.0.0\nkind: command\ncommand: [printf, wiped]\n";
+    place.write(".ai/tools/art/wipe.yaml", bare);
+    place.write(
+        ".ai/directives/draw.md",
+        "Draw.\n\n```xml\n<directive name=\"draw\" version=\"1.0.0\">\n<metadata><description>Draws.</description>\n\
+         <permissions><execute><tool>art.*</tool></execute></permissions></metadata>\n</directive>\n```\n\nGo on.\n",
+    );
 }
 
 #[test]
@@ -258,4 +356,58 @@ fn text_around_placeholders_matches_the_plan() {
         "---\nname: day\ndescription: d\n---\n\nToday ${thread_id} rules ${directive}.\n",
     );
     holds(&place, &["holes"], &["thread_id"], &["project_path", "thread_id"]);
+}
+
+#[test]
+fn converted_tool_definitions_match_the_plan_on_every_wire() {
+    let place = TestProject::own();
+    write_tools(&place);
+    for wire in ApiFormat::ALL {
+        let (plan, sent) = planned_and_sent(&place, wire, &["draw"]);
+        let (_, _, tools) = parts(wire, &sent);
+        assert_eq!(planned_definitions(&plan), definitions(&tools), "{wire:?}");
+        let draw = plan["palette"].as_array().unwrap().iter().find(|tool| tool["name"] == "art_draw").unwrap();
+        assert_ne!(draw["sent"]["schema"], draw["schema"], "{wire:?}");
+        assert!(!draw["sent"].is_null(), "{wire:?}");
+        let html = place.run_ok(&["plan", "draw", "--model", &format!("{}/fast", wire.names().1), "--format", "html"]);
+        assert!(html.contains("there is also the optional property"), "{wire:?}");
+    }
+}
+
+#[test]
+fn text_parsed_tools_match_the_plan_on_every_wire() {
+    for wire in ApiFormat::ALL {
+        let place = TestProject::own();
+        write_tools(&place);
+        let (name, _, variables) = wire.names();
+        place.write(
+            ".ai/config/agent/providers/words.yaml",
+            &format!(
+                "id: words\nwire: {name}\nbase_url: http://127.0.0.1:1\nbase_url_env: {variables}_BASE_URL\n\
+                 key_env: {variables}_API_KEY\nkey_header: x-key\ndefault_tier: general\ntiers: {{ general: gemma }}\nmodels:\n  \
+                 - {{ id: gemma, context_window: 100000, max_output: 2048, tool_use: text_parsed, \
+                 prices: {{ input: \"1\", output: \"5\", cache_read: \"0.1\", cache_write: \"1\" }} }}\n"
+            ),
+        );
+        let (plan, result, sent) = planned_run_and_sent(&place, wire, "words/general", &["draw"]);
+        let (system, _, tools) = parts(wire, &sent);
+        assert_eq!(tools, Vec::<Value>::new());
+        assert_eq!(plan["system"]["text"], json!(system), "{wire:?}");
+        assert!(system.contains("<tools>\n") && system.contains("Draws a tree."), "{system}");
+        let layer = plan["system"]["layers"].as_array().unwrap().last().unwrap();
+        assert_eq!((&layer["id"], &layer["via"]), (&json!("tool instructions"), &json!("palette")));
+        assert!(layer["reasons"][0]["text"].as_str().unwrap().contains("text_parsed"), "{layer}");
+        let tokens = &plan["tokens"];
+        assert_eq!((&tokens["palette"], &tokens["system"]), (&json!(0), &layer["tokens"]));
+        assert!(tokens["input_bound"].as_u64().unwrap() > system.len() as u64);
+
+        let thread = result["thread_id"].as_str().unwrap();
+        let record = place.transcript(thread);
+        let recorded = record.iter().find(|event| event["type"] == "system_prompt").unwrap();
+        assert_eq!(recorded["text"], json!(system));
+        let intended = record.iter().find(|event| event["type"] == "attempt_intended").unwrap();
+        assert_eq!(intended["input_bound"], tokens["input_bound"], "{wire:?}");
+        let (code, proof) = place.json(&["threads", "prove", thread]);
+        assert_eq!((code, &proof["proved"]), (Some(0), &json!(true)), "{proof}");
+    }
 }

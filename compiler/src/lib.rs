@@ -23,4 +23,5 @@ pub mod severity_overrides;
 pub mod tool_spec;
 pub mod trust;
 pub mod validate;
+pub mod wire_tool;
 pub mod world;

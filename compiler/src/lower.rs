@@ -20,7 +20,7 @@ use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
 use crate::model::ModelOverride;
-use crate::palette::Palette;
+use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::{
     Capabilities, ChainLink, Interface, NudgePolicy, Origin, Origins, PLAN_FORMAT, PalettePrimary, PaletteTool, Plan,
@@ -28,6 +28,7 @@ use crate::plan::{
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::limits::{Limits, resolve};
+use crate::wire_tool::instructions;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
@@ -83,7 +84,7 @@ pub fn lower(
     }
     let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
-    built.count_tokens(model.counted_by);
+    built.count_tokens(&model);
 
     let frame = PlanTimeFacts {
         composed,
@@ -95,7 +96,12 @@ pub fn lower(
     };
     let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
-    let prompt = prompt::lower(&frame, body, alone, &mut repeats);
+    let mut prompt = prompt::lower(&frame, body, alone, &mut repeats);
+    if let Some(layer) = instructions::layer(&model, &built.tools) {
+        let because = format!("the model `{}` has `tool_use: text_parsed`", model.id);
+        origins.insert(format!("layer.{}", layer.id), origin::origin_without_place(&because));
+        prompt.system.push(layer);
+    }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);
 
@@ -132,7 +138,11 @@ pub fn lower(
         settings: BTreeMap::new(),
         manifest: Vec::new(),
     };
-    check_affordable(composed, &plan.model, &limits, &plan.palette, diagnostics);
+    // `try_lower` knows no outputs, so that the tool that returns them counts for neither.
+    let offered: Vec<PaletteTool> =
+        plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned().collect();
+    let opening = Palette { tools: offered, ..Palette::default() }.opening(&plan.model);
+    check_affordable(composed, &plan.model, &limits, opening, diagnostics);
     unpriced::check(composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let named_spend = limits::requested_spend(&composed.limits, &request.limits);
@@ -169,10 +179,10 @@ pub fn try_lower(
     diagnostics.append(built.diagnostics.clone());
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
-    check_affordable(composed, &model, &limits, &built.palette.tools, diagnostics);
+    let opening = built.opening(&model);
+    check_affordable(composed, &model, &limits, opening, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
-    let palette = built.palette.tokens_by(model.counted_by);
-    let opening = palette.saturating_add(first_request_tokens(composed, model.counted_by));
+    let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
     Some(LowerSummary { limits, model, opening })
 }
 
@@ -210,27 +220,24 @@ fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,
     limits: &Limits,
-    palette: &[PaletteTool],
+    opening: OpeningSize,
     diagnostics: &mut Diagnostics,
 ) {
     let written = |name: &str| {
         let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
         written.filter(|s| s.name == name).find_map(|s| s.source.span)
     };
-    let opening = first_request_tokens(composed, model.counted_by);
-    if opening > limits.tokens {
+    let prompt = first_request_tokens(composed, model.counted_by);
+    if prompt > limits.tokens {
         diagnostics.push(LimitError::PromptAboveTokens {
             limit: limits.tokens,
-            needed: opening,
+            needed: prompt,
             span: written("tokens"),
         });
     }
     let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
-    // `try_lower` knows no outputs, so that the tool that returns them counts for neither.
-    let tools = palette.iter().filter(|tool| tool.primary != PalettePrimary::Return);
-    let tools = tools.map(|tool| (&*tool.name, &*tool.description, tool.schema.to_string()));
     let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
-    let needed = model.worst_case(model.bound_head("", tools).saturating_add(model.bound_message(texts, 1)), output);
+    let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts, 1)), output);
     if needed > limits.spend {
         let span = written("spend");
         diagnostics.push(LimitError::CannotAffordOneTurn {

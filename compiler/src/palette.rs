@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
-use crate::plan::{DroppedTool, InterfaceField, PalettePrimary, PaletteTool, Tokenizer};
+use crate::plan::{DroppedTool, InterfaceField, PalettePrimary, PaletteTool, PlannedModel, Tokenizer, ToolUse};
 use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::tool_spec::Idempotence;
+use crate::wire_tool::instructions;
 
 /// Longest tool name that a provider accepts, in bytes.
 pub const MAX_TOOL_NAME_BYTES: usize = 64;
@@ -83,6 +84,15 @@ pub struct Palette {
     pub grants: BTreeMap<String, String>,
 }
 
+/// The part of a first request that depends only on the tools and the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpeningSize {
+    /// Tokens of the definitions, or of the instructions that replace them.
+    pub tokens: u64,
+    /// Upper bound on the input tokens of a request without a system prompt of its own and without messages.
+    pub bound: u64,
+}
+
 /// Returns the name by which a model calls a tool: `rye/file-system/read` is `rye_file_system_read`.
 pub fn tool_name(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
@@ -120,11 +130,11 @@ impl Palette {
         !outputs.is_empty()
     }
 
-    /// Counts the tokens of every definition with a model's tokenizer; the budget always uses characters / 4
-    /// (`language.md` 10).
-    pub fn count_tokens(&mut self, by: Tokenizer) {
+    /// Counts the tokens of every definition as a request to a model contains it; the budget always counts characters /
+    /// 4 of the definition as written (`language.md` 10).
+    pub fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
-            tool.tokens = tool_tokens(tool, by);
+            tool.tokens = model.counted_by.count(&model.wire_tool(tool).text());
         }
     }
 
@@ -133,9 +143,15 @@ impl Palette {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
     }
 
-    /// Returns the tokens of all definitions, counted with a model's tokenizer.
-    pub fn tokens_by(&self, by: Tokenizer) -> u64 {
-        self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool_tokens(tool, by)))
+    /// Returns the size of all definitions in a request to a model.
+    pub fn opening(&self, model: &PlannedModel) -> OpeningSize {
+        let instructions = instructions::text(model, &self.tools).unwrap_or_default();
+        let of_tool = |tool: &PaletteTool| model.counted_by.count(&model.wire_tool(tool).text());
+        let tokens = match model.tool_use {
+            ToolUse::Native => self.tools.iter().fold(0, |sum: u64, tool| sum.saturating_add(of_tool(tool))),
+            ToolUse::TextParsed => model.counted_by.count(&instructions),
+        };
+        OpeningSize { tokens, bound: model.bound_head(&instructions, &self.tools) }
     }
 }
 
@@ -263,19 +279,9 @@ fn to_plan_primary(primary: primary::Primary) -> PalettePrimary {
     }
 }
 
-/// Returns the tokens of a definition; its estimate is already known.
-fn tool_tokens(tool: &PaletteTool, by: Tokenizer) -> u64 {
-    if by.is_estimate() { tool.tokens } else { by.count(&definition_text(&tool.description, &tool.schema)) }
-}
-
-/// Returns the text that a provider receives for a tool: schema JSON and description.
-fn definition_text(description: &str, schema: &Value) -> String {
-    format!("{schema}{description}")
-}
-
 /// Returns tokens (characters / 4) and bytes of a definition, independent of the model.
 fn definition_size(description: &str, schema: &Value) -> (u64, u64) {
-    let text = definition_text(description, schema);
+    let text = format!("{schema}{description}");
     (Tokenizer::Characters.count(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))
 }
 

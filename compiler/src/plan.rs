@@ -104,7 +104,7 @@ pub struct PaletteTool {
     pub parallel: bool,
     /// The calls that may be repeated if a crash left their outcome unknown (`ToolSpec::idempotent`; also fetch).
     pub idempotent: Idempotence,
-    /// Tokens of schema and description, counted for the plan's model.
+    /// Tokens of schema and description as they are sent, counted for the plan's model.
     pub tokens: u64,
     pub bytes: u64,
 }
@@ -301,7 +301,7 @@ impl Sampling {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolUse {
     Native,

@@ -16,6 +16,7 @@ pub mod scripted;
 pub mod settings;
 pub mod sse;
 pub mod text_tools;
+#[cfg(test)]
 mod tool_schema;
 pub mod wire;
 

@@ -14,12 +14,13 @@ use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
 use crate::item::{Dependencies, Dependency, Invalidation, Items};
 use crate::model::{self, ModelSettings, ProviderCatalog};
-use crate::palette::{self, Palette, PreloadSettings, SizedTool, ToolIndex};
+use crate::palette::{self, OpeningSize, Palette, PreloadSettings, SizedTool, ToolIndex};
 use crate::plan::graph::{Graph, GraphNeeds, build_graph};
 use crate::plan::verify::verify_graph;
-use crate::plan::{Capabilities, Tokenizer};
+use crate::plan::{Capabilities, PlannedModel, Tokenizer, ToolUse};
 use crate::primary::Primary;
 use crate::semantics::risk::{Risk, RiskTable};
+use crate::wire_tool::SchemaDialect;
 use crate::world::{ItemKind, Space};
 
 /// The settings that a run reads, by their key in `Plan::read_settings`.
@@ -35,9 +36,20 @@ pub struct PaletteEntry {
     heavy: Vec<(String, u64)>,
     /// The reads that the palette depends on.
     reads: Dependencies,
+    /// Sizes of the tools by all that decides how a model receives and counts them.
+    openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
+/// The form in which a model receives tool definitions, and the tokenizer that counts them.
+type DefinitionForm = (Option<SchemaDialect>, ToolUse, Tokenizer);
+
 impl PaletteEntry {
+    /// Returns the size of the tools in a request to a model.
+    pub fn opening(&self, model: &PlannedModel) -> OpeningSize {
+        let key = (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by);
+        *self.openings.borrow_mut().entry(key).or_insert_with(|| self.palette.opening(model))
+    }
+
     /// Returns true if both give a check the same answers.
     fn gives_same_answers(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
@@ -323,7 +335,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             .iter()
             .filter(|d| d.tokens > 0 && palette::tool_name(&d.item_id).len() <= palette::MAX_TOOL_NAME_BYTES);
         let heavy = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
-        PaletteEntry { palette, diagnostics, heavy, reads }
+        PaletteEntry { palette, diagnostics, heavy, reads, openings: RefCell::default() }
     }
 
     /// Returns true if a span is in a file of the project or the user.

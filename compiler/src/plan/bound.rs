@@ -1,7 +1,7 @@
 //! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints it and the machine
 //! reserves by it. No tokenizer yields more tokens than bytes, so bytes bound a text whose tokenizer is not built in.
 
-use super::{PlannedModel, Tokenizer, ToolUse};
+use super::{PaletteTool, PlannedModel, Tokenizer, ToolUse};
 
 /// Tokens that frame a request: the provider's own system text and the fields outside of the messages.
 pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
@@ -11,8 +11,6 @@ pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
 pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
 /// Tokens that frame one message, and each content block of it.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;
-/// Tokens of the instructions for tools that a model without native tool use receives as text.
-const TEXT_TOOLS_OVERHEAD_TOKENS: u64 = 1024;
 
 impl Tokenizer {
     /// Returns an upper bound on the tokens of a text: the exact count if this build has the tokenizer, otherwise the
@@ -44,30 +42,34 @@ impl PlannedModel {
         MESSAGE_OVERHEAD_TOKENS.saturating_mul(blocks.saturating_add(1)).saturating_add(text)
     }
 
-    /// Returns an upper bound on the input tokens of a request's system prompt and tools. A tool is its name, its
-    /// description and its JSON Schema.
-    pub fn bound_head<'t>(&self, system: &str, tools: impl IntoIterator<Item = (&'t str, &'t str, String)>) -> u64 {
-        let (mut sum, mut count) = (REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system)), 0u64);
-        for (name, description, schema) in tools {
-            count = count.saturating_add(1);
-            for text in [name, description, &schema] {
-                sum = sum.saturating_add(self.counted_by.bound(text));
-            }
+    /// Returns an upper bound on the input tokens of a request's system prompt and tool definitions. The system prompt of
+    /// a model without native tool use contains its tools.
+    pub fn bound_head<'t>(&self, system: &str, tools: impl IntoIterator<Item = &'t PaletteTool>) -> u64 {
+        let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
+        match self.tool_use {
+            ToolUse::Native => head.saturating_add(self.bound_definitions(tools)),
+            ToolUse::TextParsed => head,
         }
-        let once = match (count, self.tool_use) {
-            (0, _) => 0,
-            (_, ToolUse::Native) => TOOLS_OVERHEAD_TOKENS,
-            (_, ToolUse::TextParsed) => TEXT_TOOLS_OVERHEAD_TOKENS,
-        };
-        sum.saturating_add(once).saturating_add(count.saturating_mul(TOOL_OVERHEAD_TOKENS))
+    }
+
+    fn bound_definitions<'t>(&self, tools: impl IntoIterator<Item = &'t PaletteTool>) -> u64 {
+        let mut sum = 0u64;
+        for tool in tools {
+            let overhead = if sum == 0 { TOOLS_OVERHEAD_TOKENS } else { 0 };
+            let sent = self.wire_tool(tool);
+            let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();
+            let texts = [&*tool.name, &*sent.description, &schema];
+            sum = texts.iter().fold(sum, |sum, text| sum.saturating_add(self.counted_by.bound(text)));
+            sum = sum.saturating_add(overhead).saturating_add(TOOL_OVERHEAD_TOKENS);
+        }
+        sum
     }
 }
 
 impl super::Plan {
     /// Returns an upper bound on the input tokens of a request to `model` without its messages.
     pub fn bound_head(&self, model: &PlannedModel, system: &str) -> u64 {
-        let tools = self.palette.iter().map(|tool| (&*tool.name, &*tool.description, tool.schema.to_string()));
-        model.bound_head(system, tools)
+        model.bound_head(system, &self.palette)
     }
 
     /// Returns an upper bound on the input tokens of the first request.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Plan, PlannedModel, Tokenizer};
+use super::{Plan, PlannedModel, Tokenizer, ToolUse};
 use crate::semantics::money::{self, Nanos};
 
 /// Nano-dollars per million tokens.
@@ -120,6 +120,7 @@ impl PlannedModel {
 pub struct RequestTokens {
     pub system: u64,
     pub first_message: u64,
+    /// Tool definitions; zero if the system prompt contains them.
     pub palette: u64,
     /// Upper bound on the prompt tokens.
     pub input_bound: u64,
@@ -135,12 +136,20 @@ impl RequestTokens {
 }
 
 impl Plan {
+    /// Returns the tokens of the tool definitions of a request to `model`; zero if its system prompt contains them.
+    pub fn definition_tokens(&self, model: &PlannedModel) -> u64 {
+        match model.tool_use {
+            ToolUse::Native => self.palette.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens)),
+            ToolUse::TextParsed => 0,
+        }
+    }
+
     /// Counts the tokens of the first request from the texts as rendered by the caller.
     pub fn count_request_tokens(&self, system: &str, first_message: &str) -> RequestTokens {
         RequestTokens {
             system: self.model.counted_by.count(system),
             first_message: self.model.counted_by.count(first_message),
-            palette: self.palette.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens)),
+            palette: self.definition_tokens(&self.model),
             input_bound: self.bound_first_request(system, first_message),
             output: self.model.requested_output(self.limits.output),
         }

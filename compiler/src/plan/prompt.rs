@@ -66,6 +66,8 @@ pub enum LayerKind {
     Body,
     /// The answer of an execute hook, available only at run time.
     Answer,
+    /// The tools that a model without native tool use is offered.
+    Tools,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -179,7 +179,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
         input: reply.usage.whole_input(),
         output: reply.usage.output,
         messages: state.talk.messages.len(),
-        system: request::system(state),
+        system: request::thread_system(state),
         of_fallback: state.on_fallback,
     });
     state.talk.operations.clear();

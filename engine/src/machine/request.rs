@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rye_compiler::plan::{Plan, Tokenizer, ToolUse};
+use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 
 use super::state::ThreadState;
 use crate::event::ContextOperation;
@@ -14,23 +14,16 @@ use crate::provider::{Request, ThreadPosition, ToolDefinition};
 pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
     let messages = edited_messages(state);
     let untouched = state.talk.operations.is_empty();
+    let text_tools = state.model(plan).tool_use == ToolUse::TextParsed;
     Request {
         model: state.model(plan).id.clone(),
-        system: system(state),
+        system: system(plan, state),
         turns: to_turns(&messages),
-        tools: plan
-            .palette
-            .iter()
-            .map(|tool| ToolDefinition {
-                name: Arc::clone(&tool.name),
-                description: Arc::clone(&tool.description),
-                schema: Arc::clone(&tool.schema),
-            })
-            .collect(),
+        tools: if text_tools { Vec::new() } else { tool_definitions(plan) },
         max_output,
         first_turn_constant: untouched && state.continues.is_none(),
         sampling: state.model(plan).sampling.clone(),
-        text_tools: state.model(plan).tool_use == ToolUse::TextParsed,
+        text_tools,
         cue: ThreadPosition {
             directive: plan.directive.to_string(),
             turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
@@ -52,8 +45,24 @@ pub(super) fn build_summary_request(plan: &Plan, state: &ThreadState, max_output
     request
 }
 
-pub(super) fn system(state: &ThreadState) -> Arc<str> {
+fn tool_definitions(plan: &Plan) -> Vec<ToolDefinition> {
+    let definition = |tool: &PaletteTool| ToolDefinition {
+        name: Arc::clone(&tool.name),
+        description: Arc::clone(&tool.description),
+        schema: Arc::clone(&tool.schema),
+    };
+    plan.palette.iter().map(definition).collect()
+}
+
+/// Returns the thread's system prompt, as recorded or as a hook replaced it.
+pub(super) fn thread_system(state: &ThreadState) -> Arc<str> {
     state.talk.system_now.as_ref().or(state.talk.system.as_ref()).map_or_else(|| Arc::from(""), Arc::clone)
+}
+
+/// Returns the system prompt of the next request, in the form that its model needs.
+fn system(plan: &Plan, state: &ThreadState) -> Arc<str> {
+    let system = thread_system(state);
+    plan.system_for(state.model(plan), &system).map_or(system, Arc::from)
 }
 
 /// Returns the messages with the operations of `context` hooks applied.
@@ -158,8 +167,8 @@ pub(super) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
         let fresh = fresh.get(1..).unwrap_or_default();
         return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));
     }
-    let tools = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
-    by.count(&system(state)).saturating_add(tools).saturating_add(sum(&edited_messages(state)))
+    let tools = plan.definition_tokens(state.model(plan));
+    by.count(&system(plan, state)).saturating_add(tools).saturating_add(sum(&edited_messages(state)))
 }
 
 /// Returns the tokens of the context window in use.

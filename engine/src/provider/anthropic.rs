@@ -2,13 +2,13 @@
 
 mod decoder;
 
+use rye_compiler::wire_tool::{WireTool, convert_tool};
 use serde_json::{Map, Value, json};
 
 pub use decoder::AnthropicDecoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
 use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -67,7 +67,7 @@ pub fn body(request: &Request) -> Value {
 
 fn tools(definitions: &[ToolDefinition]) -> Value {
     let tool = |tool: &ToolDefinition| {
-        let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Complete);
+        let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
         json!({"name": tool.name, "description": description, "input_schema": parameters})
     };
     let mut tools: Vec<Value> = definitions.iter().map(tool).collect();

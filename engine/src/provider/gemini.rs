@@ -2,13 +2,13 @@
 
 mod decoder;
 
+use rye_compiler::wire_tool::{WireTool, convert_tool};
 use serde_json::{Map, Value, json};
 
 pub use decoder::GeminiDecoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
 use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -89,15 +89,12 @@ pub fn body(request: &Request) -> Value {
 }
 
 fn declaration(tool: &ToolDefinition) -> Value {
-    let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Subset);
+    let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
     let mut declaration = Map::new();
     declaration.insert("name".to_owned(), (*tool.name).into());
     declaration.insert("description".to_owned(), description.into());
-    // A function without parameters needs no schema.
-    let empty = parameters.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
-    let open = parameters.get("additionalProperties").is_some_and(|rest| rest != &Value::Bool(false));
-    if !empty || open {
-        declaration.insert("parametersJsonSchema".to_owned(), parameters);
+    if let Some(parameters) = parameters {
+        declaration.insert("parametersJsonSchema".to_owned(), parameters.into_owned());
     }
     Value::Object(declaration)
 }

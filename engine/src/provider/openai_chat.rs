@@ -3,13 +3,13 @@
 
 mod decoder;
 
+use rye_compiler::wire_tool::{WireTool, convert_tool};
 use serde_json::{Map, Value, json};
 
 pub use decoder::ChatDecoder;
 
 use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
-use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
 use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling, shortened_name};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -71,7 +71,7 @@ pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
 }
 
 fn tool(tool: &ToolDefinition) -> Value {
-    let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Complete);
+    let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
     json!({
         "type": "function",
         "function": {"name": tool.name, "description": description, "parameters": parameters},

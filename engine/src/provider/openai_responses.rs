@@ -6,13 +6,13 @@
 
 mod decoder;
 
+use rye_compiler::wire_tool::{WireTool, convert_tool};
 use serde_json::{Map, Value, json};
 
 pub use decoder::ResponsesDecoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::tool_schema::{SchemaDialect, WireTool, convert_tool};
 use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -73,7 +73,7 @@ pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
 }
 
 fn tool(tool: &ToolDefinition) -> Value {
-    let WireTool { description, parameters } = convert_tool(tool, SchemaDialect::Complete);
+    let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
     json!({
         "type": "function",
         "name": tool.name,

@@ -1,22 +1,17 @@
-//! Tools for models without native tool use (`tool_use: text_parsed`): the system prompt describes the palette, calls
-//! are parsed from the text, results are sent as text. A layer over any wire; sends nothing itself.
+//! Tools for models without native tool use (`tool_use: text_parsed`): the plan's system prompt describes the palette,
+//! calls are parsed from the text, results are sent as text. A layer over any wire; sends nothing itself.
 
 mod parse;
 mod shown;
 
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
+use rye_compiler::wire_tool::instructions::{CALL_END, CALL_START, RESULT_START};
 use serde_json::json;
 
 use super::wire::{NO_OUTPUT, is_blank};
-use super::{CallError, Delta, Provider, Reply, Request, StopReason, ToolDefinition};
+use super::{CallError, Delta, Provider, Reply, Request, StopReason};
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
-
-const CALL_START: &str = "<tool_call>";
-const CALL_END: &str = "</tool_call>";
-/// Start of a tool result; text that a model writes after it is made up.
-const RESULT_START: &str = "<tool_result";
 
 /// Calls a model, with text-parsed tools if the request says so.
 ///
@@ -55,7 +50,7 @@ pub async fn call(
     Ok(reply)
 }
 
-/// Returns the request with tools, calls and results as text. Deterministic.
+/// Returns the request with calls and results as text. Deterministic.
 pub fn request_as_text(request: &Request) -> Request {
     let mut turns: Vec<ProviderMessage> = Vec::with_capacity(request.turns.len());
     for turn in &request.turns {
@@ -72,14 +67,7 @@ pub fn request_as_text(request: &Request) -> Request {
             }
         }
     }
-    let mut system = request.system.to_string();
-    if !request.tools.is_empty() {
-        if !is_blank(&system) {
-            system.push_str("\n\n");
-        }
-        system.push_str(&tool_instructions(&request.tools));
-    }
-    Request { system: system.into(), turns, tools: Vec::new(), ..request.clone() }
+    Request { turns, ..request.clone() }
 }
 
 /// Adds user content, joined to user content before it, because the templates of many small models require alternating
@@ -139,19 +127,6 @@ fn result_as_text(call_id: &str, name: &str, content: &str, is_error: bool) -> S
     let attribute = |text: &str| text.replace(['"', '<', '>', '\n'], "_");
     let error = if is_error { " error=\"true\"" } else { "" };
     format!("{RESULT_START} name=\"{}\" id=\"{}\"{error}>\n{text}\n</tool_result>", attribute(name), attribute(call_id))
-}
-
-/// Renders tool-use instructions for models without native tools.
-fn tool_instructions(tools: &[ToolDefinition]) -> String {
-    let mut text = format!(
-        "# Tools\n\nYou can call the tools listed below. To call one, write this, starting on a new line:\n\n{CALL_START}\n{{\"name\": \"the tool's name\", \"arguments\": {{ … }}}}\n{CALL_END}\n\nThe arguments are a JSON object that fits the tool's schema. Several calls may follow one another; write nothing after the last one. The results come in the next message, each as `{RESULT_START} name=\"…\" id=\"…\">`. Never write a result yourself. Text without a call is your final answer.\n\n<tools>\n"
-    );
-    for tool in tools {
-        let tool = json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
-        let _ = writeln!(text, "{tool}");
-    }
-    text.push_str("</tools>");
-    text
 }
 
 /// Returns the reply with the calls parsed from its text.

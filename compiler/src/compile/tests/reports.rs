@@ -105,7 +105,7 @@ fn plan_names_its_tokenizer() {
     let body = after.first_message.text.as_str();
     assert_eq!(after.tokens.first_message, by.count(body));
     for (tool, planned) in after.palette.iter().zip(&named.plan.palette) {
-        assert_eq!(tool.tokens, by.count(&format!("{}{}", planned.schema, planned.description)), "{}", tool.name);
+        assert_eq!(tool.tokens, by.count(&named.plan.model.wire_tool(planned).text()), "{}", tool.name);
     }
     let text = text::render(&named);
     if cfg!(feature = "tokenizers") {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::drawing::Drawing;
-use super::json::{LayerReport, PlanReport, ReasonReport, SourceReport, VerdictReport, dollars, render as report};
+use super::json::{
+    LayerReport, PlanReport, ReasonReport, SourceReport, ToolReport, VerdictReport, dollars, render as report,
+};
 use super::svg;
 use super::table::group_thousands;
 use crate::compile::Compilation;
@@ -207,12 +209,26 @@ fn tools(out: &mut String, plan: &PlanReport) {
             [
                 code(&tool.name),
                 group_thousands(tool.tokens),
-                escape_html(&tool.description),
+                definition(tool),
                 format!("{}{}", escape_html(&tool.via), place(tool.source.as_ref())),
             ]
         });
         table(out, &["name", "tokens", "description", "because"], rows);
     });
+}
+
+/// Renders a tool's description and JSON Schema as the wire sends them.
+fn definition(tool: &ToolReport) -> String {
+    let (description, schema) = match &tool.sent {
+        Some(sent) => (&sent.description, sent.schema.as_ref()),
+        None => (&tool.description, Some(&*tool.schema)),
+    };
+    let schema = schema.map(|schema| format!("{schema:#}")).unwrap_or_default();
+    if schema.is_empty() {
+        return escape_html(description);
+    }
+    let schema = escape_html(&schema);
+    format!("{}<details><summary>schema as sent</summary><pre>{schema}</pre></details>", escape_html(description))
 }
 
 fn capabilities(out: &mut String, plan: &PlanReport) {

@@ -3,6 +3,7 @@
 mod call;
 mod cost;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
+use crate::wire_tool::WireTool;
 pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport};
@@ -178,8 +180,19 @@ pub struct ToolReport {
     pub description: String,
     /// JSON Schema of the parameters.
     pub schema: Arc<Value>,
+    /// The definition as a request contains it, in the form of the model's wire; null if that is `description` and
+    /// `schema`, or if the system prompt contains them.
+    #[serde(default)]
+    pub sent: Option<SentToolReport>,
     #[serde(default)]
     pub sandbox: Option<SandboxReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SentToolReport {
+    pub description: String,
+    /// JSON Schema of the parameters; null if the wire sends none for a tool without parameters.
+    pub schema: Option<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -431,8 +444,18 @@ fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
         source,
         description: tool.description.to_string(),
         schema: Arc::clone(&tool.schema),
+        sent: sent_tool(&compilation.plan.model, tool),
         sandbox: compilation.sandboxes.iter().find(|one| *one.name == *tool.name).map(SandboxReport::from),
     }
+}
+
+fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport> {
+    let sent = model.wire_tool(tool);
+    // Mappings are equal in any order of their keys, bytes are not.
+    let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
+    let WireTool { description, parameters } = sent;
+    let schema = parameters.map(Cow::into_owned);
+    (!is_as_written).then(|| SentToolReport { description: description.into_owned(), schema })
 }
 
 fn dropped(tool: &DroppedTool) -> DroppedReport {

@@ -3,7 +3,7 @@
 mod cost;
 
 use super::super::prompt::{LayerKind, RuntimePlaceholder};
-use super::super::{Plan, PlannedModel, Prices, SourcePlace, Tokens};
+use super::super::{Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
 use super::table::{Align, group_thousands, push_table};
 use super::view::{self, LayerView, MessageView};
 use crate::compile::Compilation;
@@ -143,7 +143,9 @@ fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageVi
 
 fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     let id = match (view.layer.kind, &view.layer.tag) {
-        (LayerKind::Body | LayerKind::Answer, _) | (LayerKind::Knowledge, None) => view.layer.id.clone(),
+        (LayerKind::Body | LayerKind::Answer | LayerKind::Tools, _) | (LayerKind::Knowledge, None) => {
+            view.layer.id.clone()
+        }
         (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
     };
     vec![group_thousands(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]
@@ -213,8 +215,11 @@ fn trust(out: &mut String, compilation: &Compilation) {
 
 fn palette(out: &mut String, compilation: &Compilation) {
     let plan = &compilation.plan;
-    let sum = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
-    heading(out, "Palette", &tokens(sum));
+    let aside = match plan.model.tool_use {
+        ToolUse::Native => tokens(plan.definition_tokens(&plan.model)),
+        ToolUse::TextParsed => "sent in the system prompt".to_owned(),
+    };
+    heading(out, "Palette", &aside);
     if plan.palette.is_empty() {
         push(out, "  empty: no grant reaches a tool");
     }

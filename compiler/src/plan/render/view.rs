@@ -99,6 +99,7 @@ fn via(layer: &Layer) -> String {
         (Some(hook), _, _) if layer.depends => format!("hook {hook}, if it fires"),
         (Some(hook), _, _) => format!("hook {hook}"),
         (None, _, LayerKind::Body) => "body".to_owned(),
+        (None, _, LayerKind::Tools) => "palette".to_owned(),
         (None, Some(link), _) => link.to_string(),
         (None, None, _) => "chain".to_owned(),
     }

@@ -7,20 +7,20 @@ use rye_compiler::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use rye_compiler::plan::{Plan, PlannedModel};
 
 use super::super::state::ThreadState;
-use super::{SUMMARY_PROMPT, edited_messages, system, to_turns};
+use super::{SUMMARY_PROMPT, edited_messages, system, thread_system, to_turns};
 use crate::message::{ContentBlock, ProviderMessage};
 
 /// Returns an upper bound on the input tokens of the next request; `summary` adds the prompt for a summary.
 pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u64 {
     let model = state.model(plan);
     let prompt = if summary { model.bound_message(model.counted_by.bound(SUMMARY_PROMPT), 1) } else { 0 };
-    let known = bound_measured(model, state);
+    let known = bound_measured(plan, model, state);
     known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
 }
 
 /// Bounds the request by the provider's count of the last one; `None` if that count does not cover a prefix of it: the
 /// context was edited or compacted, or another model counted.
-fn bound_measured(model: &PlannedModel, state: &ThreadState) -> Option<u64> {
+fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let talk = &state.talk;
     let measured =
         talk.measured.as_ref().filter(|one| talk.operations.is_empty() && one.of_fallback == state.on_fallback)?;
@@ -33,16 +33,15 @@ fn bound_measured(model: &PlannedModel, state: &ThreadState) -> Option<u64> {
         bound = bound.saturating_add(bound_turn(model, reply).max(counted));
         fresh = rest;
     }
-    let now = system(state);
-    if now != measured.system {
-        bound = bound.saturating_add(model.counted_by.bound(&now));
+    if thread_system(state) != measured.system {
+        bound = bound.saturating_add(model.counted_by.bound(&system(plan, state)));
     }
     Some(bound.saturating_add(sum(fresh, |turn| bound_turn(model, turn))))
 }
 
 fn bound_whole(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> u64 {
     let turns = to_turns(&edited_messages(state));
-    plan.bound_head(model, &system(state)).saturating_add(sum(&turns, |turn| bound_turn(model, turn)))
+    plan.bound_head(model, &system(plan, state)).saturating_add(sum(&turns, |turn| bound_turn(model, turn)))
 }
 
 fn bound_turn(model: &PlannedModel, turn: &ProviderMessage) -> u64 {

@@ -62,7 +62,8 @@ proptest! {
             first_turn_constant: constant,
             ..crate::provider::fixture::minimal_request()
         };
-        let in_words = text_tools::request_as_text(&Request { text_tools: true, ..request.clone() });
+        let in_words = Request { text_tools: true, tools: Vec::new(), ..request.clone() };
+        let in_words = text_tools::request_as_text(&in_words);
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
             for request in [&request, &in_words] {
                 let body = body(&ProviderSettings::with_defaults("test", wire), request).unwrap();
@@ -93,5 +94,49 @@ proptest! {
             let bytes = body(&ProviderSettings::with_defaults("test", wire), &request).unwrap().to_string().len();
             prop_assert!(bound >= bytes as u64, "{}: {bound} for {bytes}", wire.name());
         }
+    }
+}
+
+#[test]
+fn fallback_receives_tools_in_the_form_that_it_takes() {
+    for (first, other) in [(ToolUse::Native, ToolUse::TextParsed), (ToolUse::TextParsed, ToolUse::Native)] {
+        let mut plan = plan();
+        plan.model.tool_use = first;
+        let layer = rye_compiler::wire_tool::instructions::layer(&plan.model, &plan.palette);
+        plan.prompt.system.extend(layer);
+        let fallback = rye_compiler::plan::PlannedModel { tool_use: other, ..plan.model.clone() };
+        plan.model.fallback = Some(Box::new(fallback));
+        for replaced in [None, Some("Be short.")] {
+            let mut state = ThreadState::new();
+            state.talk.system = Some(plan.prompt.render_opening(&mut NoFacts).system.into());
+            state.talk.system_now = replaced.map(Into::into);
+            let expected = replaced.unwrap_or("You are you.");
+            for on_fallback in [false, true] {
+                state.on_fallback = on_fallback;
+                let request = build_request(&plan, &state, 1_000);
+                let in_words = state.model(&plan).tool_use == ToolUse::TextParsed;
+                assert_eq!((request.text_tools, request.tools.is_empty()), (in_words, in_words));
+                assert_eq!(request.system.matches("<tools>").count(), usize::from(in_words), "{}", request.system);
+                assert!(request.system.starts_with(expected), "{}", request.system);
+                assert!(in_words || &*request.system == expected, "{}", request.system);
+                let sent = if in_words { text_tools::request_as_text(&request) } else { request };
+                let bytes =
+                    body(&ProviderSettings::with_defaults("test", Wire::Gemini), &sent).unwrap().to_string().len();
+                assert!(bound_input_tokens(&plan, &state, false) >= bytes as u64);
+            }
+        }
+    }
+}
+
+/// A run without facts.
+struct NoFacts;
+
+impl rye_compiler::plan::prompt::PromptFacts for NoFacts {
+    fn text(&mut self, _: &rye_compiler::plan::RuntimePlaceholder) -> String {
+        String::new()
+    }
+
+    fn fires(&mut self, _: &str) -> bool {
+        false
     }
 }

@@ -1,9 +1,8 @@
 //! Strict checkers of the rules that each wire documents for the parameters of a tool.
 
 use rye_compiler::tool_spec::resolve_pointer;
+use rye_compiler::wire_tool::{SchemaDialect, is_wire_name};
 use serde_json::{Map, Value};
-
-use super::{SchemaDialect, is_wire_name};
 
 /// Keywords that Gemini documents for a JSON Schema.
 const SUBSET_KEYWORDS: [&str; 15] = [

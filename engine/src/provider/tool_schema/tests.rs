@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use std::borrow::Cow;
+
 use proptest::prelude::*;
+use rye_compiler::tool_spec::upgrade_schema;
+use rye_compiler::wire_tool::{SchemaDialect, WireTool, convert_tool};
+use serde_json::{Map, Value, json};
 
 use super::corpus::{SchemaCase, hand_written, parameter_schemas, parameters_around, schema_with_value};
 use super::rules::violation;
-use super::*;
-use crate::provider::ToolDefinition;
 use crate::tool::schema::ToolSchema;
 
 const DIALECTS: [SchemaDialect; 2] = [SchemaDialect::Complete, SchemaDialect::Subset];
@@ -29,13 +32,13 @@ fn original(schema: &Value) -> Value {
 }
 
 fn converted(schema: &Value, dialect: SchemaDialect) -> (Value, String) {
-    let tool = ToolDefinition {
-        name: "t".into(),
-        description: "Does it.".into(),
-        schema: std::sync::Arc::new(schema.clone()),
+    let wire = match dialect {
+        SchemaDialect::Complete => "anthropic",
+        SchemaDialect::Subset => "gemini",
     };
-    let WireTool { description, parameters } = convert_tool(&tool, dialect);
-    (parameters, description.into_owned())
+    let WireTool { description, parameters } = convert_tool(wire, "Does it.", schema);
+    let none = || json!({"type": "object", "properties": {}});
+    (parameters.map_or_else(none, Cow::into_owned), description.into_owned())
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use rye_compiler::tool_spec::resolve_pointer;
+use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
 
 use super::complete::bound_tuple;

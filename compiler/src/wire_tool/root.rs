@@ -1,6 +1,6 @@
 //! The root of a schema as a plain object: references and combinations at the root are merged.
 
-use rye_compiler::tool_spec::resolve_pointer;
+use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
 
 use super::merge::{merge_all, merge_any};
