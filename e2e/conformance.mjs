@@ -2,6 +2,7 @@
 // servers. `conformance.mjs RYE` runs all; `conformance.mjs client RYE SCENARIO URL` is what a client scenario starts.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { createServer, request } from "node:http";
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -83,19 +84,38 @@ async function serve(rye) {
   const args = ["mcp", "serve", "--directive", "face", "--http", "127.0.0.1:0"];
   const child = spawn(rye, args, { ...inside(root), stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
-  const url = await new Promise((resolve, reject) => {
+  const [port, authorization] = await new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no address: ${said}`)), TIME_LIMIT_MS);
     child.on("close", () => reject(new Error(`ended: ${said}`)));
     child.stderr.on("data", (d) => {
       said += d;
-      const found = said.match(/http:\/\/127\.0\.0\.1:\d+\/mcp/);
+      const found = said.match(/http:\/\/127\.0\.0\.1:(\d+)\/mcp\s+Authorization: (Bearer \S+)\n/);
       if (found) {
         clearTimeout(timer);
-        resolve(found[0]);
+        resolve(found.slice(1));
       }
     });
   });
-  return { url, end: () => (child.kill(), rmSync(root, { recursive: true, force: true })) };
+  const proxy = await authorize(port, authorization);
+  const end = () => (proxy.close(), proxy.closeAllConnections(), child.kill(), rmSync(root, { recursive: true, force: true }));
+  return { url: `http://127.0.0.1:${proxy.address().port}/mcp`, end };
+}
+
+/** A proxy that adds the token, which the scenarios cannot send. Every other header goes through, with the server's port. */
+function authorize(port, authorization) {
+  const proxy = createServer((incoming, answer) => {
+    const own = `:${proxy.address().port}`;
+    const headers = Object.fromEntries(Object.entries(incoming.headers).map(([name, value]) => [name, String(value).replaceAll(own, `:${port}`)]));
+    const { method, url: path } = incoming;
+    const onward = request({ host: "127.0.0.1", port, method, path, headers: { ...headers, authorization } }, (from) => {
+      answer.writeHead(from.statusCode, from.headers);
+      from.pipe(answer);
+    });
+    onward.on("error", () => answer.destroy());
+    answer.on("close", () => onward.destroy());
+    incoming.pipe(onward);
+  });
+  return new Promise((resolve) => proxy.listen(0, "127.0.0.1", () => resolve(proxy)));
 }
 
 /** One message to a server; answers its session and what it answered. */

@@ -287,16 +287,19 @@ fn http_accepts_only_local_clients_and_origins() {
     let mut child =
         place.command(&["mcp", "serve", "--http", "127.0.0.1:0"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
-    let url = stderr.lines().map_while(Result::ok).find(|line| line.starts_with("http://")).unwrap();
+    let mut lines = stderr.lines().map_while(Result::ok);
+    let url = lines.find(|line| line.starts_with("http://")).unwrap();
+    let token = lines.find_map(|line| line.strip_prefix("Authorization: ").map(str::to_owned)).unwrap();
     let address = url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
         "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
     .to_string();
-    let fine = post(&address, &[("host", &address)], &hello);
+    let token = ("authorization", token.as_str());
+    let fine = post(&address, &[("host", &address), token], &hello);
     assert!(fine.starts_with("HTTP/1.1 200") && fine.contains("\"rye\""), "{fine}");
-    let rebound = post(&address, &[("host", "evil.example")], &hello);
+    let rebound = post(&address, &[("host", "evil.example"), token], &hello);
     assert!(rebound.starts_with("HTTP/1.1 4") && !rebound.contains("serverInfo"), "{rebound}");
-    let foreign = post(&address, &[("host", &address), ("origin", "https://evil.example")], &hello);
+    let foreign = post(&address, &[("host", &address), ("origin", "https://evil.example"), token], &hello);
     assert!(foreign.starts_with("HTTP/1.1 4") && !foreign.contains("serverInfo"), "{foreign}");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -4,73 +4,16 @@
 #![cfg(feature = "mcp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/mcp_client.rs"]
+mod mcp_client;
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
+use mcp_client::McpClient;
 use rye::TestProject;
 use serde_json::{Value, json};
-
-struct McpClient {
-    child: Child,
-    to: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
-    asked: u64,
-    /// Notifications, in the order of arrival.
-    told: Vec<Value>,
-}
-
-impl McpClient {
-    fn new(place: &TestProject, capabilities: &Value) -> Self {
-        let mut child = place.command(&["mcp", "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let to = child.stdin.take();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut client = Self { child, to, lines, asked: 0, told: Vec::new() };
-        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
-            "clientInfo": {"name": "t", "version": "1"}});
-        client.ask("initialize", &hello);
-        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        client
-    }
-
-    fn say(&mut self, message: &Value) {
-        self.to.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
-    }
-
-    /// Sends a request and returns its answer; stores other messages.
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.asked += 1;
-        let id = self.asked;
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        loop {
-            let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
-            if line["id"] == id {
-                return line;
-            }
-            self.told.push(line);
-        }
-    }
-
-    /// Waits until a task is no longer working, and returns its state.
-    fn settled(&mut self, task: &str) -> Value {
-        for _ in 0..400 {
-            let task = self.ask("tasks/get", &json!({"taskId": task}))["result"].clone();
-            if task["status"] != "working" {
-                return task;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the task never ends");
-    }
-
-    fn leave(mut self) {
-        self.to = None;
-        assert!(self.child.wait().unwrap().success());
-    }
-}
 
 fn place(delay_ms: u64) -> TestProject {
     let place = TestProject::own();
@@ -97,27 +40,27 @@ fn tasks() -> Value {
 #[test]
 fn directive_run_sends_progress() {
     let place = place(0);
-    let mut client = McpClient::new(&place, &json!({}));
+    let mut client = McpClient::new(&place, &[], &json!({}));
     let answer = client.ask("tools/call", &count(&json!({"progressToken": "p-1"})));
     assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("All counted."), "{answer}");
-    let told: Vec<&Value> = client.told.iter().filter(|m| m["method"] == "notifications/progress").collect();
+    let told: Vec<&Value> = client.others.iter().filter(|m| m["method"] == "notifications/progress").collect();
     assert!(told.len() > 5, "{told:?}");
     assert!(told.iter().all(|m| m["params"]["progressToken"] == "p-1"), "{told:?}");
     let grows =
         told.windows(2).all(|pair| pair[0]["params"]["progress"].as_f64() < pair[1]["params"]["progress"].as_f64());
     assert!(grows, "{told:?}");
     assert!(told.iter().any(|m| m["params"]["message"].as_str().unwrap().contains("rye_file_system_ls")), "{told:?}");
-    client.told.clear();
+    client.others.clear();
     // Without a progress token there are no notifications.
     client.ask("tools/call", &count(&json!({})));
-    assert_eq!(client.told, Vec::<Value>::new());
+    assert_eq!(client.others, Vec::<Value>::new());
     client.leave();
 }
 
 #[test]
 fn directive_run_is_a_task() {
     let place = place(0);
-    let mut client = McpClient::new(&place, &tasks());
+    let mut client = McpClient::new(&place, &[], &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
     assert_eq!((&made["resultType"], &made["status"]), (&json!("task"), &json!("working")), "{made}");
     let done = client.settled(made["taskId"].as_str().unwrap());
@@ -134,7 +77,7 @@ fn directive_run_is_a_task() {
 #[test]
 fn cancelled_task_cancels_its_thread() {
     let place = place(2000);
-    let mut client = McpClient::new(&place, &tasks());
+    let mut client = McpClient::new(&place, &[], &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
     let task = made["taskId"].as_str().unwrap().to_owned();
     // The task has started once it has a status message.
@@ -148,5 +91,7 @@ fn cancelled_task_cancels_its_thread() {
     assert_eq!(client.settled(&task)["status"], "cancelled");
     client.leave();
     let (_, threads) = place.json(&["threads", "list", "--directive", "count"]);
-    assert_eq!(threads["threads"][0]["status"], "cancelled", "{threads}");
+    // A model call that takes longer than the grace period is killed.
+    let status = &threads["threads"][0]["status"];
+    assert!(status == "cancelled" || status == "killed", "{threads}");
 }

@@ -36,6 +36,8 @@ pub trait Driver: Send + Sync {
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], letter: &ControlMessage);
+    /// Stops one call of the reply, now or as soon as it starts. The thread goes on with the call's error.
+    fn stop_call(&self, call_id: &str);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
     fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;
     /// Removes a control message from the mailbox on disk, after it was recorded durably.
@@ -355,6 +357,10 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
         Incoming::ChildEnded { spawn, thread_id, status, cost } => {
             let fact = Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms: 0, answer: None };
             thread.record_signal(Signal { at: driver.now(), fact });
+            return None;
+        }
+        Incoming::StopCall { call_id } => {
+            driver.stop_call(&call_id);
             return None;
         }
     };

@@ -13,7 +13,7 @@ use crate::args::Args;
 use crate::exit::Exit;
 
 /// Environment variables that the sources of `rye` name.
-const OWN_VARIABLES: [(&str, &str); 8] = [
+const OWN_VARIABLES: [(&str, &str); 9] = [
     ("RYE_USER_SPACE", "the folder that holds the user's `.ai/`"),
     ("USER_SPACE", "the same, if `RYE_USER_SPACE` is not set"),
     ("HOME", "the same, if neither is set; also the home folder of programs"),
@@ -24,6 +24,7 @@ const OWN_VARIABLES: [(&str, &str); 8] = [
         "RYE_PARENT_THREAD_ID",
         "set for the programs of a thread: `rye run` in such a program starts a child of that thread, as with `--parent`",
     ),
+    ("RYE_MCP_TOKEN", "the bearer token of `rye mcp serve --http`; if it is not set, each start prints a new one"),
     ("RYE_COMPLETE", "set by the scripts of `rye completions`"),
 ];
 

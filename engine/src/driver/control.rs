@@ -1,5 +1,5 @@
-//! Input of a running thread: control messages from this process or from the mailbox on disk, and the ends of children
-//! that no call waits for.
+//! Input of a running thread: control messages from this process or from the mailbox on disk, stopped calls, and the
+//! ends of children that no call waits for.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::event::ControlMessage;
 use crate::thread::{Cost, Status};
 
-/// An item for the thread: a control message or the end of a child.
+/// An item for the thread: a control message, a stopped call or the end of a child.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     Letter {
@@ -19,6 +19,8 @@ pub enum Incoming {
         /// The message's file stays in the mailbox until the message is recorded.
         on_disk: bool,
     },
+    /// The caller of this call no longer wants its result. The call's error is recorded, not the message.
+    StopCall { call_id: String },
     /// A child ended.
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
@@ -64,6 +66,11 @@ impl ControlSender {
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
     pub fn deliver(&self, id: String, letter: ControlMessage) -> bool {
         self.sender.send(Incoming::Letter { id, letter, on_disk: true }).is_ok()
+    }
+
+    /// Stops one call; returns false if the thread has ended.
+    pub fn stop_call(&self, call_id: String) -> bool {
+        self.sender.send(Incoming::StopCall { call_id }).is_ok()
     }
 
     /// Reports the end of a child; returns false if the thread itself has ended.

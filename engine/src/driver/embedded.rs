@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rye_compiler::plan::{ApprovalOrigin, Plan};
 use rye_grammar::ItemId;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::stream::AttemptStream;
 use super::{Artifact, Deadline, DriveError, DrivenThread, Driver, EffectStep, EventSink, StreamEvent};
@@ -23,7 +23,7 @@ use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::registry::PreparedTool;
 use hook_runner::EmbeddedHookRunner;
 
-mod cascade;
+pub(crate) mod cascade;
 mod hook_runner;
 mod ledger;
 mod tools;
@@ -51,6 +51,8 @@ pub struct EmbeddedDriver {
     tools: Mutex<BTreeMap<ItemId, Arc<PreparedTool>>>,
     /// Cancels the calls under way.
     halting: CancellationSource,
+    /// Ids of the calls that are stopped one by one.
+    stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
 }
@@ -82,7 +84,22 @@ impl EmbeddedDriver {
         let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));
         let most = setting.and_then(serde_json::Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let running = Arc::new(Semaphore::new(most.unwrap_or(DEFAULT_MAX_CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
-        Ok(Self { engine, id, plan, launch, outlet, running, hooks, provider, fallback, tools, halting, hook_children })
+        let stopped_calls = watch::Sender::default();
+        Ok(Self {
+            engine,
+            id,
+            plan,
+            launch,
+            outlet,
+            running,
+            hooks,
+            provider,
+            fallback,
+            tools,
+            halting,
+            stopped_calls,
+            hook_children,
+        })
     }
 
     /// Registers a child of a hook until the guard is dropped.
@@ -93,6 +110,12 @@ impl EmbeddedDriver {
 
     fn at(&self, fact: Fact) -> Signal {
         Signal { at: self.engine.clock.now(), fact }
+    }
+
+    /// Completes once this call is stopped.
+    async fn call_stopped(&self, call_id: &str) {
+        // The sender lives as long as this driver.
+        self.stopped_calls.subscribe().wait_for(|stopped| stopped.contains(call_id)).await.ok();
     }
 
     /// Completes at the deadline.
@@ -281,6 +304,12 @@ impl Driver for EmbeddedDriver {
             self.engine.send_message(&child, letter.clone());
         }
         self.halting.cancel();
+    }
+
+    fn stop_call(&self, call_id: &str) {
+        self.stopped_calls.send_modify(|stopped| {
+            stopped.insert(call_id.to_owned());
+        });
     }
 
     fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rye_compiler::approvals;
 
-use super::{EngineContext, RunningThread};
-use crate::driver::DriveError;
+use super::{Engine, EngineContext, EngineError, RunningThread};
 use crate::driver::control::ControlSender;
+use crate::driver::embedded::cascade::last_of_chain;
+use crate::driver::{DriveError, live};
 use crate::event::ControlMessage;
 use crate::store::mailbox;
 use crate::thread::RunResult;
@@ -111,6 +112,45 @@ impl Drop for RecoveryGuard {
     fn drop(&mut self) {
         self.engine.live().taking.remove(&self.thread);
         self.engine.gone.notify_waiters();
+    }
+}
+
+impl Engine {
+    /// Sends a control message to a thread of this process, or to the thread that continues it.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    pub async fn send_to_chain(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), EngineError> {
+        if self.send_to(thread, &letter) {
+            return Ok(());
+        }
+        let first = thread.clone();
+        let last = self.inner.read_registry(move |registry| last_of_chain(registry, first)).await?;
+        if let Some(last) = last {
+            self.send_to(&last, &letter);
+        }
+        Ok(())
+    }
+
+    /// Stops one call of a thread of this process. The thread goes on with the call's error.
+    pub fn stop_call(&self, thread: &ThreadId, call_id: &str) {
+        if let Some(running) = self.inner.running(thread) {
+            running.control.stop_call(call_id.to_owned());
+        }
+    }
+
+    /// Waits for the end of a thread and of its continuations, and returns the result.
+    ///
+    /// # Errors
+    /// The transcript or the registry cannot be read.
+    pub async fn wait(&self, thread: &ThreadId) -> Result<RunResult, EngineError> {
+        let outlet = Arc::new(live::event_channel().0);
+        Ok(self.inner.result_of_child(thread, &outlet).await?.0)
+    }
+
+    /// Lists the threads that run in this process.
+    pub fn running_threads(&self) -> Vec<ThreadId> {
+        self.inner.live().threads.keys().cloned().collect()
     }
 }
 

@@ -49,7 +49,7 @@ impl EngineContext {
 
     /// Returns the result and the total cost of a child, including the threads that continue it. Recovers the child if
     /// it is orphaned.
-    pub(super) async fn result_of_child(
+    pub(crate) async fn result_of_child(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: &Arc<EventSink>,

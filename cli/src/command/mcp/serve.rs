@@ -1,16 +1,15 @@
 //! `rye mcp serve`: an MCP server on stdin and stdout, or on a loopback port. Nothing else is written to stdout.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
-use rye_engine::driver::StreamEvent;
-use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle};
-use rye_engine::event::{ControlMessage, EventBody};
+use rye_engine::engine::{ApprovalPolicy, Engine, Providers};
+use rye_engine::event::Event;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::tool::mcp::serve::{SESSION_END_TIMEOUT, SessionObserver, session_sides};
+use rye_engine::tool::mcp::serve::{AccessToken, ClientProviders, DirectiveServer, MCP_PATH};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::CommandError;
 use crate::args::Format;
@@ -42,18 +41,22 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(address) = args.http.filter(|address| !address.ip().is_loopback()) {
         return Err(CommandError::usage(format!("`{address}` is not a loopback address"))
-            .with_help("use `127.0.0.1:PORT`; every client of the port has the directive's permissions"));
+            .with_help("use `127.0.0.1:PORT`; every client with the token has the directive's permissions"));
     }
     // The client answers in place of a model, so no script of the project is read for this directive.
     let compilation = match compile_directive(&args.directive, &args.call, None, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };
+    let token = match args.http {
+        Some(_) => Some(read_token()?),
+        None => None,
+    };
     let world = spaces.open()?;
     sandbox::enable_bubblewrap(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
-    let (face, callers, mut below) = session_sides(&compilation.plan, options.providers);
-    options.providers = Arc::new(callers);
+    let providers = Arc::new(ClientProviders::new(&compilation.plan, options.providers));
+    options.providers = Arc::clone(&providers) as Arc<dyn Providers>;
     // Stdin belongs to the client, and a suspended session could answer no call.
     let unattended = match HeadlessPolicy::from_settings(&world, spaces.own) {
         HeadlessPolicy::Allow => HeadlessPolicy::Allow,
@@ -66,23 +69,17 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
-        let mut handle = engine.start(&compilation, StartOptions::default()).await?;
-        report.detail(&format!("thread: {}", handle.thread_id));
-        let speak = async {
-            let Some(address) = args.http else { return face.stdio().await };
-            let listener = tokio::net::TcpListener::bind(address).await.map_err(|e| format!("`{address}`: {e}"))?;
-            let bound = listener.local_addr().map_err(|e| e.to_string())?;
-            report.note(&format!("http://{bound}/mcp"));
-            face.http(listener).await
-        };
-        let spoken = tokio::select! {
-            spoken = speak => spoken,
+        let server = DirectiveServer::new(&engine, *compilation, &providers, Arc::new(progress_line));
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let ended = tokio::select! {
+            ended = serve(&server, args.http.zip(token), report) => ended,
             stopped = tokio::signal::ctrl_c() => stopped.map_err(|e| e.to_string()),
-            () = forward_progress(&engine, &mut handle, &mut below) => Err("the session's thread has ended".to_owned()),
+            _ = terminate.recv() => Ok(()),
+            _ = hang_up.recv() => Ok(()),
         };
-        // Dropping the server has notified the thread that its client is gone.
-        tokio::time::timeout(SESSION_END_TIMEOUT, handle.join()).await.ok();
-        Ok::<_, EngineError>(spoken)
+        server.end().await;
+        Ok::<_, CommandError>(ended)
     });
     // The client may keep stdin open.
     runtime.shutdown_background();
@@ -90,34 +87,46 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
-/// Sends the client the progress of the threads below its session, and forwards cancelled calls. Ends when the thread
-/// has ended.
-async fn forward_progress(engine: &Engine, handle: &mut ThreadHandle, below: &mut SessionObserver) {
-    let session = handle.thread_id.clone();
-    let mut running = BTreeSet::new();
-    loop {
-        let live = tokio::select! {
-            live = handle.live.next() => live,
-            () = below.cancelled() => {
-                for child in &running {
-                    engine.send_to(child, &ControlMessage::Cancel);
-                }
-                continue;
-            }
-        };
-        let Some(live) = live else { return };
-        let StreamEvent::Event { thread, event } = live else { continue };
-        let own = thread == session;
-        if own {
-            if let EventBody::ChildSpawned(child) = &event.body {
-                running.extend(ThreadId::parse(&child.thread_id).ok());
-            } else if let EventBody::ChildEnded(child) = &event.body {
-                running.retain(|known: &ThreadId| known.as_str() != child.thread_id);
-            } else {
-                continue;
-            }
+/// A token to serve with, and whether the user chose it.
+struct ServeToken {
+    token: AccessToken,
+    is_chosen: bool,
+}
+
+/// Returns the token of the environment, or a new one.
+fn read_token() -> Result<ServeToken, CommandError> {
+    match std::env::var("RYE_MCP_TOKEN") {
+        Ok(text) => {
+            let token = AccessToken::parse(&text);
+            let token = token.map_err(|error| CommandError::usage(format!("`RYE_MCP_TOKEN`: {error}")))?;
+            Ok(ServeToken { token, is_chosen: true })
         }
-        let what = truncate_line(&printable(&event_view(&event).line), MAX_PROGRESS_CHARS);
-        below.send_progress(format!("{thread}: {} {what}", event.body.reader_name()));
+        Err(std::env::VarError::NotPresent) => {
+            let token = AccessToken::generate().map_err(CommandError::failed)?;
+            Ok(ServeToken { token, is_chosen: false })
+        }
+        Err(error) => Err(CommandError::usage(format!("`RYE_MCP_TOKEN`: {error}"))),
     }
+}
+
+/// Serves on standard streams, or on a port. Prints the address, and the token if the user does not know it.
+async fn serve(
+    server: &DirectiveServer,
+    http: Option<(SocketAddr, ServeToken)>,
+    report: &Printer,
+) -> Result<(), String> {
+    let Some((address, ServeToken { token, is_chosen })) = http else { return server.stdio().await };
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(|e| format!("`{address}`: {e}"))?;
+    let bound = listener.local_addr().map_err(|e| e.to_string())?;
+    report.note(&format!("http://{bound}{MCP_PATH}"));
+    if !is_chosen {
+        report.note(&format!("Authorization: Bearer {}", token.as_str()));
+    }
+    server.http(listener, token).await
+}
+
+/// Renders an event of a thread below a session.
+fn progress_line(thread: &ThreadId, event: &Event) -> String {
+    let what = truncate_line(&printable(&event_view(event).line), MAX_PROGRESS_CHARS);
+    format!("{thread}: {} {what}", event.body.reader_name())
 }

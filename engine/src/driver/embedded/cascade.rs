@@ -43,7 +43,7 @@ fn unfinished_outside_threads(registry: &Registry, thread: &ThreadId) -> Result<
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
         for (spawn, child) in registry.children(&id)? {
             if (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn)
-                && let Some(last) = last(registry, child)?
+                && let Some(last) = last_of_chain(registry, child)?
             {
                 living.push(last);
             }
@@ -57,7 +57,7 @@ fn unfinished_outside_threads(registry: &Registry, thread: &ThreadId) -> Result<
 }
 
 /// Returns the last thread of a continuation chain, if it has not ended.
-fn last(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
+pub(crate) fn last_of_chain(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
     let (mut seen, mut next) = (Vec::new(), first);
     while !seen.contains(&next) {
         let Some(row) = registry.thread(&next)? else { break };

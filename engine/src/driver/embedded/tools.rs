@@ -70,7 +70,7 @@ impl EmbeddedDriver {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
-    /// Performs an authorized call until it ends, is cancelled by `halt`, or outlives the deadline. `hook` makes the call;
+    /// Performs an authorized call until it ends, is stopped, is cancelled by `halt`, or outlives the deadline. `hook` makes the call;
     /// `None` for the model.
     pub(super) async fn dispatch(
         &self,
@@ -89,9 +89,14 @@ impl EmbeddedDriver {
             }
             tokio::time::sleep(TERMINATION_GRACE + TERMINATION_GRACE).await;
         };
+        let call_id = dispatch.call_id.clone();
+        // Dropping the future of the call ends its programs.
         tokio::select! {
             biased;
             done = self.dispatch_call(dispatch, hook, halt) => done,
+            () = self.call_stopped(&call_id), if hook.is_none() => {
+                Ok(ToolOutcome::error("stopped: the caller cancelled the call"))
+            }
             () = overdue => Ok(ToolOutcome::error("stopped: the thread reached its duration limit")),
         }
     }

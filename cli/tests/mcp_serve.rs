@@ -1,0 +1,351 @@
+//! Tests of `rye mcp serve` as a server: independent sessions, cancellation, the end, invalid messages, access.
+
+#![cfg(feature = "mcp")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/mcp_client.rs"]
+mod mcp_client;
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mcp_client::{HttpServer, McpClient, initialize_params, request};
+use rye::TestProject;
+use serde_json::{Value, json};
+
+/// The time that a slow call takes if nothing ends it, far above every bound below.
+const SLOW: Duration = Duration::from_secs(60);
+/// A bound for everything that must not wait for a slow call, on a loaded machine.
+const SOON: Duration = Duration::from_secs(15);
+/// Maximum size of a message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// A project with the directive `slow`, whose model takes [`SLOW`], and the directive `face`, which offers bash.
+fn place() -> TestProject {
+    let place = TestProject::own();
+    place.write(
+        ".ai/directives/slow.md",
+        "# Slow\n\n```xml\n<directive name=\"slow\" version=\"1.0.0\">\n<metadata>\n<description>Waits.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge></metadata>\n</directive>\n```\n\nWait.\n",
+    );
+    place.write(
+        ".ai/directives/face.md",
+        "# Face\n\n```xml\n<directive name=\"face\" version=\"1.0.0\">\n<metadata>\n<permissions><execute><tool>rye.bash.*</tool>\
+         <tool>rye.file-system.read</tool></execute><acknowledge risk=\"unrestricted\">a test</acknowledge></permissions>\
+         <nudge>never</nudge></metadata>\n</directive>\n```\n\nServe.\n",
+    );
+    place.write("script.yaml", &format!("steps:\n  - {{ delay_ms: {}, text: Done. }}\n", SLOW.as_millis()));
+    place.write("note.txt", "the note\n");
+    place
+}
+
+fn slow() -> Value {
+    json!({"name": "rye_execute", "arguments": {"item_type": "directive", "item_id": "slow"}})
+}
+
+fn read() -> Value {
+    json!({"name": "rye_file_system_read", "arguments": {"path": "note.txt"}})
+}
+
+fn sleep(marker: &str) -> Value {
+    json!({"name": "rye_bash_bash", "arguments": {"command": format!("exec -a {marker} sleep 60")}})
+}
+
+fn tasks() -> Value {
+    json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})
+}
+
+fn cancelled(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+fn is_note(answer: &Value) -> bool {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).contains("the note")
+}
+
+/// Returns the status of each thread, by directive.
+fn statuses(place: &TestProject) -> Vec<(String, String)> {
+    let (_, listed) = place.json(&["threads", "list"]);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let rows = listed["threads"].as_array().unwrap().iter();
+    let mut all: Vec<_> = rows.map(|row| (text(&row["directive"]), text(&row["status"]))).collect();
+    all.sort();
+    all
+}
+
+/// Returns true if every thread has ended, none as orphaned or with an error.
+fn has_ended(place: &TestProject) -> bool {
+    statuses(place).iter().all(|(_, status)| matches!(status.as_str(), "completed" | "cancelled" | "killed"))
+}
+
+/// Waits until a thread of the directive exists.
+fn wait_for_thread(place: &TestProject, directive: &str) {
+    let started = Instant::now();
+    while !statuses(place).iter().any(|(name, _)| name == directive) {
+        assert!(started.elapsed() < SLOW, "{:?}", statuses(place));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns true if a process with this name runs.
+fn is_running(marker: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|process| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        line.starts_with(marker.as_bytes())
+    })
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < SOON, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn terminate(pid: u32) {
+    assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
+}
+
+#[test]
+fn a_directive_of_one_session_delays_no_call_of_another() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let (first, second) = (server.session(), server.session());
+    assert_ne!(first.id, second.id);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| first.post(&request(2, "tools/call", &slow())));
+        wait_for_thread(&place, "slow");
+        let started = Instant::now();
+        assert!(is_note(&second.ask(2, "tools/call", &read())));
+        // The session of the directive is not blocked either.
+        assert!(is_note(&first.ask(3, "tools/call", &read())));
+        assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+        first.post(&cancelled(2));
+        // A cancelled call has no response.
+        assert!(!call.join().unwrap().contains("\"id\":2"));
+    });
+    let sessions = statuses(&place).into_iter().filter(|(directive, _)| directive == "rye/mcp/session");
+    assert_eq!(sessions.count(), 2);
+}
+
+#[test]
+fn a_tool_of_one_session_delays_no_call_of_another() {
+    let place = place();
+    let server = HttpServer::new(&place, &["--directive", "face"], None);
+    let (first, second) = (server.session(), server.session());
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| first.post(&request(2, "tools/call", &sleep("rye-test-two-sessions"))));
+        wait_until("the tool runs", || is_running("rye-test-two-sessions"));
+        let started = Instant::now();
+        assert!(is_note(&second.ask(2, "tools/call", &read())));
+        assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+        first.post(&cancelled(2));
+        wait_until("the tool ends", || !is_running("rye-test-two-sessions"));
+        assert!(!call.join().unwrap().contains("\"id\":2"));
+    });
+}
+
+#[test]
+fn a_task_delays_no_call_of_its_session() {
+    let place = place();
+    let mut client = McpClient::new(&place, &[], &tasks());
+    let task = client.ask("tools/call", &slow())["result"]["taskId"].as_str().unwrap().to_owned();
+    wait_for_thread(&place, "slow");
+    let started = Instant::now();
+    assert!(is_note(&client.ask("tools/call", &read())));
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    client.ask("tasks/cancel", &json!({"taskId": task}));
+    assert_eq!(client.settled(&task)["status"], "cancelled");
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    client.leave();
+}
+
+#[test]
+fn cancelled_calls_end_what_they_started_and_free_the_session() {
+    let place = place();
+    let mut client = McpClient::new(&place, &["--directive", "face"], &json!({}));
+    let call = client.start("tools/call", &sleep("rye-test-cancelled-call"));
+    wait_until("the tool runs", || is_running("rye-test-cancelled-call"));
+    // A call that waits behind it is cancelled too, and never runs.
+    let queued = client.start("tools/call", &sleep("rye-test-queued-call"));
+    let started = Instant::now();
+    client.send(&cancelled(queued));
+    client.send(&cancelled(call));
+    assert!(is_note(&client.ask("tools/call", &read())));
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(!is_running("rye-test-cancelled-call") && !is_running("rye-test-queued-call"));
+    assert!(
+        client.others.iter().all(|message| message["id"] != call && message["id"] != queued),
+        "{:?}",
+        client.others
+    );
+    client.leave();
+    assert_eq!(statuses(&place), [("face".to_owned(), "completed".to_owned())]);
+}
+
+#[test]
+fn cancelled_directive_ends_its_thread() {
+    let place = place();
+    let mut client = McpClient::new(&place, &[], &json!({}));
+    let call = client.start("tools/call", &slow());
+    wait_for_thread(&place, "slow");
+    client.send(&cancelled(call));
+    wait_until("the directive ends", || {
+        statuses(&place)
+            .iter()
+            .any(|(name, status)| name == "slow" && matches!(status.as_str(), "cancelled" | "killed"))
+    });
+    assert!(is_note(&client.ask("tools/call", &read())));
+    client.leave();
+}
+
+#[test]
+fn server_ends_at_the_end_of_its_input_and_leaves_no_orphan() {
+    for args in [&[][..], &["--directive", "face"]] {
+        let place = place();
+        let mut client = McpClient::new(&place, args, &json!({}));
+        if args.is_empty() {
+            client.start("tools/call", &slow());
+            wait_for_thread(&place, "slow");
+        } else {
+            client.start("tools/call", &sleep("rye-test-end-of-input"));
+            wait_until("the tool runs", || is_running("rye-test-end-of-input"));
+        }
+        let (status, time) = client.close();
+        assert!(status.success() && time < SOON, "{status} {time:?}");
+        assert!(!is_running("rye-test-end-of-input"));
+        assert!(has_ended(&place), "{:?}", statuses(&place));
+    }
+}
+
+#[test]
+fn server_ends_at_a_signal_and_leaves_no_orphan() {
+    let place = place();
+    let mut client = McpClient::new(&place, &[], &json!({}));
+    client.start("tools/call", &slow());
+    wait_for_thread(&place, "slow");
+    terminate(client.child.id());
+    let started = Instant::now();
+    let status = client.child.wait().unwrap();
+    assert!(status.success() && started.elapsed() < SOON, "{status} {:?}", started.elapsed());
+    assert!(has_ended(&place), "{:?}", statuses(&place));
+}
+
+#[test]
+fn calls_before_the_end_of_the_input_are_answered() {
+    let place = place();
+    let mut client = McpClient::new(&place, &[], &json!({}));
+    assert!(is_note(&client.ask("tools/call", &read())));
+    assert!(is_note(&client.ask_and_close("tools/call", &read())));
+}
+
+#[test]
+fn invalid_messages_get_the_errors_of_json_rpc() {
+    let place = place();
+    let mut client = McpClient::new(&place, &[], &json!({}));
+    let server = HttpServer::new(&place, &[], None);
+    let session = server.session();
+    let cases = [
+        ("{\"jsonrpc\"", json!(null), -32700),
+        ("[]", json!(null), -32600),
+        (r#"{"id": 900, "method": "ping"}"#, json!(900), -32600),
+        (r#"{"jsonrpc": "2.0", "id": 901, "method": "tools/call", "params": {"arguments": {}}}"#, json!(901), -32602),
+        (
+            r#"{"jsonrpc": "2.0", "id": 902, "method": "tools/call", "params": {"name": "no_such_tool"}}"#,
+            json!(902),
+            -32602,
+        ),
+        (r#"{"jsonrpc": "2.0", "id": 903, "method": "prompts/list"}"#, json!(903), -32601),
+        (r#"{"jsonrpc": "2.0", "id": 904, "method": "resources/list"}"#, json!(904), -32601),
+        (r#"{"jsonrpc": "2.0", "id": 905, "method": "resources/templates/list"}"#, json!(905), -32601),
+        (r#"{"jsonrpc": "2.0", "id": "x", "method": "completion/complete", "params": {}}"#, json!("x"), -32601),
+        (r#"{"jsonrpc": "2.0", "id": 907, "method": "no/such/method"}"#, json!(907), -32601),
+    ];
+    for (text, id, code) in cases {
+        client.send_text(text);
+        let answer = client.response(&id);
+        assert_eq!(answer["error"]["code"], code, "{text}: {answer}");
+        let answer = server.authorized("POST", &[("mcp-session-id", &session.id)], text.as_bytes());
+        assert!(
+            answer.contains(&format!("\"code\":{code}")) && answer.contains(&format!("\"id\":{id}")),
+            "{text}: {answer}"
+        );
+    }
+    // Notifications get no answer, and both sessions still work.
+    client.send_text(r#"{"jsonrpc": "2.0", "method": "notifications/of-another-kind", "params": 7}"#);
+    assert!(is_note(&client.ask("tools/call", &read())));
+    assert_eq!(client.others, Vec::<Value>::new());
+    assert!(is_note(&session.ask(9, "tools/call", &read())));
+}
+
+#[test]
+fn oversized_messages_are_answered_with_an_error() {
+    let place = place();
+    let filler = "x".repeat(MAX_MESSAGE_BYTES);
+    let large =
+        format!(r#"{{"params": {{"id": 1, "name": "{filler}"}}, "method": "tools/call", "jsonrpc": "2.0", "id": 77}}"#);
+    let mut client = McpClient::new(&place, &[], &json!({}));
+    client.send_text(&large);
+    let answer = client.response(&json!(77));
+    assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("larger than 16 MiB"), "{answer}");
+    assert!(is_note(&client.ask("tools/call", &read())));
+    client.leave();
+    let server = HttpServer::new(&place, &[], None);
+    let session = server.session();
+    let answer = server.authorized("POST", &[("mcp-session-id", &session.id)], large.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("\"code\":-32600"), "{answer}");
+    assert!(is_note(&session.ask(9, "tools/call", &read())));
+}
+
+#[test]
+fn http_requires_the_token() {
+    let place = place();
+    let hello = request(1, "initialize", &initialize_params(&json!({}))).to_string();
+    let chosen = "chosen-token-0123456789";
+    for (server, right) in [
+        (HttpServer::new(&place, &[], None), None),
+        (HttpServer::new(&place, &[], Some(chosen)), Some(format!("Bearer {chosen}"))),
+    ] {
+        let right = right.or(server.authorization.clone()).unwrap();
+        let ask = |headers: &[(&str, &str)]| server.send("POST", "/mcp", headers, hello.as_bytes());
+        let cut = &right[..right.len() - 1];
+        for headers in [
+            &[][..],
+            &[("authorization", "Bearer wrong")],
+            &[("authorization", cut)],
+            &[("authorization", "Basic eDp5")],
+        ] {
+            let refused = ask(headers);
+            assert!(refused.starts_with("HTTP/1.1 401") && refused.contains("www-authenticate: Bearer"), "{refused}");
+            assert!(!refused.contains("serverInfo"), "{refused}");
+        }
+        for method in ["GET", "DELETE"] {
+            assert!(server.send(method, "/mcp", &[], b"").starts_with("HTTP/1.1 401"));
+        }
+        assert!(
+            server.send("POST", "/other", &[("authorization", &right)], hello.as_bytes()).starts_with("HTTP/1.1 404")
+        );
+        assert!(ask(&[("authorization", &right)]).contains("serverInfo"));
+    }
+    let short =
+        place.command(&["mcp", "serve", "--http", "127.0.0.1:0"]).env("RYE_MCP_TOKEN", "short").output().unwrap();
+    assert_eq!(short.status.code(), Some(2), "{}", String::from_utf8_lossy(&short.stderr));
+}
+
+#[test]
+fn number_of_http_sessions_is_bounded() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let sessions: Vec<_> = (0..32).map(|_| server.session()).collect();
+    let hello = request(1, "initialize", &initialize_params(&json!({}))).to_string();
+    let refused = server.authorized("POST", &[], hello.as_bytes());
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("32 sessions"), "{refused}");
+    assert!(is_note(&sessions[0].ask(2, "tools/call", &read())));
+    let ended = server.authorized("DELETE", &[("mcp-session-id", &sessions[1].id)], b"");
+    assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
+    assert!(is_note(&server.session().ask(2, "tools/call", &read())));
+}

@@ -1,0 +1,286 @@
+//! The transport over streamable HTTP on a loopback port: a token for every request, bounded messages, a bounded number
+//! of sessions.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::StreamableHttpService;
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::message::{MessageError, check_message};
+use super::{ClientSide, MAX_MESSAGE_BYTES};
+
+/// The path that clients connect to.
+pub const MCP_PATH: &str = "/mcp";
+/// Maximum number of concurrent connections.
+const MAX_CONNECTIONS: usize = 64;
+/// Maximum number of concurrent sessions.
+const MAX_SESSIONS: usize = 32;
+/// Time without a request or an open response after which a new session may take the place of another one.
+const SESSION_IDLE_TIME: Duration = Duration::from_mins(1);
+/// Timeout for the head of a request, and for its body.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Minimum length of a token that the user chooses, in characters.
+const MIN_TOKEN_CHARS: usize = 16;
+/// Size of a generated token, in bytes of randomness.
+const TOKEN_BYTES: usize = 32;
+
+pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+
+type HttpBody = BoxBody<Bytes, Infallible>;
+
+/// The bearer token that clients of the port must send.
+#[derive(Clone)]
+pub struct AccessToken(String);
+
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccessToken(…)")
+    }
+}
+
+impl AccessToken {
+    /// Generates a token.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn generate() -> Result<Self, String> {
+        let mut bytes = [0_u8; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| format!("the system's random numbers: {error}"))?;
+        Ok(Self(rye_compiler::plan::hex(&bytes)))
+    }
+
+    /// Checks a token that the user chose.
+    ///
+    /// # Errors
+    /// The token is too short, or a header cannot hold it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() < MIN_TOKEN_CHARS || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("a token has at least {MIN_TOKEN_CHARS} printable ASCII characters and no spaces"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns true if the header carries this token. The comparison of hashes takes the same time for every token.
+    fn allows(&self, header: Option<&HeaderValue>) -> bool {
+        let Some((scheme, token)) = header.and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
+        else {
+            return false;
+        };
+        let is_equal = Sha256::digest(token.trim().as_bytes()) == Sha256::digest(self.0.as_bytes());
+        scheme.eq_ignore_ascii_case("bearer") && is_equal
+    }
+}
+
+/// A server on a port.
+struct HttpServer {
+    token: AccessToken,
+    service: StreamableHttpService<ClientSide, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+    uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
+    /// Held while a session starts, so that the bound holds.
+    starting: tokio::sync::Mutex<()>,
+}
+
+/// The use of a session.
+struct SessionUse {
+    last: Instant,
+    open_responses: usize,
+}
+
+/// A guard: while it lives, a response of the session is open.
+struct OpenResponse {
+    uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
+    session: String,
+}
+
+impl OpenResponse {
+    fn new(uses: &Arc<Mutex<BTreeMap<String, SessionUse>>>, session: String) -> Self {
+        let mut known = uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = SessionUse { last: Instant::now(), open_responses: 0 };
+        known.entry(session.clone()).or_insert(now).open_responses += 1;
+        Self { uses: Arc::clone(uses), session }
+    }
+}
+
+impl Drop for OpenResponse {
+    fn drop(&mut self) {
+        let mut known = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = known.get_mut(&self.session) {
+            session.last = Instant::now();
+            session.open_responses -= 1;
+        }
+    }
+}
+
+/// Serves until the future is dropped. Refuses requests without the token, for another host than this machine, and
+/// from pages of another origin.
+pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: AccessToken) -> Result<(), String> {
+    let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+    // Only its own origin is allowed; a request from any web page has another one.
+    let own = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}"));
+    let mut config = StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(own);
+    config.max_request_body_bytes = MAX_MESSAGE_BYTES;
+    // Sessions run in tasks of their own; they end with this future.
+    let _ends = config.cancellation_token.clone().drop_guard();
+    let mut sessions = LocalSessionManager::default();
+    // A call may take longer than any idle time; sessions that are not used are evicted by new ones.
+    sessions.session_config.keep_alive = None;
+    let sessions = Arc::new(sessions);
+    let service = StreamableHttpService::new(move || Ok(client.for_session()), Arc::clone(&sessions), config);
+    let (uses, starting) = (Arc::default(), tokio::sync::Mutex::default());
+    let server = Arc::new(HttpServer { token, service, sessions, uses, starting });
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= MAX_CONNECTIONS {
+            connections.join_next().await;
+        }
+        let (stream, _) = listener.accept().await.map_err(|e| e.to_string())?;
+        let server = Arc::clone(&server);
+        connections.spawn(async move {
+            let mut connection = hyper::server::conn::http1::Builder::new();
+            connection.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
+            let answer = service_fn(|request| async { Ok::<_, Infallible>(server.answer(request).await) });
+            // A broken connection only affects its client.
+            connection.serve_connection(TokioIo::new(stream), answer).await.ok();
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+impl HttpServer {
+    async fn answer(&self, request: Request<Incoming>) -> Response<HttpBody> {
+        if request.uri().path() != MCP_PATH {
+            return error_response(StatusCode::NOT_FOUND, &MessageError::refused(format!("the path is `{MCP_PATH}`")));
+        }
+        if !self.token.allows(request.headers().get(AUTHORIZATION)) {
+            let error =
+                MessageError::refused("the bearer token is missing or wrong; `rye mcp serve` prints it at the start");
+            let mut response = error_response(StatusCode::UNAUTHORIZED, &error);
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return response;
+        }
+        let (head, body) = request.into_parts();
+        let body = if head.method == Method::POST {
+            match read_body(body).await {
+                Ok(body) => body,
+                Err((status, error)) => return error_response(status, &error),
+            }
+        } else {
+            Bytes::new()
+        };
+        let mut starts_session = false;
+        if head.method == Method::POST {
+            match check_message(&body) {
+                Ok(message) => {
+                    starts_session = !head.headers.contains_key(&SESSION_HEADER)
+                        && message.get("method").is_some_and(|method| method == "initialize");
+                }
+                Err(error) => {
+                    let status = if error.is_of_method() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+                    return error_response(status, &error);
+                }
+            }
+        }
+        let session = head.headers.get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let request = Request::from_parts(head, Full::new(body));
+        if !starts_session {
+            return self.respond(request, session).await;
+        }
+        let _starting = self.starting.lock().await;
+        if let Err(error) = self.make_room().await {
+            return error_response(StatusCode::SERVICE_UNAVAILABLE, &error);
+        }
+        self.respond(request, None).await
+    }
+
+    /// Hands a request to the protocol; the session is in use until the response ends.
+    async fn respond(&self, request: Request<Full<Bytes>>, session: Option<String>) -> Response<HttpBody> {
+        let is_known = session.as_ref().is_some_and(|id| self.uses().contains_key(id));
+        let open = session.filter(|_| is_known).map(|id| OpenResponse::new(&self.uses, id));
+        let response = self.service.handle(request).await;
+        let started = response.headers().get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let open = open.or_else(|| Some(OpenResponse::new(&self.uses, started?)));
+        response.map(|body| {
+            body.map_frame(move |frame| {
+                let _open = &open;
+                frame
+            })
+            .boxed()
+        })
+    }
+
+    /// Evicts the session that was idle the longest if there is no room for a new one.
+    async fn make_room(&self) -> Result<(), MessageError> {
+        let ids: Vec<_> = self.sessions.sessions.read().await.keys().cloned().collect();
+        let oldest = {
+            let mut uses = self.uses();
+            uses.retain(|id, _| ids.iter().any(|known| **known == **id));
+            if ids.len() < MAX_SESSIONS {
+                return Ok(());
+            }
+            let idle = uses
+                .iter()
+                .filter(|(_, session)| session.open_responses == 0 && session.last.elapsed() >= SESSION_IDLE_TIME);
+            idle.min_by_key(|(_, session)| session.last).map(|(id, _)| id.clone())
+        };
+        let oldest = oldest.and_then(|id| ids.into_iter().find(|known| **known == *id));
+        let Some(oldest) = oldest else {
+            return Err(MessageError::refused(format!(
+                "the server has {MAX_SESSIONS} sessions, and none was idle for {} seconds; end one with DELETE",
+                SESSION_IDLE_TIME.as_secs()
+            )));
+        };
+        // A session that cannot be closed has ended.
+        self.sessions.close_session(&oldest).await.ok();
+        Ok(())
+    }
+
+    fn uses(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, SessionUse>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn read_body(body: Incoming) -> Result<Bytes, (StatusCode, MessageError)> {
+    match timeout(REQUEST_TIMEOUT, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, MessageError::oversized(Value::Null)))
+        }
+        Ok(Err(error)) => {
+            Err((StatusCode::BAD_REQUEST, MessageError::refused(format!("the body cannot be read: {error}"))))
+        }
+        Err(_) => Err((
+            StatusCode::REQUEST_TIMEOUT,
+            MessageError::refused(format!("the body did not arrive within {} seconds", REQUEST_TIMEOUT.as_secs())),
+        )),
+    }
+}
+
+fn error_response(status: StatusCode, error: &MessageError) -> Response<HttpBody> {
+    let mut response = Response::new(Full::new(Bytes::from(error.response())).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,271 @@
+//! The check of a client's message before it is handled: JSON, JSON-RPC, the method and its parameters, with the error
+//! codes of JSON-RPC.
+
+use rmcp::model::{
+    CallToolRequestParams, CancelTaskParams, GetTaskParams, InitializeRequestParams, PaginatedRequestParams,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::MAX_MESSAGE_BYTES;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+/// A code of the range that JSON-RPC reserves for servers: the server refuses the request as it is.
+const REFUSED: i32 = -32000;
+
+/// A JSON-RPC error in response to a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MessageError {
+    /// The id of the request; null if it is not known.
+    pub id: Value,
+    pub code: i32,
+    pub message: String,
+}
+
+impl MessageError {
+    fn new(id: Value, code: i32, message: impl Into<String>) -> Self {
+        Self { id, code, message: message.into() }
+    }
+
+    /// The error for a message that is larger than [`MAX_MESSAGE_BYTES`].
+    pub fn oversized(id: Value) -> Self {
+        Self::new(id, INVALID_REQUEST, format!("the message is larger than {} MiB", MAX_MESSAGE_BYTES >> 20))
+    }
+
+    /// The error for a message that is JSON-RPC but no message of the protocol.
+    pub fn unreadable(id: Value) -> Self {
+        Self::new(id, INVALID_REQUEST, "the message is not one of the protocol")
+    }
+
+    /// The error for a request that the server refuses to handle.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Value::Null, REFUSED, message)
+    }
+
+    /// Returns true if the message was a valid request of JSON-RPC.
+    pub fn is_of_method(&self) -> bool {
+        matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
+    }
+
+    /// Returns the response, without a line end.
+    pub fn response(&self) -> String {
+        json!({"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.message}}).to_string()
+    }
+}
+
+/// Parses a message and checks it. A notification without a meaning is returned as it is: it gets no response.
+pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
+    let message: Value = serde_json::from_slice(text)
+        .map_err(|error| MessageError::new(Value::Null, PARSE_ERROR, format!("the message is not JSON: {error}")))?;
+    let invalid = |id: &Value, reason: &str| Err(MessageError::new(id.clone(), INVALID_REQUEST, reason));
+    let fields = match &message {
+        Value::Object(fields) => fields,
+        Value::Array(_) => return invalid(&Value::Null, "batches are not supported"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            return invalid(&Value::Null, "the message is not an object");
+        }
+    };
+    let id = match fields.get("id") {
+        None => None,
+        Some(id @ (Value::String(_) | Value::Number(_))) => Some(id),
+        Some(_) => return invalid(&Value::Null, "`id` is neither a string nor a number"),
+    };
+    let shown = id.unwrap_or(&Value::Null);
+    if fields.get("jsonrpc").is_none_or(|version| version != "2.0") {
+        return invalid(shown, "`jsonrpc` is not \"2.0\"");
+    }
+    let method = match (fields.get("method"), id) {
+        (Some(Value::String(method)), _) => method,
+        (Some(_), _) => return invalid(shown, "`method` is not a string"),
+        (None, Some(_)) if fields.contains_key("result") || fields.contains_key("error") => return Ok(message),
+        (None, _) => return invalid(shown, "the message has no `method`"),
+    };
+    if let Some(id) = id {
+        check_request(method, fields.get("params"))
+            .map_err(|(code, reason)| MessageError::new(id.clone(), code, reason))?;
+    }
+    Ok(message)
+}
+
+/// Checks a request against the methods that the server offers.
+fn check_request(method: &str, params: Option<&Value>) -> Result<(), (i32, String)> {
+    match method {
+        "ping" | "server/discover" => check_params::<Map<String, Value>>(method, params, true),
+        "tools/list" => check_params::<PaginatedRequestParams>(method, params, true),
+        "initialize" => check_params::<InitializeRequestParams>(method, params, false),
+        "tools/call" => check_params::<CallToolRequestParams>(method, params, false),
+        "tasks/get" => check_params::<GetTaskParams>(method, params, false),
+        "tasks/cancel" => check_params::<CancelTaskParams>(method, params, false),
+        _ => Err((METHOD_NOT_FOUND, format!("the server has no method `{}`", method.escape_debug()))),
+    }
+}
+
+fn check_params<T: DeserializeOwned>(
+    method: &str,
+    params: Option<&Value>,
+    are_optional: bool,
+) -> Result<(), (i32, String)> {
+    let invalid = |reason: &str| Err((INVALID_PARAMS, format!("invalid parameters of `{method}`: {reason}")));
+    let Some(params) = params else {
+        return if are_optional { Ok(()) } else { invalid("they are missing") };
+    };
+    if !params.is_object() {
+        return invalid("they are not an object");
+    }
+    match T::deserialize(params) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let reason = error.to_string();
+            // Clients do not know the names of types.
+            let reason = reason
+                .split_once(", expected struct ")
+                .map_or(reason.clone(), |(found, _)| format!("{found}, expected an object"));
+            invalid(&reason)
+        }
+    }
+}
+
+/// Finds the id of a message that is too large to be kept, while its bytes pass by.
+#[derive(Debug, Default)]
+pub(super) struct IdFinder {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    /// The last string, number or word at depth 1, and whether it was a string; cut at [`MAX_ID_BYTES`].
+    token: Vec<u8>,
+    /// True if the next value belongs to the key `id`.
+    after_id: bool,
+    id: Option<Vec<u8>>,
+}
+
+/// Maximum size of an id, in bytes.
+const MAX_ID_BYTES: usize = 256;
+
+impl IdFinder {
+    pub fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.push_byte(*byte);
+        }
+    }
+
+    fn push_byte(&mut self, byte: u8) {
+        let is_outer = self.depth == 1;
+        if self.in_string {
+            self.in_string = self.escaped || byte != b'"';
+            self.escaped = !self.escaped && byte == b'\\';
+            if is_outer {
+                self.keep(byte);
+            }
+            return;
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                if is_outer {
+                    self.token.clear();
+                    self.keep(byte);
+                }
+            }
+            b':' if is_outer => {
+                self.after_id = self.token == b"\"id\"";
+                self.token.clear();
+            }
+            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+            b',' | b'}' | b']' => {
+                if is_outer && self.after_id {
+                    self.id = Some(std::mem::take(&mut self.token));
+                    self.after_id = false;
+                }
+                if byte != b',' {
+                    self.depth = self.depth.saturating_sub(1);
+                }
+            }
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            _ if is_outer => self.keep(byte),
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.token.len() < MAX_ID_BYTES {
+            self.token.push(byte);
+        }
+    }
+
+    /// Returns the id; null if there is none.
+    pub fn id(&self) -> Value {
+        let id = self.id.as_deref().and_then(|text| serde_json::from_slice(text).ok());
+        id.filter(|id: &Value| id.is_string() || id.is_number()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IdFinder, check_message};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn check_message_names_the_json_rpc_error_of_each_defect() {
+        let cases = [
+            ("{", -32700, json!(null)),
+            ("[]", -32600, json!(null)),
+            ("7", -32600, json!(null)),
+            (r#"{"id": 1, "method": "ping"}"#, -32600, json!(1)),
+            (r#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#, -32600, json!(null)),
+            (r#"{"jsonrpc": "2.0", "id": 1}"#, -32600, json!(1)),
+            (r#"{"jsonrpc": "2.0", "id": 1, "method": 7}"#, -32600, json!(1)),
+            (r#"{"jsonrpc": "2.0", "id": "a", "method": "prompts/list"}"#, -32601, json!("a")),
+            (r#"{"jsonrpc": "2.0", "id": "a", "method": "resources/list"}"#, -32601, json!("a")),
+            (r#"{"jsonrpc": "2.0", "id": "a", "method": "completion/complete", "params": {}}"#, -32601, json!("a")),
+            (r#"{"jsonrpc": "2.0", "id": 2, "method": "tools/call"}"#, -32602, json!(2)),
+            (r#"{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": []}"#, -32602, json!(2)),
+            (r#"{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": 7}}"#, -32602, json!(2)),
+            (
+                r#"{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "a", "arguments": 1}}"#,
+                -32602,
+                json!(2),
+            ),
+            (r#"{"jsonrpc": "2.0", "id": 2, "method": "ping", "params": 3}"#, -32602, json!(2)),
+            (
+                r#"{"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": "x"}}"#,
+                -32602,
+                json!(2),
+            ),
+        ];
+        for (text, code, id) in cases {
+            let error = check_message(text.as_bytes()).unwrap_err();
+            assert_eq!((error.code, &error.id), (code, &id), "{text}: {error:?}");
+            assert!(!error.message.contains("struct") && !error.message.contains("::"), "{error:?}");
+        }
+        for text in [
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#,
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {}}}"#,
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}"#,
+            r#"{"jsonrpc": "2.0", "method": "notifications/of-another-kind", "params": 7}"#,
+            r#"{"jsonrpc": "2.0", "id": 1, "result": {}}"#,
+        ] {
+            assert!(check_message(text.as_bytes()).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn id_finder_reads_the_outer_id_wherever_it_stands() {
+        let id = |text: &str| {
+            let mut finder = IdFinder::default();
+            // Split between any two bytes.
+            for byte in text.as_bytes() {
+                finder.push(&[*byte]);
+            }
+            finder.id()
+        };
+        assert_eq!(id(r#"{"jsonrpc": "2.0", "id": 17, "params": {"id": 4}}"#), json!(17));
+        assert_eq!(id(r#"{"params": {"id": 4, "a": ["\"id\": 3"]}, "method": "id", "id" : "a\"b" }"#), json!("a\"b"));
+        assert_eq!(id(r#"{"method": "x", "note": "{\"id\": 5}", "params": {"id": 5}}"#), Value::Null);
+        assert_eq!(id(r#"{"id": {"id": 5}}"#), Value::Null);
+        assert_eq!(id(r#"[{"id": 5}]"#), Value::Null);
+        assert_eq!(id(&format!(r#"{{"id": "{}"}}"#, "x".repeat(1000))), Value::Null);
+    }
+}

@@ -1,0 +1,293 @@
+//! A session of an MCP client: its thread, the calls on their way to the thread, and their results.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use rmcp::ErrorData;
+use rye_compiler::compile::Compilation;
+use rye_compiler::primary::Primary;
+use serde_json::{Map, Value};
+use tokio::sync::{OnceCell, broadcast, mpsc, oneshot};
+
+use super::CANCEL_GRACE;
+use super::source::{CallResult, CallSlot, CallSource, QueuedCall, SessionTable};
+use crate::driver::{DriveError, StreamEvent};
+use crate::engine::{Engine, EngineError, StartOptions, ThreadHandle};
+use crate::event::{ControlMessage, Event, EventBody};
+use crate::thread::RunResult;
+use crate::thread_id::ThreadId;
+use crate::tool::secrets::mask_secrets;
+
+/// Maximum number of queued calls of a session.
+const MAX_QUEUED_CALLS: usize = 64;
+/// Maximum number of progress lines that a client may lag behind.
+const MAX_PROGRESS_LAG: usize = 256;
+
+/// Renders an event as a progress line.
+pub type EventRenderer = Arc<dyn Fn(&ThreadId, &Event) -> String + Send + Sync>;
+
+/// The data that all sessions of a server share.
+pub(super) struct SessionContext {
+    pub engine: Engine,
+    pub compilation: Compilation,
+    pub table: Arc<SessionTable>,
+    pub render: EventRenderer,
+}
+
+/// A session. Its thread starts with the first call, and ends when the session is dropped.
+pub(super) struct Session {
+    context: Arc<SessionContext>,
+    thread: OnceCell<SessionThread>,
+    progress: broadcast::Sender<ProgressLine>,
+}
+
+struct SessionThread {
+    calls: mpsc::Sender<QueuedCall>,
+    /// The reason why the thread has ended.
+    ended: Arc<OnceLock<String>>,
+}
+
+/// A progress line of a call.
+#[derive(Debug, Clone)]
+struct ProgressLine {
+    /// The thread that the call started.
+    thread: ThreadId,
+    line: String,
+}
+
+/// The client's side of a call under way.
+pub(super) trait CallObserver: Send + Sync {
+    /// Completes once the client cancels the call.
+    fn cancelled(&self) -> impl Future<Output = ()> + Send;
+    /// Sends a progress line to the client.
+    fn progress(&mut self, line: String) -> impl Future<Output = ()> + Send;
+}
+
+/// The end of a call.
+pub(super) enum CallOutcome {
+    Done(CallResult),
+    Cancelled,
+}
+
+impl Session {
+    pub fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, thread: OnceCell::new(), progress: broadcast::Sender::new(MAX_PROGRESS_LAG) }
+    }
+
+    /// Performs a call of the client. A directive runs as a detached child, so that it delays no other call.
+    pub async fn call(
+        &self,
+        name: String,
+        mut input: Map<String, Value>,
+        observer: &mut impl CallObserver,
+    ) -> Result<CallOutcome, ErrorData> {
+        let starts_directive = starts_directive(&name, &input);
+        if starts_directive {
+            input.insert("async".to_owned(), Value::Bool(true));
+        }
+        let mut lines = self.progress.subscribe();
+        let thread = match self.thread().await {
+            Ok(thread) => thread,
+            Err(error) => {
+                let content = format!("the session's thread cannot start: {}", describe_start_error(&error));
+                return Ok(CallOutcome::Done(CallResult { content, is_error: true }));
+            }
+        };
+        let slot = Arc::new(CallSlot::default());
+        let (result, mut answered) = oneshot::channel();
+        let queued = QueuedCall { name, input: Value::Object(input), slot: Arc::clone(&slot), result };
+        tokio::select! {
+            sent = thread.calls.send(queued) => sent.map_err(|_| thread.ended_error())?,
+            () = observer.cancelled() => return Ok(CallOutcome::Cancelled),
+        }
+        let mut cancelled = false;
+        let answer = loop {
+            tokio::select! {
+                answer = &mut answered => break answer.map_err(|_| thread.ended_error())?,
+                () = observer.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    if !slot.cancel(&self.context.engine) {
+                        return Ok(CallOutcome::Cancelled);
+                    }
+                }
+            }
+        };
+        match started_thread(&answer).filter(|_| starts_directive) {
+            Some(child) => self.follow_directive(child, &mut lines, observer, cancelled).await,
+            None if cancelled => Ok(CallOutcome::Cancelled),
+            None => Ok(CallOutcome::Done(answer)),
+        }
+    }
+
+    /// Waits for the end of a directive that a call started, and sends its progress.
+    async fn follow_directive(
+        &self,
+        child: ThreadId,
+        lines: &mut broadcast::Receiver<ProgressLine>,
+        observer: &mut impl CallObserver,
+        mut cancelled: bool,
+    ) -> Result<CallOutcome, ErrorData> {
+        let engine = &self.context.engine;
+        if cancelled {
+            tokio::spawn(end_thread(engine.clone(), child.clone()));
+        }
+        let mut ended = std::pin::pin!(engine.wait(&child));
+        let result = loop {
+            tokio::select! {
+                biased;
+                () = observer.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    tokio::spawn(end_thread(engine.clone(), child.clone()));
+                }
+                line = next_line(lines, &child) => observer.progress(line).await,
+                ended = &mut ended => break ended,
+            }
+        };
+        if cancelled {
+            return Ok(CallOutcome::Cancelled);
+        }
+        let result = result.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let is_error = !result.success;
+        let text = serde_json::to_string(&result).map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
+        Ok(CallOutcome::Done(CallResult { content: mask_secrets(&text).into_owned(), is_error }))
+    }
+
+    /// Returns the session's thread; the first call starts it.
+    async fn thread(&self) -> Result<&SessionThread, EngineError> {
+        self.thread
+            .get_or_try_init(|| async {
+                let SessionContext { engine, compilation, table, render } = &*self.context;
+                let handle = engine.start(compilation, StartOptions::default()).await?;
+                let (calls, queue) = mpsc::channel(MAX_QUEUED_CALLS);
+                let source = Arc::new(CallSource::new(queue));
+                table.insert(handle.thread_id.clone(), &source);
+                let ended = Arc::new(OnceLock::new());
+                let watcher = SessionWatcher {
+                    session: handle.thread_id.clone(),
+                    source,
+                    table: Arc::clone(table),
+                    ended: Arc::clone(&ended),
+                    progress: self.progress.clone(),
+                    render: Arc::clone(render),
+                    calls: BTreeMap::new(),
+                };
+                tokio::spawn(watcher.watch(handle));
+                Ok(SessionThread { calls, ended })
+            })
+            .await
+    }
+}
+
+impl SessionThread {
+    fn ended_error(&self) -> ErrorData {
+        let reason = self.ended.get().map_or("the server is stopping", String::as_str);
+        ErrorData::internal_error(format!("the session's thread has ended: {reason}"), None)
+    }
+}
+
+fn describe_start_error(error: &EngineError) -> String {
+    let is_untrusted = matches!(error, EngineError::Drive(DriveError::Untrusted { .. }));
+    format!("{error}{}", if is_untrusted { "; the user can inspect it with `rye trust --list`" } else { "" })
+}
+
+/// Returns true if a call runs a directive and waits for it.
+pub(super) fn starts_directive(name: &str, input: &Map<String, Value>) -> bool {
+    name == Primary::Execute.tool_name()
+        && input.get("item_type").is_some_and(|item_type| item_type == "directive")
+        && input.get("async").is_none_or(|detached| *detached == Value::Bool(false))
+}
+
+/// Returns the thread that a detached call has started.
+fn started_thread(answer: &CallResult) -> Option<ThreadId> {
+    let value: Value = serde_json::from_str(&answer.content).ok().filter(|_| !answer.is_error)?;
+    ThreadId::parse(value.get("thread_id")?.as_str()?).ok()
+}
+
+/// Cancels a thread, and kills it if it does not end within the grace period.
+async fn end_thread(engine: Engine, thread: ThreadId) {
+    for message in [ControlMessage::Cancel, ControlMessage::Kill] {
+        if let Err(error) = engine.send_to_chain(&thread, message).await {
+            tracing::warn!(%thread, %error, "the thread of a cancelled call cannot be ended");
+        }
+        if tokio::time::timeout(CANCEL_GRACE, engine.wait(&thread)).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Returns the next progress line of a thread, skipping lines that a slow client missed.
+async fn next_line(lines: &mut broadcast::Receiver<ProgressLine>, thread: &ThreadId) -> String {
+    loop {
+        match lines.recv().await {
+            Ok(progress) if progress.thread == *thread => return progress.line,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// A watcher of a session's thread and of the threads below it.
+struct SessionWatcher {
+    session: ThreadId,
+    source: Arc<CallSource>,
+    table: Arc<SessionTable>,
+    ended: Arc<OnceLock<String>>,
+    progress: broadcast::Sender<ProgressLine>,
+    render: EventRenderer,
+    /// The thread that a call started, by each thread below it.
+    calls: BTreeMap<String, ThreadId>,
+}
+
+impl SessionWatcher {
+    /// Sends the progress of the session's calls until the thread and everything that it started have ended.
+    async fn watch(mut self, mut handle: ThreadHandle) {
+        let mut events = handle.live.take();
+        let mut running = true;
+        let mut ended = std::pin::pin!(handle.join());
+        loop {
+            tokio::select! {
+                live = events.next() => match live {
+                    Some(StreamEvent::Event { thread, event }) => self.send_progress(&thread, &event),
+                    Some(StreamEvent::Delta { .. }) => {}
+                    None => break,
+                },
+                result = &mut ended, if running => {
+                    running = false;
+                    self.end(&result).await;
+                }
+            }
+        }
+        if running {
+            let result = ended.await;
+            self.end(&result).await;
+        }
+    }
+
+    fn send_progress(&mut self, thread: &ThreadId, event: &Event) {
+        let mut call = self.calls.get(thread.as_str()).cloned();
+        if let EventBody::ChildSpawned(child) = &event.body {
+            if *thread == self.session {
+                call = ThreadId::parse(&child.thread_id).ok();
+            }
+            if let Some(call) = &call {
+                self.calls.insert(child.thread_id.clone(), call.clone());
+            }
+        } else if let EventBody::ChildEnded(child) = &event.body {
+            call = self.calls.remove(&child.thread_id);
+        }
+        if let Some(call) = call {
+            // An error means that no call is under way.
+            self.progress.send(ProgressLine { thread: call, line: (self.render)(thread, event) }).ok();
+        }
+    }
+
+    /// Refuses further calls of the session.
+    async fn end(&self, result: &RunResult) {
+        let reason = result.error.as_ref().map_or_else(|| result.status.as_str().to_owned(), |e| e.message.clone());
+        // The thread ends once.
+        self.ended.set(reason).ok();
+        self.table.remove(&self.source);
+        self.source.close().await;
+    }
+}

@@ -1,0 +1,276 @@
+//! The provider of served threads: hands the client's calls to the thread in place of a model.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use rye_compiler::plan::{Plan, PlannedModel};
+use rye_grammar::ItemId;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use crate::engine::{Engine, EngineContext, Providers};
+use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
+use crate::thread_id::ThreadId;
+
+/// A call of the client, with the channel for its result.
+pub(super) struct QueuedCall {
+    pub name: String,
+    pub input: Value,
+    pub slot: Arc<CallSlot>,
+    pub result: oneshot::Sender<CallResult>,
+}
+
+/// The result of a call.
+#[derive(Debug, Clone)]
+pub(super) struct CallResult {
+    pub content: String,
+    pub is_error: bool,
+}
+
+/// The state of a call, shared by the client and the thread.
+#[derive(Default)]
+pub(super) struct CallSlot(Mutex<SlotState>);
+
+#[derive(Default)]
+enum SlotState {
+    #[default]
+    Queued,
+    Cancelled,
+    Running {
+        thread: ThreadId,
+        call_id: String,
+    },
+}
+
+impl CallSlot {
+    /// Cancels the call. Returns true if it was running; then it still has a result.
+    pub fn cancel(&self, engine: &Engine) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let SlotState::Running { thread, call_id } = &*state {
+            engine.stop_call(thread, call_id);
+            return true;
+        }
+        *state = SlotState::Cancelled;
+        false
+    }
+
+    /// Marks the call as running; returns false if it was cancelled before.
+    fn start(&self, thread: &ThreadId, call_id: &str) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, SlotState::Cancelled) {
+            return false;
+        }
+        *state = SlotState::Running { thread: thread.clone(), call_id: call_id.to_owned() };
+        true
+    }
+}
+
+/// The source of a thread's calls.
+pub(super) struct CallSource {
+    state: tokio::sync::Mutex<SourceState>,
+    /// The slot of the call that the thread runs now.
+    current: Mutex<Option<Arc<CallSlot>>>,
+}
+
+struct SourceState {
+    calls: mpsc::Receiver<QueuedCall>,
+    made: u64,
+    /// The running call, by its id in the thread.
+    waiting: Option<(String, oneshot::Sender<CallResult>)>,
+}
+
+impl CallSource {
+    pub fn new(calls: mpsc::Receiver<QueuedCall>) -> Self {
+        let state = SourceState { calls, made: 0, waiting: None };
+        Self { state: tokio::sync::Mutex::new(state), current: Mutex::default() }
+    }
+
+    /// Refuses the calls that the thread has not answered.
+    pub async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.waiting = None;
+        state.calls.close();
+        while state.calls.try_recv().is_ok() {}
+    }
+
+    /// Stops the call that the thread runs now.
+    fn stop_current(&self, engine: &Engine) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(slot) = current {
+            slot.cancel(engine);
+        }
+    }
+
+    /// Sends the last call's result to the client, and waits for the next call. Once the client is gone, the thread
+    /// ends.
+    async fn next(&self, request: &Request, thread: &ThreadId, mut closing: watch::Receiver<bool>) -> Reply {
+        let mut state = self.state.lock().await;
+        if let Some((id, result)) = state.waiting.take() {
+            let answer = find_result(request, &id).unwrap_or_else(|| CallResult {
+                content: "a hook or a compaction removed the result from the session's conversation".to_owned(),
+                is_error: true,
+            });
+            // If the client no longer waits, the result is still in the transcript.
+            drop(result.send(answer));
+        }
+        loop {
+            let queued = tokio::select! {
+                biased;
+                _ = closing.wait_for(|closing| *closing) => None,
+                queued = state.calls.recv() => queued,
+            };
+            let Some(QueuedCall { name, input, slot, result }) = queued else {
+                let text = "The client has disconnected.".into();
+                return make_reply(ContentBlock::Text { text }, StopReason::EndTurn);
+            };
+            state.made += 1;
+            let id = format!("call_{}", state.made);
+            if slot.start(thread, &id) {
+                state.waiting = Some((id.clone(), result));
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+                return make_reply(ContentBlock::ToolCall(ToolCall { id, name, input }), StopReason::ToolUse);
+            }
+        }
+    }
+}
+
+fn find_result(request: &Request, id: &str) -> Option<CallResult> {
+    request.turns.iter().rev().find_map(|turn| match turn {
+        ProviderMessage::ToolResult { call_id, content, is_error, .. } if call_id == id => {
+            Some(CallResult { content: content.clone(), is_error: *is_error })
+        }
+        ProviderMessage::ToolResult { .. } | ProviderMessage::User { .. } | ProviderMessage::Assistant { .. } => None,
+    })
+}
+
+fn make_reply(block: ContentBlock, stop: StopReason) -> Reply {
+    // No model is called, so that nothing is billed.
+    Reply { content: vec![block], usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() }
+}
+
+/// The sources of calls by the thread that takes them.
+#[derive(Default)]
+pub(super) struct SessionTable {
+    sources: Mutex<BTreeMap<ThreadId, Arc<CallSource>>>,
+    changed: Notify,
+    closing: watch::Sender<bool>,
+    engine: OnceLock<Weak<EngineContext>>,
+}
+
+impl SessionTable {
+    pub fn insert(&self, thread: ThreadId, source: &Arc<CallSource>) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(thread, Arc::clone(source));
+        self.changed.notify_waiters();
+    }
+
+    /// Removes a source and all its threads.
+    pub fn remove(&self, source: &Arc<CallSource>) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| !Arc::ptr_eq(known, source));
+    }
+
+    /// Returns true if the thread takes its calls from a client.
+    pub fn contains(&self, thread: &ThreadId) -> bool {
+        self.get(thread).is_some()
+    }
+
+    /// Ends all sessions: their threads get no more calls, and the running ones are stopped.
+    pub fn close(&self, engine: &Engine) {
+        self.closing.send_replace(true);
+        for source in self.sources.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            source.stop_current(engine);
+        }
+    }
+
+    /// Sets the engine that runs the threads.
+    pub fn set_engine(&self, engine: &Engine) {
+        // A second server of the same providers has the same engine.
+        self.engine.set(Arc::downgrade(&engine.inner)).ok();
+    }
+
+    fn get(&self, thread: &ThreadId) -> Option<Arc<CallSource>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(thread).cloned()
+    }
+
+    /// Returns the source of a thread; waits for the start of a session to enter it. A continuation has the source of
+    /// the thread that it continues.
+    async fn source(&self, thread: &ThreadId) -> Result<Arc<CallSource>, CallError> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(source) = self.get(thread) {
+                return Ok(source);
+            }
+            if let Some(source) = self.predecessor(thread).await?.and_then(|before| self.get(&before)) {
+                self.insert(thread.clone(), &source);
+                return Ok(source);
+            }
+            changed.await;
+        }
+    }
+
+    async fn predecessor(&self, thread: &ThreadId) -> Result<Option<ThreadId>, CallError> {
+        let Some(engine) = self.engine.get().and_then(Weak::upgrade) else { return Ok(None) };
+        let id = thread.clone();
+        let row = engine.read_registry(move |registry| registry.thread(&id)).await;
+        let row = row.map_err(|error| CallError::new(FailedStage::Setup, error.to_string()))?;
+        Ok(row.and_then(|row| row.continues))
+    }
+}
+
+/// The providers of a server's engine: clients for the threads of the served directive, `behind` for all others.
+pub struct ClientProviders {
+    directive: String,
+    pub(super) table: Arc<SessionTable>,
+    behind: Arc<dyn Providers>,
+}
+
+impl ClientProviders {
+    pub fn new(plan: &Plan, behind: Arc<dyn Providers>) -> Self {
+        Self { directive: plan.directive.to_string(), table: Arc::default(), behind }
+    }
+}
+
+impl Providers for ClientProviders {
+    fn reads_scripts(&self, directive: &ItemId) -> bool {
+        directive.as_str() != self.directive && self.behind.reads_scripts(directive)
+    }
+
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::new(DirectiveProvider {
+            directive: self.directive.clone(),
+            table: Arc::clone(&self.table),
+            model: model.clone(),
+            behind: Arc::clone(&self.behind),
+        }))
+    }
+}
+
+/// A provider that selects the source of the reply by the directive of the request.
+struct DirectiveProvider {
+    directive: String,
+    table: Arc<SessionTable>,
+    model: PlannedModel,
+    behind: Arc<dyn Providers>,
+}
+
+impl Provider for DirectiveProvider {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            if request.cue.directive != self.directive {
+                return self.behind.connect(&self.model)?.call(request, live).await;
+            }
+            let refuse = |reason: &str| CallError::new(FailedStage::Setup, reason);
+            if request.cue.spawn.is_some() {
+                return Err(refuse("this directive is being served and cannot be its own child"));
+            }
+            let thread = ThreadId::parse(&request.cue.thread).map_err(|error| refuse(&error.reason))?;
+            let source = self.table.source(&thread).await?;
+            Ok(source.next(request, &thread, self.table.closing.subscribe()).await)
+        })
+    }
+}

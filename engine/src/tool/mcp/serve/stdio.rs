@@ -1,0 +1,135 @@
+//! The transport on standard streams: one message a line. Every request gets a response, also one that is too large or
+//! no valid message.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex, mpsc, watch};
+
+use super::MAX_MESSAGE_BYTES;
+use super::message::{IdFinder, MessageError, check_message};
+
+/// Maximum number of received messages that wait to be handled.
+const MAX_RECEIVED: usize = 64;
+
+/// The server's end of a pair of streams.
+pub(super) struct LineTransport<W> {
+    received: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    output: Arc<Mutex<W>>,
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
+    /// Opens the transport. The second value becomes true at the end of the input.
+    pub fn open(input: impl AsyncRead + Send + Unpin + 'static, output: W) -> (Self, watch::Receiver<bool>) {
+        let (sender, received) = mpsc::channel(MAX_RECEIVED);
+        let (ended, is_ended) = watch::channel(false);
+        let output = Arc::new(Mutex::new(output));
+        let responses = Arc::clone(&output);
+        // A task of its own, because reading a line must not be interrupted.
+        tokio::spawn(async move {
+            if let Err(error) = receive(BufReader::new(input), &sender, &responses).await {
+                tracing::warn!(%error, "the client's messages cannot be read");
+            }
+            ended.send_replace(true);
+        });
+        (Self { received, output }, is_ended)
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for LineTransport<W> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move { write_line(&output, serde_json::to_string(&message)?).await }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.received.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.output.lock().await.flush().await
+    }
+}
+
+async fn write_line<W: AsyncWrite + Unpin>(output: &Mutex<W>, mut line: String) -> io::Result<()> {
+    line.push('\n');
+    let mut output = output.lock().await;
+    output.write_all(line.as_bytes()).await?;
+    output.flush().await
+}
+
+/// Reads messages until the end of the input; answers those that cannot be handled.
+async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    mut input: BufReader<R>,
+    sender: &mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    output: &Mutex<W>,
+) -> io::Result<()> {
+    while let Some(line) = read_line(&mut input).await? {
+        let checked = line.and_then(|line| {
+            if line.trim_ascii().is_empty() {
+                return Ok(None);
+            }
+            let message = check_message(&line)?;
+            let id = message.get("id").cloned().unwrap_or_default();
+            match serde_json::from_value(message) {
+                Ok(message) => Ok(Some(message)),
+                // A notification gets no response.
+                Err(_) if id.is_null() => Ok(None),
+                Err(_) => Err(MessageError::unreadable(id)),
+            }
+        });
+        match checked {
+            Ok(Some(message)) => {
+                if sender.send(message).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Ok(None) => {}
+            Err(error) => write_line(output, error.response()).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads a line without its end; an error if it is too large. `None` at the end of the input, also within a line.
+async fn read_line<R: AsyncRead + Unpin>(
+    input: &mut BufReader<R>,
+) -> io::Result<Option<Result<Vec<u8>, MessageError>>> {
+    let mut line = Vec::new();
+    let mut oversized: Option<IdFinder> = None;
+    loop {
+        let available = input.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(None);
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let part = available.get(..end.unwrap_or(available.len())).unwrap_or_default();
+        match &mut oversized {
+            Some(finder) => finder.push(part),
+            None => line.extend_from_slice(part),
+        }
+        if line.len() > MAX_MESSAGE_BYTES {
+            let finder = oversized.insert(IdFinder::default());
+            finder.push(&line);
+            line = Vec::new();
+        }
+        let used = part.len() + usize::from(end.is_some());
+        input.consume(used);
+        if end.is_some() {
+            return Ok(Some(match oversized {
+                Some(finder) => Err(MessageError::oversized(finder.id())),
+                None => Ok(line),
+            }));
+        }
+    }
+}
