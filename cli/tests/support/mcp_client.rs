@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::rye::TestProject;
 
 /// Maximum time that a test waits for a message.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+const MESSAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub fn initialize_params(capabilities: &Value) -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}})
@@ -159,9 +159,9 @@ impl HttpServer {
         head.push_str("content-type: application/json\r\naccept: application/json, text/event-stream\r\n");
         head.push_str("connection: close\r\n");
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([format!("{name}: {value}\r\n")]);
         }
-        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        head.extend([format!("content-length: {}\r\n\r\n", body.len())]);
         stream.write_all(head.as_bytes()).unwrap();
         // A server that refuses the message may not read all of it.
         stream.write_all(body).ok();

@@ -98,27 +98,33 @@ impl McpTool {
     }
 }
 
-/// Converts a server's response: structured content if there is some, else its text. Of very long output only start and
-/// end are kept, as for any program.
+/// Converts a server's response: structured content if there is some, else its text. Parts that are not text, such as
+/// images, are omitted and named. Of very long output only start and end are kept, as for any program.
 fn mcp_outcome(answer: connection::McpResult) -> ToolOutcome {
-    let whole = answer.structured.as_ref().map_or(answer.text.len(), |content| content.to_string().len());
     let mut details = serde_json::Map::new();
-    if answer.left_out > 0 {
-        details.insert("left_out_parts".into(), json!(answer.left_out));
-    }
-    let content = if whole > 2 * MAX_KEPT_BYTES {
-        let text = answer.structured.map_or(answer.text, |content| content.to_string());
+    let mut content = answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
+        Ok(_) | Err(_) => Value::String(answer.text),
+    });
+    let mut text = match &content {
+        Value::String(text) => text.clone(),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            other.to_string()
+        }
+    };
+    if text.len() > 2 * MAX_KEPT_BYTES {
         let mut kept = BoundedOutput::new(MAX_KEPT_BYTES);
         kept.push(text.as_bytes());
         let kept = kept.finish();
         details.insert("dropped_bytes".into(), json!(kept.dropped));
-        Value::String(kept.text)
-    } else {
-        answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {
-            Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
-            Ok(_) | Err(_) => Value::String(answer.text),
-        })
-    };
+        text = kept.text;
+        content = Value::String(text.clone());
+    }
+    if !answer.omitted.is_empty() {
+        let separator = if text.is_empty() { "" } else { "\n" };
+        content = Value::String(format!("{text}{separator}[omitted: {}]", answer.omitted.join("; ")));
+        details.insert("omitted_parts".into(), json!(answer.omitted));
+    }
     let details = if details.is_empty() { Value::Null } else { Value::Object(details) };
     ToolOutcome { content, is_error: answer.is_error, details, was_refused: false }
 }

@@ -12,9 +12,9 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
     PaginatedRequestParams, ProtocolVersion, ResourceContents,
 };
-use rmcp::service::{NotificationContext, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::service::{ClientInitializeError, NotificationContext, RunningService};
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
 use rye_compiler::diagnostics::breaks_line;
 use rye_compiler::tool_spec::ServerSandbox;
@@ -58,8 +58,8 @@ pub(super) struct McpResult {
     pub structured: Option<Value>,
     pub text: String,
     pub is_error: bool,
-    /// Number of parts that are not text, such as images and audio.
-    pub left_out: usize,
+    /// Descriptions of the parts that are not text, such as images and audio.
+    pub omitted: Vec<String>,
 }
 
 /// A connection to a running server, with the tools it listed.
@@ -127,7 +127,7 @@ impl McpConnection {
             None => unreachable(format!("{reason}{}", sandbox_hint(server))),
         };
         let service = match service {
-            Ok(service) => service.map_err(|e| why(e.to_string()))?,
+            Ok(service) => service.map_err(|error| why(describe_start_error(&error)))?,
             Err(_) => {
                 return Err(why(format!("it did not respond within {} seconds", MCP_START_TIMEOUT.as_secs())));
             }
@@ -205,34 +205,32 @@ impl McpConnection {
             structured: result.structured_content,
             text: String::new(),
             is_error: result.is_error == Some(true),
-            left_out: 0,
+            omitted: Vec::new(),
         };
         for block in result.content {
-            let text = match block {
-                ContentBlock::Text(text) => text.text,
+            let part = match block {
+                ContentBlock::Text(text) => Ok(text.text),
                 ContentBlock::Resource(resource) => match resource.resource {
-                    ResourceContents::TextResourceContents { text, .. } => text,
-                    ResourceContents::BlobResourceContents { uri, .. } => format!("[binary resource {uri}]"),
-                    _ => "[a resource of another kind]".to_owned(),
+                    ResourceContents::TextResourceContents { text, .. } => Ok(text),
+                    ResourceContents::BlobResourceContents { uri, blob, .. } => {
+                        Err(format!("binary resource {uri}, {}", encoded_size(&blob)))
+                    }
+                    _ => Err("resource of an unknown kind".to_owned()),
                 },
-                ContentBlock::ResourceLink(link) => format!("[resource {}]", link.uri),
-                ContentBlock::Image(image) => {
-                    answer.left_out += 1;
-                    format!("[an image, {}]", image.mime_type)
-                }
-                ContentBlock::Audio(audio) => {
-                    answer.left_out += 1;
-                    format!("[a sound, {}]", audio.mime_type)
-                }
-                _ => {
-                    answer.left_out += 1;
-                    "[a part of another kind]".to_owned()
-                }
+                ContentBlock::ResourceLink(link) => Ok(format!("[resource {}]", link.uri)),
+                ContentBlock::Image(image) => Err(format!("image {}, {}", image.mime_type, encoded_size(&image.data))),
+                ContentBlock::Audio(audio) => Err(format!("audio {}, {}", audio.mime_type, encoded_size(&audio.data))),
+                _ => Err("part of an unknown kind".to_owned()),
             };
-            if !answer.text.is_empty() {
-                answer.text.push('\n');
+            match part {
+                Ok(text) => {
+                    if !answer.text.is_empty() {
+                        answer.text.push('\n');
+                    }
+                    answer.text.push_str(&text);
+                }
+                Err(omitted) => answer.omitted.push(omitted),
             }
-            answer.text.push_str(&text);
         }
         Ok(answer)
     }
@@ -242,6 +240,9 @@ impl McpConnection {
         let server = self.name.clone();
         match error {
             ServiceError::McpError(said) => McpError::Refused { server, reason: truncate_message(&said.message) },
+            ServiceError::TransportSend(failed) if is_refused_by_transport(failed) => {
+                McpError::Refused { server, reason: truncate_message(&describe_transport_error(failed)) }
+            }
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => McpError::Lost { server },
             other => McpError::Refused { server, reason: truncate_message(&other.to_string()) },
         }
@@ -295,6 +296,73 @@ fn sandbox_hint(server: &McpServer) -> &'static str {
             " (it runs in a sandbox: open it with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in its settings, or disable it with `wall: none`)"
         }
     }
+}
+
+/// Describes the error of a handshake without the names of types.
+#[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows; the rest speaks for itself")]
+fn describe_start_error(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => describe_transport_error(error),
+        ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
+            "its response to `initialize` is not a result of the protocol".to_owned()
+        }
+        ClientInitializeError::JsonRpcError(error) => format!("it refused `initialize`: {}", error.message),
+        other => other.to_string(),
+    }
+}
+
+/// The error of a server that requires a login.
+const LOGIN_REQUIRED: &str = "it requires an authorization (401), and rye has no OAuth login; if the server accepts a token, set `headers: { Authorization: \"Bearer ${VARIABLE}\" }` in its settings";
+
+/// Describes the error of a transport, with the fix if the server requires a login.
+fn describe_transport_error(error: &DynamicTransportError) -> String {
+    use StreamableHttpError as Http;
+    match error.error.downcast_ref::<Http<reqwest::Error>>() {
+        Some(Http::AuthRequired(_)) => LOGIN_REQUIRED.to_owned(),
+        Some(Http::UnexpectedServerResponse(text)) if text.starts_with("HTTP 401") => LOGIN_REQUIRED.to_owned(),
+        Some(Http::InsufficientScope(_)) => {
+            "its authorization does not suffice (403); give the token of its `Authorization` header more scopes"
+                .to_owned()
+        }
+        Some(Http::UnexpectedServerResponse(text)) if text.contains("ServerJsonRpcMessage") => {
+            "its response is not a message of the protocol".to_owned()
+        }
+        Some(Http::UnexpectedContentType(Some(kind))) => {
+            format!("it answered with `{kind}`, not with JSON or an event stream")
+        }
+        Some(Http::UnexpectedContentType(None)) => "its response has no content type".to_owned(),
+        Some(Http::HttpStatus(answer)) => format!("it answered with the HTTP status {}", answer.status),
+        // A client's error names its URL and the cause.
+        Some(Http::Client(error)) => describe_chain(error),
+        Some(other) => describe_chain(other),
+        None => describe_chain(&*error.error),
+    }
+}
+
+/// Returns true if the server has refused the request, so that the call has no outcome.
+fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
+    let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    matches!(error, Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)))
+}
+
+/// Joins an error and its causes.
+fn describe_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Returns the size of base64 data, for messages.
+fn encoded_size(data: &str) -> String {
+    let bytes = data.trim_end_matches('=').len() * 3 / 4;
+    format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })
 }
 
 /// Returns the last line that is not blank.

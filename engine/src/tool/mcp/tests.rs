@@ -128,7 +128,10 @@ async fn server_is_listed_called_and_restarted() {
     let sum = s.call("math.add", &add, json!({"a": 1, "b": 2}), long).await;
     assert_eq!((sum.content, sum.is_error), (json!({"sum": 3}), false));
     let said = s.call("say", &say, json!({}), long).await;
-    assert_eq!((said.content, said.details), (json!("said\n[an image, image/png]"), json!({"left_out_parts": 1})));
+    assert_eq!(
+        (said.content, said.details),
+        (json!("said\n[omitted: image image/png, 1 byte]"), json!({"omitted_parts": ["image image/png, 1 byte"]}))
+    );
     assert!(s.call("say", &say, json!({"do": "error"}), long).await.is_error);
     let failed = s.call("say", &say, json!({"do": "fail"}), long).await;
     assert_eq!(failed.content, json!("the server `test` returned an error: no [2J way"));
@@ -312,4 +315,54 @@ fn servers_of_both_files_are_merged() {
     assert_eq!(configured(Some(bare), None).unwrap()["a"].describe(), "x, with LD_LIBRARY_PATH=lib");
     assert_eq!(all["b"].describe(), "https://\\u{430}pi.example/mcp");
     assert!(config::expand_variables("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
+}
+
+/// Answers every connection with a response, and returns the URL.
+async fn http_server(response: &'static str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(response.as_bytes()).await;
+        }
+    });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unusable_http_server_is_reported_without_names_of_types() {
+    let cases = [
+        (
+            "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer resource_metadata=\"https://x/y\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "it requires an authorization (401)",
+        ),
+        (
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "it requires an authorization (401)",
+        ),
+        (
+            "HTTP/1.1 403 Forbidden\r\nwww-authenticate: Bearer error=\"insufficient_scope\", scope=\"a\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "403",
+        ),
+        ("HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "500"),
+        ("no http at all\r\n\r\n", "cannot be reached"),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+            "cannot be reached",
+        ),
+    ];
+    for (response, expected) in cases {
+        let transport = config::McpTransport::Http { url: http_server(response).await, headers: BTreeMap::new() };
+        let server = McpServer { transport, ..Setup::server("") };
+        let error = McpConnection::open(&server, Path::new(".")).await.map(drop).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        for name in ["::", "rmcp", "Transport [", "Some(", "{ ", "JsonRpc", "serde"] {
+            let without_help = error.split("; if the server accepts").next().unwrap_or_default();
+            assert!(!without_help.contains(name), "{name}: {error}");
+        }
+    }
 }
