@@ -1,5 +1,6 @@
 //! Formatting shared by commands: tables, times, money, events. Prints nothing itself.
 
+pub mod dollars;
 pub mod event;
 pub mod table;
 pub mod wrap;

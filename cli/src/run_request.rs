@@ -78,6 +78,11 @@ pub fn existing_directives(texts: &[String], world: &dyn World) -> Result<Vec<It
 }
 
 impl RunRequestArgs {
+    /// Returns the named model.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     /// Returns true if inputs are read from stdin.
     pub fn reads_stdin(&self) -> bool {
         self.inputs.as_deref() == Some("-")

@@ -175,6 +175,32 @@ fn ending_an_orphan_cancels_its_children() {
     assert_eq!(shell.end().1["status"], "cancelled");
 }
 
+/// A killed process leaves a root and the child that it waits for.
+#[test]
+fn ending_an_orphaned_root_ends_its_synchronous_child() {
+    for (how, status) in [("cancel", "cancelled"), ("kill", "killed")] {
+        let call = "{ name: rye_execute, input: { item_type: directive, item_id: work } }";
+        let script = format!("threads:\n  lead:\n    - {{ tool_calls: [{call}] }}\n{}", turns("work", 300, 100));
+        let place = place(&script);
+        let lead = RyeProcess::start(&place, &["run", "lead"]);
+        let (top, child) = (running(&place, "lead"), running(&place, "work"));
+        lead.signal("-KILL");
+        drop(lead);
+        place.run_ok(&["threads", how, &top]);
+        for id in [&top, &child] {
+            assert_eq!(place.run_ok(&["threads", "status", id]), format!("{id}\t{status}\n"));
+        }
+        let (_, shown) = place.json(&["threads", "show", &top]);
+        let standings: Vec<&Value> =
+            shown["ledger"].as_array().unwrap().iter().map(|account| &account["standing"]).collect();
+        assert_eq!(standings, ["released", "released"], "{how}: {shown}");
+        let resumed = place.rye(&["run", "--resume", &child]);
+        assert_eq!(resumed.code, Some(2), "{how}: {}", resumed.stderr);
+        assert!(resumed.stderr.contains(&format!("has ended: {status}")), "{how}: {}", resumed.stderr);
+        place.run_ok(&["threads", "verify"]);
+    }
+}
+
 #[test]
 fn kill_ends_tools_and_descendants_that_ignore_sigterm() {
     // The tool, a process in its group, and a process outside the group: all ignore SIGTERM.

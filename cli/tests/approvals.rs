@@ -221,3 +221,77 @@ fn terminal_request_is_answered_from_another_process() {
     let at = |kind: &str| record.iter().position(|line| line["type"] == kind).unwrap();
     assert!(at("approval_asked") < at("mail") && at("mail") + 1 == at("approval_given"), "{record:#?}");
 }
+
+/// Returns a project whose script `play.yaml` waits before its first call, and whose provider has no script.
+fn slow_place() -> TestProject {
+    let place = place();
+    let script =
+        place.read("script.yaml").replacen("steps:\n  - tool_calls", "steps:\n  - delay_ms: 700\n    tool_calls", 1);
+    place.write("play.yaml", &script);
+    std::fs::remove_file(place.project().join("script.yaml")).unwrap();
+    place
+}
+
+#[test]
+fn settings_of_a_run_survive_a_crash_and_an_approval() {
+    let place = slow_place();
+    let run = ["run", "shell", "--model", "scripted/fast", "--unattended", "queue", "--script", "play.yaml"];
+    let mut process = place.command(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let id = || {
+        let (_, listed) = place.json(&["threads", "list", "--active"]);
+        let id = listed["threads"][0]["thread_id"].as_str()?.to_owned();
+        let record = place.project().join(format!(".ai/state/threads/{id}/transcript.jsonl"));
+        std::fs::read_to_string(record).ok()?.contains("\"reserved\"").then_some(id)
+    };
+    let patience = Instant::now() + Duration::from_secs(30);
+    while id().is_none() {
+        assert!(Instant::now() < patience, "no model call began");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let id = id().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    for (resume, done) in [
+        (vec!["run", "--resume", &id], ""),
+        // The request is older than the process.
+        (vec!["threads", "resume", &id], ""),
+        (vec!["threads", "approve", &id], "one\n"),
+    ] {
+        let resumed = place.rye(&resume);
+        assert_eq!((resumed.code, log(&place).as_str()), (Some(5), done), "{resume:?} {}", resumed.stderr);
+        let told = "the thread keeps the settings of its run: `--unattended queue`, `--script ";
+        assert!(resumed.stderr.contains(told), "{resume:?} {}", resumed.stderr);
+    }
+    let last = place.rye(&["threads", "approve", &id]);
+    assert_eq!((last.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", last.stderr);
+}
+
+#[test]
+fn flags_of_a_resume_win_over_recorded_settings() {
+    let place = slow_place();
+    let run = ["run", "shell", "--model", "scripted/fast", "--unattended", "queue", "--script", "play.yaml"];
+    assert_eq!(place.rye(&run).code, Some(5));
+    let (_, queue) = place.json(&["threads", "approvals"]);
+    let id = queue["approvals"][0]["thread_id"].as_str().unwrap().to_owned();
+    place.write("other.yaml", "steps:\n  - done\n  - another end\n");
+    let resumed = place.json(&["run", "--resume", &id, "--unattended", "deny", "--script", "other.yaml"]);
+    assert_eq!((resumed.0, &resumed.1["result"]), (Some(0), &json!("another end")), "{}", resumed.1);
+    assert_eq!(log(&place), "");
+    std::fs::remove_file(place.project().join("play.yaml")).unwrap();
+    let missing = place.rye(&["run", "--resume", &id, "--message", "go on"]);
+    assert_eq!(missing.code, Some(2), "{}", missing.stderr);
+    assert!(missing.stderr.contains("rye run --script"), "{}", missing.stderr);
+}
+
+/// A refused command stores nothing.
+#[test]
+fn refused_approval_stores_no_project_grant() {
+    let place = place();
+    assert_eq!(place.rye(&RUN).code, Some(5));
+    let (_, queue) = place.json(&["threads", "approvals"]);
+    let id = queue["approvals"][0]["thread_id"].as_str().unwrap().to_owned();
+    // The new limit is below the current one.
+    let refused = place.rye(&["threads", "approve", &id, "--scope", "project", "--raise", "turns=1"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(!place.run_ok(&["trust", "--list"]).contains("capability rye.execute"));
+}

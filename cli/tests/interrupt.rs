@@ -363,3 +363,54 @@ fn terminal_request_accepts_local_and_remote_answers() {
     let (code, said) = terminal.end();
     assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
 }
+
+/// SIGHUP, as when the terminal closes, is a cancellation like SIGTERM, however often it is sent.
+#[test]
+fn hangup_cancels_like_sigterm() {
+    for phase in phases() {
+        let place = place(&phase);
+        let child = start(&place);
+        wait_until(phase.name, || has_come(&place, &phase.reached));
+        for _ in 0..2 {
+            let pid = child.id().to_string();
+            assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+            wait_until(phase.name, || records(&place).contains("\"type\":\"mail\""));
+        }
+        let done = ProcessResult::from(child.wait_with_output().unwrap());
+        holds(&records(&place), phase.name, phase.once, phase.never);
+        is_in_order(&place, phase.name, "cancelled", &done);
+    }
+}
+
+#[test]
+fn hangup_does_not_end_a_detached_run_or_one_under_nohup() {
+    let phase = phases().into_iter().find(|phase| phase.name == "streaming a reply").unwrap();
+    for nohup in [false, true] {
+        let place = place(&phase);
+        let child = if nohup {
+            let ready = place.command(&["run", "work", "--format", "json"]);
+            let mut command = Command::new("nohup");
+            command.arg(ready.get_program()).args(ready.get_args()).current_dir(place.project());
+            command.envs(ready.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        } else {
+            place.command(&["run", "work", "--detach", "--format", "json"]).stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let mut pid = child.id();
+        let mut id = None;
+        if !nohup {
+            let out = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+            let announced: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+            pid = u32::try_from(announced["pid"].as_u64().unwrap()).unwrap();
+            id = Some(announced["thread_id"].as_str().unwrap().to_owned());
+        }
+        wait_until(phase.name, || has_come(&place, &phase.reached));
+        assert!(Command::new("kill").args(["-HUP", &pid.to_string()]).status().unwrap().success());
+        let id = id.unwrap_or_else(|| {
+            let (_, listed) = place.json(&["threads", "list"]);
+            listed["threads"][0]["thread_id"].as_str().unwrap().to_owned()
+        });
+        let (code, waited) = place.json(&["threads", "wait", &id]);
+        assert_eq!((code, &waited["threads"][0]["result"]["result"]), (Some(0), &json!("Late.")), "{nohup}: {waited}");
+    }
+}

@@ -138,4 +138,12 @@ fn locked_resume_refuses_a_thread_whose_directive_changed() {
     let done = place.rye(&resume);
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
     assert!(done.stderr.contains("`root` differs from the lock"), "{}", done.stderr);
+    // A resume of a locked run is locked, also without the flag.
+    for resume in
+        [vec!["run", "--resume", &id, "--message", "More."], vec!["threads", "resume", &id, "--message", "More."]]
+    {
+        let done = place.rye(&resume);
+        assert_eq!(done.code, Some(5), "{resume:?} {}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains("`root` differs from the lock"), "{resume:?} {}", done.stderr);
+    }
 }

@@ -37,6 +37,11 @@ for room in 0 4 8 16 24 32 48 64 128 256; do
   rye run hello --limit spend=1 >/dev/null 2>../said; code=$?
   rm -f fill
   echo "room $room code $code $(grep -c 'No space left.*free some space' ../said)"
+  # A root without a first line cannot be resumed.
+  if grep -q 'was not started' ../said && grep -q 'threads resume' ../said; then echo "wrong help"; cat ../said; fi
+  for thread in $(rye threads list --format plain | cut -f1); do
+    rye threads show "$thread" >/dev/null 2>../shown || { echo "not shown $thread"; cat ../shown; }
+  done
   for thread in $(rye threads list --active --format plain | cut -f1); do
     # Of one that did not get as far as its first line nothing was promised.
     rye threads resume "$thread" >/dev/null 2>../said || grep -q 'never started' ../said || { echo "lost $thread"; cat ../said; }
@@ -54,6 +59,7 @@ echo "verify $?"
         let words: Vec<&str> = line.split(' ').collect();
         assert!(words[3] == "0" || words[4] != "0", "a failure that is not explained: {line}\n{}", done.stdout);
     }
+    assert!(!done.stdout.contains("wrong help") && !done.stdout.contains("not shown"), "{}", done.stdout);
     assert!(!done.stdout.contains("lost ") && done.stdout.ends_with("verify 0\n"), "{}", done.stdout);
 }
 

@@ -333,3 +333,64 @@ fn ctrl_c_ends_children_that_outlived_their_parent() {
         assert_eq!(thread["status"], expected, "{listed}");
     }
 }
+
+#[test]
+fn search_prints_at_most_the_limit() {
+    let place = worker("", 3, 0);
+    let (_, result) = place.json(&["run", "work"]);
+    let id = result["thread_id"].as_str().unwrap();
+    let refused = place.rye(&["threads", "search", id, "Step", "--limit", "0"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let (_, all) = place.json(&["threads", "search", id, "Step"]);
+    let count = all["matches"].as_array().unwrap().len();
+    for (limit, more) in [(count, false), (count - 1, true)] {
+        let (_, found) = place.json(&["threads", "search", id, "Step", "--limit", &limit.to_string()]);
+        assert_eq!((found["matches"].as_array().unwrap().len(), &found["more"]), (limit, &json!(more)), "{found}");
+    }
+}
+
+#[test]
+fn prune_removes_the_export_of_an_unreadable_thread() {
+    let place = worker("", 1, 0);
+    let (_, result) = place.json(&["run", "work"]);
+    let id = result["thread_id"].as_str().unwrap();
+    let export = place.project().join(format!(".ai/knowledge/agent/threads/work/{id}.md"));
+    assert!(export.exists());
+    place.write(&format!(".ai/state/threads/{id}/transcript.jsonl"), "no line of a transcript\n");
+    place.run_ok(&["threads", "prune", "--older-than", "0"]);
+    assert!(!export.exists());
+}
+
+#[test]
+fn finished_thread_resumes_with_another_model() {
+    let place = worker("", 1, 0);
+    let (_, first) = place.json(&["run", "work"]);
+    let id = first["thread_id"].as_str().unwrap();
+    place.write("script.yaml", "steps:\n  - one\n  - two\n  - three\n  - four\n");
+    place.write(
+        ".ai/config/agent/providers/other.yaml",
+        "id: other\nwire: scripted\nscript: script.yaml\ndefault_tier: general\ntiers: { general: second }\nmodels:\n  - id: second\n    \
+         context_window: 200000\n    max_output: 64000\n    tool_use: native\n    prices: { input: \"1\", output: \"5\" }\n    \
+         priced_at: \"2026-11-21\"\n    source: invented\n",
+    );
+    place.run_ok(&["trust"]);
+    let model = |place: &TestProject, thread: &Value| {
+        let record = place.transcript(thread["thread_id"].as_str().unwrap());
+        record.iter().rfind(|line| line["type"] == "attempt_intended").unwrap()["model"].clone()
+    };
+    let other = ["run", "--resume", id, "--message", "more", "--model", "other/second"];
+    let (code, second) = place.json(&other);
+    assert_eq!((code, &second["status"]), (Some(0), &json!("completed")), "{second}");
+    assert_ne!(model(&place, &second), model(&place, &first));
+    // The new thread keeps the model.
+    let second_id = second["thread_id"].as_str().unwrap();
+    let (code, third) = place.json(&["run", "--resume", second_id, "--message", "more"]);
+    assert_eq!((code, model(&place, &third)), (Some(0), model(&place, &second)), "{third}");
+    let fork = ["run", "--resume", id, "--fork-at", "1", "--message", "again", "--model", "other/second"];
+    let (code, fork) = place.json(&fork);
+    assert_eq!((code, model(&place, &fork)), (Some(0), model(&place, &second)), "{fork}");
+    let unknown = place.rye(&["run", "--resume", id, "--message", "more", "--model", "scripted/none"]);
+    assert_eq!(unknown.code, Some(1), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("does not compile with the model `scripted/none`"), "{}", unknown.stderr);
+    place.run_ok(&["threads", "verify"]);
+}

@@ -154,3 +154,44 @@ fn child_limit_is_raised_up_to_its_parent() {
     assert!(refused.stderr.contains("has turns 3, which is the maximum for its children"), "{}", refused.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "turns=3"]).code, Some(0));
 }
+
+/// The calls name the children, and the results hold their ids and the process id.
+#[test]
+fn recorded_script_replays_a_thread_with_children() {
+    let place = TestProject::own();
+    let text = "A level.\n\n```xml\n<directive name=\"NAME\" version=\"1.0.0\">\n<metadata><description>One.</description>\
+                <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits spend=\"SPEND\"/>\
+                <permissions><execute><directive>*</directive><tool>rye.agent.*</tool></execute></permissions>\
+                </metadata>\n</directive>\n```\n\nWork.\n";
+    for (name, spend) in [("top", "1"), ("middle", "0.3"), ("low", "0.1")] {
+        place.write(&format!(".ai/directives/{name}.md"), &text.replace("NAME", name).replace("SPEND", spend));
+    }
+    let apart = "{ name: rye_execute, input: { item_type: directive, item_id: low, async: true } }";
+    let wait = "{ name: rye_agent_threads_orchestrator, input: { operation: wait_threads, thread_ids: [\"${child.2}\", \"${child.3}\"] } }";
+    let (one, two) = (start("middle"), start("low"));
+    let script = format!(
+        "threads:\n  top:\n    - {{ tool_calls: [{one}] }}\n    - {{ tool_calls: [{apart}, {apart}] }}\n    - {{ tool_calls: [{wait}] }}\n    \
+         - {{ tool_calls: [{one}, {two}] }}\n    - up\n  middle:\n    - {{ tool_calls: [{two}] }}\n    - half\n  low:\n    - deep\n"
+    );
+    place.write("first.yaml", &script);
+    let (code, first) = place.json(&["run", "top", "--script", "first.yaml"]);
+    assert_eq!((code, &first["result"]), (Some(0), &json!("up")), "{first}");
+    let thread = first["thread_id"].as_str().unwrap();
+    let waited = place.run_ok(&["threads", "transcript", thread]);
+    assert!(waited.contains("\"all_finished\":true"), "{waited}");
+    place.run_ok(&["threads", "export", thread, "--script", "-o", "recorded.json"]);
+    let recorded = place.read("recorded.json");
+    let (_, listed) = place.json(&["threads", "list"]);
+    for one in listed["threads"].as_array().unwrap() {
+        let id = one["thread_id"].as_str().unwrap();
+        assert!(!recorded.contains(id), "{id}: {recorded}");
+    }
+    let (code, again) = place.json(&["run", "top", "--script", "recorded.json"]);
+    assert_eq!((code, &again["result"]), (Some(0), &json!("up")), "{again}");
+    assert_eq!(again["cost"], first["cost"]);
+    // A changed result is still a difference.
+    place.write("recorded.json", &recorded.replace("\"text\": \"half\"", "\"text\": \"whole\""));
+    let differs = place.rye(&["run", "top", "--script", "recorded.json"]);
+    assert_eq!(differs.code, Some(1), "{}", differs.stderr);
+    assert!(format!("{}{}", differs.stdout, differs.stderr).contains("differs from its script"), "{}", differs.stderr);
+}

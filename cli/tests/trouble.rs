@@ -230,3 +230,13 @@ fn ctrl_c_reaches_a_long_tool() {
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((done.code, &result["status"]), (Some(130), &json!("cancelled")));
 }
+
+#[test]
+fn removed_thread_folder_is_created_again() {
+    for gone in [".ai/state/threads", ".ai/state/objects"] {
+        let place = TestProject::example("hello");
+        place.run_ok(&["run", "hello"]);
+        std::fs::remove_dir_all(place.project().join(gone)).unwrap();
+        place.run_ok(&["run", "hello"]);
+    }
+}

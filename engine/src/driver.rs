@@ -364,7 +364,7 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             return None;
         }
     };
-    if matches!(letter, ControlMessage::Cancel | ControlMessage::Kill) {
+    if letter.end_status().is_some() {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
         driver.forward(&children, &letter);

@@ -1,21 +1,16 @@
 //! The engine as a library: opens a project, starts plans, recovers interrupted threads and reads stored ones. The
 //! command line and the tests use only this API.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
-use rye_compiler::diagnostics::{Checked, Diagnostics};
+use rye_compiler::diagnostics::Checked;
 use rye_compiler::hook::PlannedHook;
-use rye_compiler::item::Items;
-use rye_compiler::model;
 use rye_compiler::plan::{Grant, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
-use rye_compiler::trust::{
-    TrustRequirement, TrustRequirementKind, requirements_of_granted_plan, script_of, user_space_of,
-};
+use rye_compiler::trust::{TrustRequirement, TrustRequirementKind, requirements_of_granted_plan, user_space_of};
 use rye_compiler::world::World;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -25,12 +20,11 @@ use crate::clock::{Clock, SystemClock};
 use crate::disk_world::DiskWorld;
 use crate::driver::control::ControlSender;
 use crate::driver::{DriveError, EventStream};
-use crate::event::ControlMessage;
+use crate::event::{ControlMessage, RunSettings};
 use crate::image::{ImageNotAccepted, ValidatedImage};
 use crate::keys::{KeyError, KeyFolder};
-use crate::provider::catalog::connection_settings;
 use crate::provider::environment::ProviderEnvironment;
-use crate::provider::{CallError, FailedStage, Provider, connect_provider};
+use crate::provider::{CallError, Provider};
 use crate::session::ResumePoint;
 use crate::session::artifacts::CapabilitiesCache;
 use crate::session::plans::SharedPlans;
@@ -39,7 +33,7 @@ use crate::signer::Signer;
 use crate::store::{
     Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
 };
-use crate::thread::RunResult;
+use crate::thread::{RunResult, Status};
 use crate::thread_count::ThreadCount;
 use crate::thread_id::ThreadId;
 use crate::thread_tools::ThreadsTool;
@@ -49,10 +43,12 @@ use crate::trust::Trust;
 
 mod approvals;
 mod live_threads;
+mod providers;
 
 pub use approvals::{ApprovalHandler, ApprovalPolicy};
 use live_threads::RunningThreads;
 pub(crate) use live_threads::TaskEnd;
+use providers::PlanProviders;
 
 /// Opens the current state of all spaces. Later compilations and fetches see later versions of the files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
@@ -98,6 +94,8 @@ pub struct EngineOptions {
     pub gathering: GroupCommit,
     /// An additional check; `None` = every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
+    /// The settings of the command, for the threads that it starts.
+    pub settings: RunSettings,
 }
 
 /// An error of an engine operation.
@@ -111,10 +109,15 @@ pub enum EngineError {
     Key(#[from] KeyError),
     #[error("{0}")]
     World(String),
+    /// The disk was full before the first line of the transcript.
+    #[error("the thread was not started: {reason}; free some space, then start it again")]
+    NotStarted { reason: String },
     #[error("the thread `{thread}` never started: it has no transcript")]
     NeverBegan { thread: String },
     #[error("the thread `{thread}` has ended; resume it with a message")]
     Over { thread: String },
+    #[error("the thread `{thread}` has not ended and keeps its model")]
+    KeepsModel { thread: String },
     #[error("`{thread}` is a run of the tool `{tool}` and takes no messages")]
     OfTool { thread: String, tool: String },
     #[error("the thread `{thread}` has only {turns} turns")]
@@ -126,6 +129,8 @@ pub enum EngineError {
     /// The thread had to end, but could not be recovered. It was finalized instead.
     #[error("the thread `{thread}` was finalized without being recovered: {why}")]
     Closed { thread: String, why: String },
+    #[error("the thread `{thread}` cannot be resumed: `{ancestor}` above it was {}", status.as_str())]
+    AncestorStopped { thread: ThreadId, ancestor: ThreadId, status: Status },
     #[error(transparent)]
     Images(#[from] ImageNotAccepted),
 }
@@ -149,11 +154,13 @@ pub struct UserMessage {
     pub text: String,
     /// The images of the message.
     pub images: Vec<ValidatedImage>,
+    /// The model of the new thread and its continuations; `None` = that of the old thread.
+    pub model: Option<PlannedModel>,
 }
 
 impl<T: Into<String>> From<T> for UserMessage {
     fn from(text: T) -> Self {
-        Self { text: text.into(), images: Vec::new() }
+        Self { text: text.into(), ..Self::default() }
     }
 }
 
@@ -185,6 +192,7 @@ pub(crate) struct EngineContext {
     /// True if the user accepts transcripts that no key of theirs signed.
     accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,
+    pub settings: RunSettings,
     live: Mutex<RunningThreads>,
     /// Notified when a thread of this process ends.
     gone: Notify,
@@ -240,10 +248,23 @@ impl EngineOptions {
             world: Arc::clone(&world),
             present: Mutex::default(),
         });
-        let (disk, plan_check) = (None, None);
+        let (disk, plan_check, settings) = (None, None, RunSettings::default());
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
         let (gathering, compile): (GroupCommit, Compile) = (GroupCommit::default(), Arc::new(compile));
-        Ok(Self { world, compile, providers, clock, approvals, keys, disk, tools, trust, gathering, plan_check })
+        Ok(Self {
+            world,
+            compile,
+            providers,
+            clock,
+            approvals,
+            keys,
+            disk,
+            tools,
+            trust,
+            gathering,
+            plan_check,
+            settings,
+        })
     }
 }
 
@@ -262,6 +283,7 @@ impl Engine {
             trust,
             gathering,
             plan_check,
+            settings,
         } = options;
         let disk: Arc<dyn Disk> = match disk {
             Some(disk) => disk,
@@ -296,6 +318,7 @@ impl Engine {
                 crew: ThreadCount::default(),
                 accepts_records: AtomicBool::new(false),
                 plan_check,
+                settings,
                 live: Mutex::default(),
                 gone: Notify::new(),
             }
@@ -511,78 +534,5 @@ impl EngineContext {
         let open = Arc::clone(&self.world);
         let done = tokio::task::spawn_blocking(move || open().and_then(|world| work(&*world)));
         Ok(done.await?)
-    }
-}
-
-/// Connections to the providers that plans name.
-struct PlanProviders {
-    environment: ProviderEnvironment,
-    project: PathBuf,
-    trust: Trust,
-    world: OpenWorld,
-    /// Provider files by id, read when they were first needed.
-    present: Mutex<BTreeMap<String, Option<model::Provider>>>,
-}
-
-impl PlanProviders {
-    /// Returns the provider as its files define it. A plan can come from a transcript of unknown origin, and must not
-    /// choose where the key is sent.
-    fn provider_from_files(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
-        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
-        if !present.contains_key(&model.provider) {
-            let world = (self.world)().map_err(|error| CallError::new(FailedStage::Setup, error))?;
-            let items = Items::new(&*world);
-            let node = items.config_by_name(&format!("agent/providers/{}", model.provider));
-            let read = node
-                .and_then(|node| model::provider(&model.provider, &node, &items.sources(), &mut Diagnostics::new()));
-            present.insert(model.provider.clone(), read);
-        }
-        let found = present.get(&model.provider).cloned().flatten();
-        found.filter(|provider| provider.wire == model.wire).ok_or_else(|| {
-            let (id, wire) = (&model.provider, &model.wire);
-            CallError::new(FailedStage::Setup, format!("no provider file `{id}` speaks `{wire}` any more"))
-        })
-    }
-}
-
-impl PlanProviders {
-    /// Checks that the script which a provider file names is trusted as it is now.
-    fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
-        let Some(script) = script_of(connection) else { return Ok(()) };
-        let fail = |text: String| CallError::new(FailedStage::Setup, text);
-        let now = self.trust.snapshot().map_err(|error| fail(error.to_string()))?;
-        let missing = now.missing(std::slice::from_ref(&script)).map_err(|error| fail(error.to_string()))?;
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(fail(format!("the script `{}` is not trusted; inspect it, then trust it with `rye trust`", script.name)))
-    }
-}
-
-impl Providers for PlanProviders {
-    fn reads_scripts(&self, _directive: &ItemId) -> bool {
-        true
-    }
-
-    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        let model::Provider { connection, from_project, .. } = self.provider_from_files(model)?;
-        if model.wire == model::SCRIPTED_WIRE {
-            self.admit_script(&connection)?;
-        }
-        let mut settings = connection_settings(&connection, &self.environment, &self.project)?;
-        let trusted = || self.trust.snapshot().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
-        if !from_project.is_empty() && settings.key.is_some() && !trusted() {
-            // Otherwise the author of the project's file would receive the key.
-            settings.key = None;
-            return Err(CallError::new(
-                FailedStage::Setup,
-                format!(
-                    "the project sets `{}` of provider `{}`; its key is sent there only once `rye trust` allows the file",
-                    from_project.join("`, `"),
-                    model.provider
-                ),
-            ));
-        }
-        connect_provider(&settings)
     }
 }

@@ -2,11 +2,13 @@
 //! else; resume, handoff, viewers, replay and tests read it. An event is a fact, never a command.
 
 mod body;
+mod settings;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
 pub use body::*;
+pub use settings::RunSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 
 /// The event format of this version. Older formats are read, newer ones are rejected.

@@ -13,6 +13,7 @@ mod outputs;
 pub(crate) mod prompt;
 mod request;
 pub(crate) mod retained_messages;
+mod screen;
 pub mod signal;
 pub mod state;
 pub(crate) mod state_store;
@@ -23,6 +24,7 @@ pub use apply::apply;
 pub(crate) use apply::limit_mut;
 pub use effect::{Effect, HookBounds, HookRun, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
+pub(crate) use request::thread_position;
 pub use signal::{Fact, HookChild, Signal, SpawnResult};
 pub use state::ThreadState;
 

@@ -76,6 +76,19 @@ pub struct ThreadPosition {
     /// For a child thread, its number among its parent's children, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
+    /// The children that the thread has started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<StartedChild>,
+}
+
+/// A child of the thread that makes a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedChild {
+    pub spawn: u64,
+    pub thread_id: String,
+    /// The last thread of its chain of handoffs, once that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_thread_id: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,11 +4,11 @@
 use rye_compiler::plan::Plan;
 
 use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
-use crate::machine::{Effect, ThreadState, apply, next};
+use crate::machine::{Effect, ThreadState, apply, next, thread_position};
 use crate::message::{ContentBlock, MALFORMED_KEY, ToolCall, reply_text};
 use crate::provider::scripted::{
-    Expectation, RecordedRequest, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody, ScriptedFailure,
-    ScriptedFault, ScriptedReply, ScriptedUsage,
+    Expectation, IdPlaceholders, RecordedRequest, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody,
+    ScriptedFailure, ScriptedFault, ScriptedReply, ScriptedUsage,
 };
 use crate::provider::{FailedStage, StopReason, Usage};
 
@@ -25,7 +25,8 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
         };
         match &event.body {
             EventBody::CognitionOut(out) => {
-                steps.push(ScriptStep::Reply(reply(out, expect())));
+                let ids = IdPlaceholders::of(&thread_position(plan, &state));
+                steps.push(ScriptStep::Reply(reply(out, expect(), &ids)));
                 answered = asked.take();
             }
             EventBody::AttemptFailed(failed) => steps.push(ScriptStep::Fault(fault(failed, expect()))),
@@ -65,7 +66,7 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
     steps
 }
 
-fn reply(out: &CognitionOut, expect: Expectation) -> ScriptedReply {
+fn reply(out: &CognitionOut, expect: Expectation, ids: &IdPlaceholders) -> ScriptedReply {
     let thinking: Vec<&str> = out
         .content
         .iter()
@@ -82,7 +83,7 @@ fn reply(out: &CognitionOut, expect: Expectation) -> ScriptedReply {
         .content
         .iter()
         .filter_map(|block| match block {
-            ContentBlock::ToolCall(call) => Some(scripted(call)),
+            ContentBlock::ToolCall(call) => Some(scripted(call, ids)),
             ContentBlock::Text { .. }
             | ContentBlock::Thinking { .. }
             | ContentBlock::Image { .. }
@@ -101,12 +102,12 @@ fn reply(out: &CognitionOut, expect: Expectation) -> ScriptedReply {
     }
 }
 
-fn scripted(call: &ToolCall) -> ScriptedCall {
+fn scripted(call: &ToolCall, ids: &IdPlaceholders) -> ScriptedCall {
     let arguments = match call.malformed() {
         Some(text) if call.input.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(MALFORMED_KEY)) => {
             ScriptedArguments::Raw(text.to_owned())
         }
-        Some(_) | None => ScriptedArguments::Input(call.input.clone()),
+        Some(_) | None => ScriptedArguments::Input(ids.replace_in_arguments(&call.input)),
     };
     ScriptedCall { id: Some(call.id.clone()), name: call.name.clone(), arguments }
 }

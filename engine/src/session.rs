@@ -22,6 +22,7 @@ use crate::thread_id::ThreadId;
 pub(crate) mod artifacts;
 pub(crate) mod children;
 mod continuation;
+pub(crate) mod descendants;
 mod lease;
 pub(crate) mod plans;
 pub mod spawn_external;
@@ -116,8 +117,8 @@ impl EngineContext {
         };
         image::check_accepted(&beginning.plan.model, &beginning.images())?;
         self.admit_compiled(compilation).await?;
-        let id = self.allocate(&beginning.plan).await?;
-        let running = self.start_thread(id.clone(), beginning, RowsToWrite::Root).await?;
+        let id = self.allocate(&beginning.plan).await.map_err(start_failure)?;
+        let running = self.start_thread(id.clone(), beginning, RowsToWrite::Root).await.map_err(start_failure)?;
         Ok(ThreadHandle::new(id, events, running))
     }
 
@@ -219,6 +220,7 @@ impl EngineContext {
             call: beginning.call,
             carried_ms: beginning.carried_ms,
             allow_missing_outputs: beginning.allow_missing_outputs,
+            settings: self.settings.clone(),
         };
         let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
         row.tool = launch.tool().map(str::to_owned);
@@ -332,6 +334,16 @@ async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiv
         turn = queue.acquire_owned() => turn.ok(),
         () = control.stopped() => None,
     }
+}
+
+/// Converts the error of a root's start. Without a transcript there is nothing to resume.
+fn start_failure(error: DriveError) -> EngineError {
+    if let DriveError::Store(error) = &error
+        && error.is_full_disk()
+    {
+        return EngineError::NotStarted { reason: error.without_advice() };
+    }
+    error.into()
 }
 
 /// Returns the end of a task that cannot drive its thread further.

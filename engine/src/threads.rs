@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_compiler::plan::PlanLimits;
 
 use crate::driver::{DriveError, journal};
-use crate::event::{Event, EventBody, Opened, ThreadHead};
+use crate::event::{Event, EventBody, Opened, RunSettings, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{ThreadState, apply, limit_mut};
 use crate::session::spawn_external::ParentThread;
@@ -83,6 +83,20 @@ impl Threads {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = transcript::read(&*self.disk, thread, 0)?;
         reading.records.iter().map(|record| journal::restore_event(record, thread, &objects)).collect()
+    }
+
+    /// Returns the settings of the command that started a thread; the default ones if nothing was recorded.
+    pub fn settings(&self, thread: &ThreadId) -> Result<RunSettings, StoreError> {
+        let head = match transcript::read_head(&*self.disk, thread) {
+            Err(StoreError::UnknownThread { .. }) => return Ok(RunSettings::default()),
+            head => head?,
+        };
+        let objects = Objects::new(Arc::clone(&self.disk));
+        let first = head.records.first().map(|record| journal::restore_event(record, thread, &objects)).transpose()?;
+        Ok(match first.map(|event| event.body) {
+            Some(EventBody::Opened(opened)) => opened.settings,
+            _ => RunSettings::default(),
+        })
     }
 
     /// Reads a thread as the parent of another; `None` if it recorded no start or no plan.

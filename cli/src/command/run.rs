@@ -7,6 +7,7 @@ mod ending;
 mod human;
 mod images;
 mod json;
+mod kept;
 mod limit_hint;
 mod locked;
 mod pinned_plan;
@@ -22,8 +23,10 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use rye_compiler::approvals::HeadlessPolicy;
-use rye_compiler::compile::{Compilation, compile_with_sources};
-use rye_compiler::diagnostics::{Diagnostics, Severity};
+use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
+use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity};
+use rye_compiler::model::ModelOverride;
+use rye_compiler::plan::PlannedModel;
 use rye_engine::driver::DriveError;
 use rye_engine::engine::EngineError;
 use rye_engine::event::ControlMessage;
@@ -77,7 +80,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "THREAD", conflicts_with = "resume")]
     parent: Option<String>,
     /// Resume a thread: an interrupted one as it was, a finished one with a new message
-    #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "model", "limit"])]
+    #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "limit"])]
     resume: Option<String>,
     /// Message to the resumed thread
     #[arg(long, value_name = "TEXT", requires = "resume")]
@@ -119,6 +122,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
     let images = images::read_images(&args.image)?;
     let lock = args.locked.then(|| lockfile::read_required(&spaces.project)).transpose()?;
+    let mut model = None;
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {
             // The tool of a thread must stay within the bounds of the thread.
@@ -145,7 +149,11 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 Err(exit) => return Ok(exit),
             }
         }
-        (None, Some(thread)) => select_resume(thread, args.message.clone(), args.fork_at, &spaces)?,
+        (None, Some(thread)) => {
+            let start = select_resume(thread, args.message.clone(), args.fork_at, &spaces)?;
+            model = args.call.model().map(|name| resumed_model(&start, name, &spaces)).transpose()?;
+            start
+        }
         (None, None) => return Err(CommandError::usage("name a directive, or a thread with `--resume`")),
     };
     let script = args.script.as_deref();
@@ -160,6 +168,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         unattended,
         images,
         lock,
+        model: model.as_ref(),
         allow_missing_outputs: args.allow_missing_outputs,
         ..RunOptions::default()
     };
@@ -264,6 +273,32 @@ pub fn select_resume(
     }
 }
 
+/// Returns the model with which a finished thread is resumed: its directive is compiled with this model.
+fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<PlannedModel, CommandError> {
+    let thread = match start {
+        ThreadStart::GoOn { thread, .. } | ThreadStart::Fork { thread, .. } => thread,
+        ThreadStart::Fresh { .. } | ThreadStart::TakeUp { .. } | ThreadStart::HandOver { .. } => {
+            return Err(CommandError::usage(
+                "`--model` applies to a finished thread: an unfinished one keeps its model",
+            )
+            .with_help("end it with `rye threads cancel`, then resume it with `--model` and `--message`"));
+        }
+    };
+    let unknown = || CommandError::failed(format!("the thread `{thread}` never started: it has no transcript"));
+    let recorded = Threads::open(&spaces.project)?.parent(thread)?.ok_or_else(unknown)?;
+    let plan = recorded.plan();
+    let world = spaces.open()?;
+    let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+    request.model = ModelOverride { model: Some(name.to_owned()), provider: None };
+    let checked = compile(&world, &request);
+    let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
+    let compilation = checked.value.ok_or_else(|| {
+        let why = first.unwrap_or_default();
+        CommandError::failed(format!("`{}` does not compile with the model `{name}`: {why}", plan.directive))
+    })?;
+    Ok(compilation.plan.model)
+}
+
 /// Converts a storage error; damaged data is refused, like an invalid signature.
 fn storage_failure(error: StoreError) -> CommandError {
     if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
@@ -304,6 +339,13 @@ impl From<EngineError> for CommandError {
         }
         if let EngineError::Store(error) = error {
             return storage_failure(error);
+        }
+        if let EngineError::AncestorStopped { thread, .. } = &error {
+            let help = format!("end it with `rye threads kill {thread}`; resume the stopped thread with a message");
+            return Self::failed(error.to_string()).with_help(help);
+        }
+        if let EngineError::NeverBegan { .. } = &error {
+            return Self::failed(error.to_string()).with_help("start a new thread with `rye run`");
         }
         if let EngineError::Images(refused) = error {
             return Self::failed(refused.to_string())

@@ -237,8 +237,9 @@ fn control_message_view(letter: &ControlMessage) -> EventView {
             (format!("raise {limit} to {}", format_money(*value)), None)
         }
         ControlMessage::Raise { limit, value } => (format!("raise {limit} to {value}"), None),
+        ControlMessage::Unreadable { reason } => (format!("unreadable control message: {reason}"), None),
     };
-    EventView { line, text, bad: false }
+    EventView { line, text, bad: matches!(letter, ControlMessage::Unreadable { .. }) }
 }
 
 /// Formats a limit hit: `turns_exceeded: 10 of 10`.

@@ -52,7 +52,7 @@ pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlRecei
 impl Incoming {
     /// Returns true if the item ends the thread.
     pub fn ends_thread(&self) -> bool {
-        matches!(self, Self::Letter { letter: ControlMessage::Cancel | ControlMessage::Kill, .. })
+        matches!(self, Self::Letter { letter, .. } if letter.end_status().is_some())
     }
 }
 

@@ -23,7 +23,6 @@ use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::registry::PreparedTool;
 use hook_runner::EmbeddedHookRunner;
 
-pub(crate) mod cascade;
 mod hook_runner;
 mod ledger;
 mod tools;
@@ -276,7 +275,7 @@ impl Driver for EmbeddedDriver {
                 Effect::Ask { asked, what } => Fact::Answered(self.ask(asked, &what).await),
                 Effect::Done { settle, ended, cancel, leaves } => {
                     if cancel.is_some() {
-                        Box::pin(self.notify_outside_descendants(ended.status)).await?;
+                        Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.outlet)).await?;
                     }
                     let letter =
                         if ended.status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };

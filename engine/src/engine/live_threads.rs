@@ -1,7 +1,7 @@
 //! The threads that run in this process, the threads that it is recovering, and the delivery of control messages to
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use rye_compiler::approvals;
 
 use super::{Engine, EngineContext, EngineError, RunningThread};
 use crate::driver::control::ControlSender;
-use crate::driver::embedded::cascade::last_of_chain;
 use crate::driver::{DriveError, live};
 use crate::event::ControlMessage;
-use crate::store::mailbox;
+use crate::session::descendants::last_of_chain;
+use crate::store::{StoreError, mailbox};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 
@@ -110,8 +110,14 @@ pub(crate) struct RecoveryGuard {
 
 impl Drop for RecoveryGuard {
     fn drop(&mut self) {
-        self.engine.live().taking.remove(&self.thread);
+        let undelivered = self.engine.live().taking.remove(&self.thread).unwrap_or_default();
         self.engine.gone.notify_waiters();
+        // The recovery failed: the next one, perhaps in another process, takes the messages from the mailbox.
+        for letter in undelivered {
+            if let Err(error) = self.engine.write_message(&self.thread, &letter) {
+                tracing::warn!(thread = %self.thread, %error, "a control message is lost");
+            }
+        }
     }
 }
 
@@ -163,6 +169,21 @@ impl EngineContext {
             return running.control.send(letter);
         }
         live.taking.get_mut(thread).map(|letters| letters.push(letter)).is_some()
+    }
+
+    /// Returns true if a task of this process runs or recovers the thread.
+    pub fn runs_here(&self, thread: &ThreadId) -> bool {
+        let live = self.live();
+        live.threads.contains_key(thread) || live.taking.contains_key(thread)
+    }
+
+    /// Writes a control message into the mailbox of a thread, unless the thread has no files. Blocks.
+    pub fn write_message(&self, thread: &ThreadId, letter: &ControlMessage) -> Result<(), DriveError> {
+        let body = serde_json::to_value(letter).map_err(|error| DriveError::Lost(error.to_string()))?;
+        match mailbox::send(&*self.disk, thread, &body, self.clock.now()) {
+            Err(StoreError::UnknownThread { .. }) => Ok(()),
+            sent => Ok(sent.map(drop)?),
+        }
     }
 
     pub fn running(&self, thread: &ThreadId) -> Option<RunningThread> {
@@ -271,8 +292,6 @@ const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Polls the inboxes until no thread runs. If a message is delivered twice before its file is removed, the receiver
 /// recognizes its id.
 async fn watch_inboxes(engine: Weak<EngineContext>) {
-    // Unreadable messages stay in the inbox; each is logged once.
-    let mut told = BTreeSet::new();
     loop {
         tokio::time::sleep(INBOX_POLL_INTERVAL).await;
         let Some(engine) = engine.upgrade() else { return };
@@ -282,31 +301,19 @@ async fn watch_inboxes(engine: Weak<EngineContext>) {
         }
         let disk = Arc::clone(&engine.disk);
         let look = move || {
-            let mut told = told;
             for (thread, control) in running {
                 match mailbox::list(&*disk, &thread) {
                     Ok(mails) => {
                         for mail in mails {
-                            match serde_json::from_value(mail.body) {
-                                Ok(letter) => {
-                                    control.deliver(mail.id, letter);
-                                }
-                                Err(error) => {
-                                    if told.insert((thread.clone(), mail.id)) {
-                                        tracing::warn!(%thread, %error, "unreadable control message");
-                                    }
-                                }
-                            }
+                            control.deliver(mail.id, ControlMessage::from_file(mail.body));
                         }
                     }
                     Err(error) => tracing::warn!(%thread, %error, "unreadable inbox"),
                 }
             }
-            told
         };
-        told = tokio::task::spawn_blocking(look).await.unwrap_or_else(|error| {
+        if let Err(error) = tokio::task::spawn_blocking(look).await {
             tracing::warn!(%error, "the inboxes could not be read");
-            BTreeSet::new()
-        });
+        }
     }
 }

@@ -9,6 +9,7 @@ use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::event::RunSettings;
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
 use crate::provider::{CallError, CutStream, StopReason, Usage};
@@ -51,6 +52,8 @@ pub struct Opened {
     /// The thread completes although required outputs are missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing_outputs: bool,
+    #[serde(default, skip_serializing_if = "RunSettings::is_default")]
+    pub settings: RunSettings,
 }
 
 impl Opened {
@@ -469,6 +472,29 @@ pub enum ControlMessage {
     Handoff,
     /// A higher limit in its own unit (nano-dollars for spend).
     Raise { limit: String, value: u64 },
+    /// A file of the mailbox that holds no control message. Has no effect but its record.
+    Unreadable { reason: String },
+}
+
+impl ControlMessage {
+    /// Returns the end status of a thread that this message ends; `None` for any other message.
+    pub fn end_status(&self) -> Option<Status> {
+        match self {
+            Self::Cancel => Some(Status::Cancelled),
+            Self::Kill => Some(Status::Killed),
+            Self::Steer { .. }
+            | Self::FollowUp { .. }
+            | Self::Approve { .. }
+            | Self::Raise { .. }
+            | Self::Handoff
+            | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// Reads the body of a file of the mailbox.
+    pub fn from_file(body: Value) -> Self {
+        serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() })
+    }
 }
 
 /// A limit was reached. Values have the form that hooks see: dollars for spend.

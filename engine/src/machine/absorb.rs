@@ -340,7 +340,8 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, letter: ControlMessage, at
         | ControlMessage::Handoff
         | ControlMessage::Steer { .. }
         | ControlMessage::FollowUp { .. }
-        | ControlMessage::Raise { .. } => Vec::new(),
+        | ControlMessage::Raise { .. }
+        | ControlMessage::Unreadable { .. } => Vec::new(),
     };
     [EventBody::Mail(ReceivedMessage { id, letter })].into_iter().chain(answer).collect()
 }

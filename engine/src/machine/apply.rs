@@ -7,7 +7,7 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, PlanLimits};
 
 use super::state::{
     AcceptedReturn, Attempt, CallPhase, CallResult, CallState, ChildState, EarlyEnd, MeasuredTokens,
-    OpenApprovalRequest, ReplyCalls, RunPosition, ThreadState,
+    OpenApprovalRequest, QueuedMessage, ReplyCalls, RunPosition, ThreadState,
 };
 use super::{request, state_store};
 use crate::event::{
@@ -65,6 +65,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                     index: child.index,
                     directive: child.directive.clone(),
                     thread_id: None,
+                    last_thread_id: None,
                     spend: 0,
                     detached: child.detached,
                     tool: child.tool,
@@ -81,7 +82,10 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         EventBody::ChildEnded(ended) => {
             match state.children.get_mut(&ended.spawn) {
-                Some(child) => child.ended = Some(ended.status),
+                Some(child) => {
+                    child.ended = Some(ended.status);
+                    child.last_thread_id = Some(ended.thread_id.clone());
+                }
                 None => {
                     state.hook_children.insert(ended.spawn);
                 }
@@ -139,7 +143,13 @@ fn open(state: &mut ThreadState, opened: &Opened) {
 
 fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
     match said.source {
-        MessageSource::Prompt | MessageSource::Continuation => state.talk.prompted = true,
+        MessageSource::Prompt => state.talk.prompted = true,
+        MessageSource::Continuation => {
+            state.talk.prompted = true;
+            if state.resume_message().is_some() {
+                state.position = RunPosition::After(Node::Inbox, Outcome::Message);
+            }
+        }
         MessageSource::Steer => {
             state.mail.steering.pop_front();
             state.position = RunPosition::After(Node::Inbox, Outcome::Message);
@@ -409,9 +419,9 @@ fn on_control_message(state: &mut ThreadState, letter: &ControlMessage) {
         ControlMessage::Cancel => state.mail.cancelled = true,
         ControlMessage::Kill => state.mail.killed = true,
         ControlMessage::Handoff => state.mail.handoff = true,
-        ControlMessage::Steer { text } => state.mail.steering.push_back(text.clone()),
-        ControlMessage::FollowUp { text } => state.mail.following.push_back(text.clone()),
-        ControlMessage::Approve { .. } => {}
+        ControlMessage::Steer { text } => state.mail.steering.push_back(QueuedMessage::new(text)),
+        ControlMessage::FollowUp { text } => state.mail.following.push_back(QueuedMessage::new(text)),
+        ControlMessage::Approve { .. } | ControlMessage::Unreadable { .. } => {}
         ControlMessage::Raise { limit, value } => {
             raise_limit(state, limit, *value);
         }

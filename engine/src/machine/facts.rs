@@ -29,11 +29,6 @@ pub(super) fn point_facts(
             put("inputs", inputs(state));
         }
         HookPoint::ThreadStarted | HookPoint::ThreadContinued => started(&mut facts, plan, state),
-        HookPoint::Input => {
-            put("text", last_user(state).into());
-            put("images", images(state));
-            put("source", "interactive".into());
-        }
         HookPoint::BeforeAgentStart => {
             put("prompt", last_user(state).into());
             put("system_prompt", state.talk.system.as_deref().unwrap_or_default().into());
@@ -71,8 +66,10 @@ pub(super) fn point_facts(
             put("outputs", outputs.unwrap_or(Value::Null));
         }
         HookPoint::AfterComplete => put("project_path", project(state)),
-        // Observing points get the fields of their event, and the points of the end get the result, from their callers.
-        HookPoint::ToolExecutionStart
+        // Observing points get the fields of their event, `input` the message, and the points of the end the result, from
+        // their callers.
+        HookPoint::Input
+        | HookPoint::ToolExecutionStart
         | HookPoint::ToolExecutionEnd
         | HookPoint::CognitionIn
         | HookPoint::CognitionOut

@@ -25,7 +25,9 @@ use serde_json::{Map, Value, json};
 
 use super::signal::CallAnswer;
 use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, next};
-use crate::event::{Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin};
+use crate::event::{
+    Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, RunSettings, ThreadOrigin,
+};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::thread::{Cost, Status};
@@ -301,6 +303,7 @@ impl SimulatedThread {
             call: None,
             carried_ms: 0,
             allow_missing_outputs: false,
+            settings: RunSettings::default(),
         }
     }
 

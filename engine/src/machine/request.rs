@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 
-use super::state::ThreadState;
+use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
 use crate::message::{ContentBlock, Message, ProviderMessage, ToolCall};
-use crate::provider::{Request, ThreadPosition, ToolDefinition};
+use crate::provider::{Request, StartedChild, ThreadPosition, ToolDefinition};
 
 /// Builds the request of the current attempt.
 pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
@@ -24,13 +24,23 @@ pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -
         first_turn_constant: untouched && state.continues.is_none(),
         sampling: state.model(plan).sampling.clone(),
         text_tools,
-        cue: ThreadPosition {
-            directive: plan.directive.to_string(),
-            turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
-            attempt: state.failures,
-            thread: state.launch.as_ref().map(|launch| launch.thread_id.clone()).unwrap_or_default(),
-            spawn: state.launch.as_ref().and_then(|launch| launch.parent.as_ref()).map(|parent| parent.spawn),
-        },
+        cue: thread_position(plan, state),
+    }
+}
+
+/// Returns the position of the next attempt in its thread.
+pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPosition {
+    let started = |(spawn, child): (&u64, &ChildState)| {
+        let thread_id = child.thread_id.clone()?;
+        Some(StartedChild { spawn: *spawn, thread_id, last_thread_id: child.last_thread_id.clone() })
+    };
+    ThreadPosition {
+        directive: plan.directive.to_string(),
+        turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
+        attempt: state.failures,
+        thread: state.launch.as_ref().map(|launch| launch.thread_id.clone()).unwrap_or_default(),
+        spawn: state.launch.as_ref().and_then(|launch| launch.parent.as_ref()).map(|parent| parent.spawn),
+        children: state.children.iter().filter_map(started).collect(),
     }
 }
 

@@ -158,6 +158,8 @@ pub struct Conversation {
     pub messages: Vec<Message>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
     pub prompted: bool,
+    /// The `input` hooks have seen the message of a resumed thread.
+    pub resume_screened: bool,
     /// Ids of hooks whose dependent layers are part of the prompt.
     pub fired: BTreeSet<String>,
     /// Texts of execute hooks, by hook id.
@@ -302,6 +304,8 @@ pub struct ChildState {
     pub index: usize,
     pub directive: String,
     pub thread_id: Option<String>,
+    /// The last thread of its chain of handoffs, once the child has ended.
+    pub last_thread_id: Option<String>,
     /// Nano-dollars reserved.
     pub spend: u64,
     /// The call that started the child did not wait for it.
@@ -313,13 +317,27 @@ pub struct ChildState {
     pub ended: Option<Status>,
 }
 
+/// A user message that waits in a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    pub text: String,
+    /// The `input` hooks have seen the message.
+    pub screened: bool,
+}
+
+impl QueuedMessage {
+    pub fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), screened: false }
+    }
+}
+
 /// Control messages received by the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mailbox {
     /// Ids of received messages.
     pub taken: BTreeSet<String>,
-    pub steering: VecDeque<String>,
-    pub following: VecDeque<String>,
+    pub steering: VecDeque<QueuedMessage>,
+    pub following: VecDeque<QueuedMessage>,
     pub cancelled: bool,
     pub killed: bool,
     pub handoff: bool,
@@ -499,17 +517,24 @@ impl ThreadState {
         may.then(|| if self.final_text().is_some() { CONTINUE_CUT_REPLY } else { REPEAT_EMPTY_REPLY })
     }
 
+    /// Returns the user's message of a resumed or forked thread; `None` for any other thread.
+    pub fn resume_message(&self) -> Option<&str> {
+        let origin = self.launch.as_ref()?.origin;
+        let message = self.continues.as_ref()?.message.as_deref()?;
+        (matches!(origin, ThreadOrigin::Resume | ThreadOrigin::Fork) && !message.is_empty()).then_some(message)
+    }
+
     /// Returns the next user message: steering first, then the request for the rest of a reply, then a follow-up if the
     /// model would stop.
     pub fn waiting_message(&self) -> Option<(MessageSource, &str)> {
-        if let Some(text) = self.mail.steering.front() {
-            return Some((MessageSource::Steer, text));
+        if let Some(message) = self.mail.steering.front() {
+            return Some((MessageSource::Steer, &message.text));
         }
         if let Some(text) = self.continue_reply() {
             return Some((MessageSource::ContinueReply, text));
         }
-        let text = self.mail.following.front().filter(|_| self.would_stop())?;
-        Some((MessageSource::FollowUp, text))
+        let message = self.mail.following.front().filter(|_| self.would_stop())?;
+        Some((MessageSource::FollowUp, &message.text))
     }
 
     /// Returns the text of the last reply, if it has any.

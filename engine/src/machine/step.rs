@@ -8,6 +8,7 @@ use rye_compiler::semantics::limits;
 use super::effect::{Effect, HookBounds, HookRun};
 use super::facts;
 use super::gate::remaining_ms;
+use super::screen;
 use super::state::{CallPhase, ThreadState};
 use super::walk::{StepResult, WalkContext};
 use crate::event::{
@@ -168,12 +169,13 @@ fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
     match point {
         HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Gives(Outcome::Pass),
         HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Gives(Outcome::Pass),
+        // The hooks have seen the message before it entered the conversation.
+        HookPoint::Input => StepResult::Gives(Outcome::Pass),
         HookPoint::ToolCall => calls::before_gate(walk),
         HookPoint::ResolveExtends
         | HookPoint::BuildSystemPrompt
         | HookPoint::ThreadStarted
         | HookPoint::ThreadContinued
-        | HookPoint::Input
         | HookPoint::BeforeAgentStart
         | HookPoint::Context
         | HookPoint::ToolExecutionStart
@@ -202,6 +204,9 @@ fn inbox(walk: &WalkContext<'_>) -> StepResult {
         return StepResult::Gives(Outcome::Cancelled);
     }
     if !state.talk.prompted {
+        if let Some(effect) = screen::screen_resume(walk.plan, state) {
+            return StepResult::Do(effect);
+        }
         return StepResult::Write(super::prompt::opening_events(walk.plan, state));
     }
     match state.waiting_message() {

@@ -105,6 +105,7 @@ mod deadline;
 mod limits;
 mod money;
 mod replies;
+mod screening;
 mod window;
 
 #[test]
@@ -216,7 +217,7 @@ fn repeated_hook_children_are_charged_once() {
     let Effect::RunHooks(run) = next(&play.plan, &play.state) else { panic!("hooks") };
     assert_eq!((run.bounds.spawned, run.bounds.keep_back > 0), (0, true));
     let child = HookChild {
-        spawn: 1 << 62,
+        spawn: 1 << 52,
         thread_id: "test/note-1".into(),
         spend: 900,
         status: Status::Completed,
@@ -266,7 +267,7 @@ fn steering_skips_what_has_not_started() {
     play.letters.push((6, ControlMessage::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);
-    assert_eq!(play.results()[1].1, "skipped due to queued user message");
+    assert_eq!(play.results()[1].1, "Skipped due to queued user message");
     let Some(ProviderMessage::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
     assert_eq!(crate::message::text_of(content), "stop that");
 }
@@ -312,7 +313,8 @@ fn hooks_block_modify_and_end() {
     let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
     play.hooks.insert(HookPoint::ToolCall, [HookOutcome::Block { reason: "no".into() }].into());
     let modified = HookOutcome::Modify { content: Some(json!("changed")), is_error: None, details: None };
-    play.hooks.insert(HookPoint::ToolResult, [HookOutcome::None, modified].into());
+    // The blocked call has no result of a tool.
+    play.hooks.insert(HookPoint::ToolResult, [modified].into());
     let stop = HookOutcome::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
     play.hooks.insert(HookPoint::AfterStep, [stop].into());
     play.run();

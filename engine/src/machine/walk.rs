@@ -5,6 +5,7 @@ use rye_compiler::plan::{Node, Outcome, Plan};
 
 use super::effect::Effect;
 use super::facts;
+use super::screen;
 use super::state::{RunPosition, ThreadState};
 use super::step;
 use crate::event::{Ended, EventBody};
@@ -80,6 +81,9 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
         facts.extend(seen.facts.clone());
         let decision = StepResult::Do(step::hook_run(plan, state, seen.point, Some(seen.seq.to_string()), facts));
         return WalkResult { decision };
+    }
+    if let Some(effect) = screen::screen_queued(plan, state) {
+        return WalkResult { decision: StepResult::Do(effect) };
     }
     let Some(mut node) = start else { return end_without_edge(walk) };
     for _ in 0..MAX_IDLE_STEPS {

@@ -3,6 +3,7 @@
 //! Keeps no state between calls: the request selects the step. A thread that was killed and resumed in another process
 //! gets the same replies as an uninterrupted one.
 
+mod placeholders;
 mod recorded;
 mod script;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use tokio::time::sleep;
 
+pub(crate) use placeholders::IdPlaceholders;
 pub use recorded::RecordedRequest;
 pub use script::{
     Expectation, Script, ScriptError, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody, ScriptedFailure,
@@ -137,8 +139,9 @@ async fn play_reply(step: &ScriptedReply, request: &Request, turn: u32, live: &(
         play_text(&step.text, step.pace_ms, live).await;
         content.push(ContentBlock::Text { text: step.text.clone() });
     }
+    let ids = IdPlaceholders::of(&request.cue);
     for (n, call) in step.tool_calls.iter().enumerate() {
-        let call = tool_call(call, turn, n);
+        let call = tool_call(call, turn, n, &ids);
         live(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
         live(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
         content.push(ContentBlock::ToolCall(call));
@@ -172,10 +175,10 @@ async fn play_text(text: &str, pace_ms: u64, live: &(dyn Fn(Delta) + Send + Sync
     }
 }
 
-fn tool_call(call: &ScriptedCall, turn: u32, n: usize) -> ToolCall {
+fn tool_call(call: &ScriptedCall, turn: u32, n: usize, ids: &IdPlaceholders) -> ToolCall {
     let id = call.id.clone().unwrap_or_else(|| format!("call_{}_{}", turn + 1, n + 1));
     match &call.arguments {
-        ScriptedArguments::Input(input) => ToolCall { id, name: call.name.clone(), input: input.clone() },
+        ScriptedArguments::Input(input) => ToolCall { id, name: call.name.clone(), input: ids.fill_arguments(input) },
         ScriptedArguments::Raw(text) => ToolCall::parse(id, call.name.clone(), text),
     }
 }

@@ -33,8 +33,8 @@ use crate::tool::ToolOutcome;
 
 mod money;
 
-/// The first spawn number of hooks, above every number of a call's child.
-pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 62;
+/// The first spawn number of hooks, above every number of a call's child. JSON readers keep 53 bits.
+pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
 
 /// A requested child.
 pub(super) struct ChildRequest {
@@ -210,7 +210,7 @@ impl EngineContext {
         let subject = run.subject.as_deref().unwrap_or_default();
         let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
         let head = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let spawn = (head >> 2) | FIRST_HOOK_SPAWN;
+        let spawn = (head >> 12) | FIRST_HOOK_SPAWN;
         let grants: Vec<Grant> = hook
             .grants
             .iter()

@@ -73,13 +73,16 @@ impl EngineContext {
             other @ (EngineError::Store(_)
             | EngineError::Key(_)
             | EngineError::World(_)
+            | EngineError::NotStarted { .. }
             | EngineError::NeverBegan { .. }
             | EngineError::Over { .. }
+            | EngineError::KeepsModel { .. }
             | EngineError::NoSuchTurn { .. }
             | EngineError::OfTool { .. }
             | EngineError::TooDeep { .. }
             | EngineError::NothingSetAside { .. }
             | EngineError::Closed { .. }
+            | EngineError::AncestorStopped { .. }
             | EngineError::Images(_)) => DriveError::Plan(other.to_string()),
         })?;
         let id = next.clone();
@@ -121,6 +124,9 @@ impl EngineContext {
             return Err(EngineError::OfTool { thread: thread.to_string(), tool });
         }
         if !row.status.has_ended() || row.status == Status::Suspended {
+            if said.model.is_some() {
+                return Err(EngineError::KeepsModel { thread: thread.to_string() });
+            }
             if !said.images.is_empty() {
                 return Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into());
             }
@@ -141,6 +147,14 @@ impl EngineContext {
     ) -> Result<ThreadHandle, EngineError> {
         let before = self.read_prior(thread, place).await?;
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
+        let (plan_id, plan) = match said.model {
+            Some(model) => {
+                let plan = Plan { model, ..(*plan).clone() };
+                let plan_id = plan.id().map_err(|error| DriveError::Plan(error.to_string()))?;
+                (plan_id, Arc::new(plan))
+            }
+            None => (plan_id, plan),
+        };
         let history = state.talk.messages;
         let (origin, message, history) = match place {
             ResumePoint::End => (ThreadOrigin::Resume, said.text, history),
@@ -191,7 +205,9 @@ impl EngineContext {
         let read = move || -> Result<Result<PriorThread, EngineError>, DriveError> {
             let unknown = || StoreError::UnknownThread { thread: id.to_string() };
             engine.writer.registry().thread(&id)?.ok_or_else(unknown)?;
-            let VerifiedTranscript { events, standing, .. } = engine.read_verified(&id)?.ok_or_else(unknown)?;
+            let Some(VerifiedTranscript { events, standing, .. }) = engine.read_verified(&id)? else {
+                return Ok(Err(EngineError::NeverBegan { thread: id.to_string() }));
+            };
             let at = match place {
                 ResumePoint::End | ResumePoint::Handoff => events.last().map_or(0, |event| event.seq),
                 ResumePoint::Turn(turn) => match last_event_of_turn(&events, turn) {

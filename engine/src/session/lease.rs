@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::blocking;
-use crate::driver::DriveError;
+use crate::driver::{DriveError, EventSink};
 use crate::engine::EngineContext;
 use crate::event::{Ended, EventBody};
 use crate::machine::{ThreadState, apply};
@@ -68,15 +68,17 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Finalizes a thread that has to end but cannot be recovered: appends `ended` to the transcript if possible, and
-    /// finalizes the row. Reservations of pending attempts count as spent.
+    /// Finalizes a thread that has to end but cannot be recovered: ends its descendants, appends `ended` to the
+    /// transcript if possible, and finalizes the row. Reservations of pending attempts count as spent.
     pub(super) async fn finalize(
         self: &Arc<Self>,
         thread: &ThreadId,
         status: Status,
         why: &DriveError,
+        outlet: &Arc<EventSink>,
     ) -> Result<(), DriveError> {
         self.acquire(thread).await?;
+        self.end_descendants(thread, status, outlet).await?;
         let (engine, id, message) = (Arc::clone(self), thread.clone(), why.to_string());
         let written = blocking(move || engine.write_end(&id, status, message)).await;
         if let Err(error) = written {

@@ -37,21 +37,19 @@ impl EngineContext {
         if row.status.has_ended() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
+        let end = letters.iter().find_map(ControlMessage::end_status);
+        if end.is_none()
+            && let Some((ancestor, status)) = self.stopped_ancestor(&row).await?
+        {
+            return Err(EngineError::AncestorStopped { thread: thread.clone(), ancestor, status });
+        }
         let (outlet, events) = live::event_channel();
-        let last_word = letters.iter().find_map(|letter| match letter {
-            ControlMessage::Cancel => Some(Status::Cancelled),
-            ControlMessage::Kill => Some(Status::Killed),
-            ControlMessage::Steer { .. }
-            | ControlMessage::FollowUp { .. }
-            | ControlMessage::Approve { .. }
-            | ControlMessage::Raise { .. }
-            | ControlMessage::Handoff => None,
-        });
-        match (self.recover(thread, Arc::new(outlet), letters).await, last_word) {
+        let outlet = Arc::new(outlet);
+        match (self.recover(thread, Arc::clone(&outlet), letters).await, end) {
             (Ok(Some(running)), _) => Ok(ThreadHandle::new(thread.clone(), events, running)),
             (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
             (Err(error), Some(status)) if error.is_transcript_fault() => {
-                self.finalize(thread, status, &error).await?;
+                self.finalize(thread, status, &error, &outlet).await?;
                 Err(EngineError::Closed { thread: thread.to_string(), why: error.to_string() })
             }
             (Err(error), _) => Err(error.into()),
@@ -115,25 +113,24 @@ impl EngineContext {
         };
         let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
-            return self.restart(thread, outlet, letters).await;
+            let inbox = inbox.into_iter().map(|mail| ControlMessage::from_file(mail.body));
+            return self.restart(thread, outlet, letters, inbox.collect()).await;
         };
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
         folded.record_signal(Signal { at, fact: Fact::Recovered { owner, cut_bytes } });
         // The messages in the inbox are delivered now. Their files are removed once the messages are recorded.
         for mail in inbox {
-            match serde_json::from_value(mail.body) {
-                Ok(letter) => {
-                    folded.record_signal(Signal { at, fact: Fact::Mail { id: mail.id, letter } });
-                }
-                Err(error) => tracing::warn!(%thread, %error, "unreadable control message"),
-            }
+            let letter = ControlMessage::from_file(mail.body);
+            folded.record_signal(Signal { at, fact: Fact::Mail { id: mail.id, letter } });
         }
         for letter in letters {
             let id = new_uuid_v7(at)?;
             folded.record_signal(Signal { at, fact: Fact::Mail { id, letter } });
         }
-        let children = super::watch_detached::detached_children(&folded.state);
+        // A thread that ends now ends its children itself.
+        let is_ending = folded.state.mail.killed || folded.state.mail.cancelled;
+        let children = if is_ending { Vec::new() } else { super::watch_detached::detached_children(&folded.state) };
         let running = self.spawn_task(folded, Arc::clone(&outlet), None)?;
         for (spawn, child) in children {
             self.watch_detached(thread, spawn, &child, &outlet);
@@ -219,13 +216,16 @@ impl EngineContext {
     }
 
     /// Handles a thread that died before its first event, and so had no effect. Continuations and children are started
-    /// again, because another thread depends on them; any other thread never began.
+    /// again, because another thread depends on them; any other thread never began. A child that has to end by the
+    /// given control messages, or by those of its `inbox`, is finalized instead.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: Arc<EventSink>,
         letters: Vec<ControlMessage>,
+        inbox: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
+        let end = letters.iter().chain(&inbox).find_map(ControlMessage::end_status);
         let id = thread.clone();
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let running = match row {
@@ -236,11 +236,11 @@ impl EngineContext {
                     row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
                 if handed { Some(Box::pin(self.start_handoff(&before, thread, outlet)).await?) } else { None }
             }
-            Some(row) => Box::pin(self.restart_child(row, outlet)).await?,
-            None => None,
+            Some(row) if end.is_none() => Box::pin(self.restart_child(row, outlet)).await?,
+            Some(_) | None => None,
         };
         let Some(running) = running else {
-            self.finalize_row(thread, Status::Error).await?;
+            self.finalize_row(thread, end.unwrap_or(Status::Error)).await?;
             return Ok(None);
         };
         for letter in letters {

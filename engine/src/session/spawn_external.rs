@@ -26,7 +26,7 @@ pub struct ParentThread {
 
 /// The first spawn number of children started from outside. The parent's own count from 1; those of hooks start at a
 /// higher number.
-pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 61;
+pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
 
 impl ParentThread {
     /// Returns the plan of the thread.
@@ -166,5 +166,5 @@ impl EngineContext {
 fn number() -> Result<u64, DriveError> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| DriveError::Lost(format!("the system's random numbers ({error})")))?;
-    Ok(FIRST_OUTSIDE_SPAWN | (u64::from_le_bytes(bytes) >> 12))
+    Ok(FIRST_OUTSIDE_SPAWN | (u64::from_le_bytes(bytes) >> 13))
 }

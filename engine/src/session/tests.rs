@@ -38,6 +38,7 @@ mod bounds;
 mod cancel;
 mod crash;
 mod deadline;
+mod descendants;
 mod disk;
 mod faults;
 mod foreign_transcripts;

@@ -310,7 +310,10 @@ fn check_continued(
     before: &ThreadClaims,
     parent: Option<&ThreadClaims>,
 ) -> Result<(), DriveError> {
-    if now.plan_id != before.plan_id || now.opened.inputs != before.opened.inputs {
+    // A resume may name another model.
+    let same_plan =
+        now.plan_id == before.plan_id || Plan { model: before.plan.model.clone(), ..now.plan.clone() } == before.plan;
+    if !same_plan || now.opened.inputs != before.opened.inputs {
         return Err(invalid_claim(thread, "its plan or its inputs are not those of the thread that it continues"));
     }
     let rest = now.opened.grants.strip_prefix(before.opened.grants.as_slice());

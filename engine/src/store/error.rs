@@ -59,6 +59,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns true if the disk or a quota is full.
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source))
+    }
+
+    /// Returns the message without the remedy.
+    pub fn without_advice(&self) -> String {
+        let Self::Io { doing, path, source } = self else { return self.to_string() };
+        format!("cannot {doing} `{}`: {source}", path.display())
+    }
+
     /// For `map_err`: wraps an I/O error with the attempted action and the path.
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_path_buf(), source }
@@ -67,6 +78,9 @@ impl StoreError {
 
 /// Returns the remedy for an I/O error, if one is known.
 fn advice(error: &io::Error) -> &'static str {
-    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    if is_full { "; free some space, then run `rye threads resume`" } else { "" }
+    if is_full(error) { "; free some space, then run `rye threads resume`" } else { "" }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

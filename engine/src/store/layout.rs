@@ -59,7 +59,9 @@ pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
 /// it exists, nothing needs to be synced again.
 pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
-    if disk.exists(owners).map_err(StoreError::io("access", owners))? {
+    let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));
+    // Any of them may have been removed by hand.
+    if exists(OWNERS)? && exists(THREADS)? && exists(OBJECTS)? {
         return Ok(());
     }
     // Existing folders are synced too: an earlier process may have died between creating and syncing them.

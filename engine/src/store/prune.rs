@@ -21,17 +21,19 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
     if threads.is_empty() {
         return Ok(0);
     }
+    let registry = Registry::open(Arc::clone(disk))?;
     let (mut named, mut exports) = (BTreeSet::new(), Vec::new());
     for thread in threads {
         // An unreadable transcript names no objects, so none of its objects are removed.
         let records = transcript::read(&**disk, thread, 0).map(|reading| reading.records).unwrap_or_default();
-        let directive = records.first().and_then(|first| first.body.get("directive")).and_then(Value::as_str);
-        exports.extend(directive.and_then(|id| ItemId::parse(id).ok()).map(|id| layout::export(&id, thread)));
+        let first = records.first().and_then(|first| first.body.get("directive")).and_then(Value::as_str);
+        let directive = registry.thread(thread)?.map(|row| row.directive).or_else(|| first.map(str::to_owned));
+        exports.extend(directive.and_then(|id| ItemId::parse(&id).ok()).map(|id| layout::export(&id, thread)));
         for record in &records {
             collect_objects(&**disk, record, &mut named);
         }
     }
-    Registry::open(Arc::clone(disk))?.remove(threads)?;
+    registry.remove(threads)?;
     for export in exports {
         ignore_missing(disk.remove(&export)).map_err(StoreError::io("remove", &export))?;
     }

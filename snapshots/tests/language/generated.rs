@@ -24,7 +24,7 @@ const HOOK_POINT_DESCRIPTIONS: [&str; 18] = [
     "before each tool",
     "a tool begins",
     "a tool has ended",
-    "after each tool",
+    "after each tool that ran",
     "after each turn",
     "a limit is exceeded",
     "a model call or a tool fails",

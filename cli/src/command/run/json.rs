@@ -3,13 +3,15 @@
 use std::io::{self, Write};
 
 use rye_engine::driver::{LivePiece, StreamEvent};
-use rye_engine::event::{Event, EventBody};
+use rye_engine::event::Event;
 use rye_engine::thread::RunResult;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::ending::RunOutput;
 use super::renderer::Render;
+use crate::present::dollars::event_in_dollars;
 
 /// A line of `rye run --format json --events`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -19,15 +21,15 @@ pub struct EventOutput<'e> {
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: i64,
-    /// The event: `type` and its fields.
+    /// The event: `type` and its fields, with money in dollars.
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
-    pub event: &'e EventBody,
+    pub event: Value,
 }
 
 impl<'e> EventOutput<'e> {
     pub fn new(thread_id: &'e str, event: &'e Event) -> Self {
         let Event { seq, ts, body } = event;
-        Self { thread_id, seq: *seq, ts: *ts, event: body }
+        Self { thread_id, seq: *seq, ts: *ts, event: event_in_dollars(body) }
     }
 }
 

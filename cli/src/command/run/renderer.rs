@@ -4,9 +4,7 @@ use std::io;
 use std::thread::Thread;
 use std::time::Duration;
 
-use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::driver::{EventStream, StreamEvent};
-use rye_engine::event::EventBody;
 use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -45,8 +43,6 @@ pub struct Renderer {
 pub struct RenderOutcome {
     /// First write error.
     pub trouble: Option<io::Error>,
-    /// Last approval request of the thread.
-    pub asked: Option<ApprovalOrigin>,
 }
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -116,7 +112,6 @@ async fn print(
             next = live.next(), if is_open => match next {
                 Some(live) => {
                     is_quiet = false;
-                    shown.asked = asked(&live).or(shown.asked);
                     show.live(&live);
                 }
                 None => is_open = false,
@@ -136,11 +131,6 @@ async fn print(
     }
     shown.trouble = end.and_then(|result| show.end(*result));
     shown
-}
-
-fn asked(live: &StreamEvent) -> Option<ApprovalOrigin> {
-    let StreamEvent::Event { event, .. } = live else { return None };
-    if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }
 
 /// A renderer without output; the transcript holds all events.

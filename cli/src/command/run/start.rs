@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
+use rye_compiler::plan::PlannedModel;
 use rye_compiler::plan::lock::Lock;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
 use rye_engine::event::ControlMessage;
@@ -16,8 +17,9 @@ use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, ThreadGrant};
+use super::kept::KeptSettings;
 use super::renderer::Renderer;
-use super::{detach, limit_hint, locked, resume_notice, sandbox, script, watch};
+use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -55,7 +57,7 @@ pub enum ThreadStart {
 
 impl ThreadStart {
     /// Returns the existing thread whose transcript determines the permissions.
-    fn existing_thread(&self) -> Option<&ThreadId> {
+    pub fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Fresh { .. } => None,
             Self::TakeUp { thread, .. }
@@ -89,8 +91,11 @@ pub struct RunOptions<'a> {
     pub detached: bool,
     /// True to print nothing during the run.
     pub silent: bool,
-    /// Policy for calls that need approval when there is no terminal; `None` for that of the settings.
+    /// Policy for calls that need approval when there is no terminal; `None` for that of the resumed thread, else of the
+    /// settings.
     pub unattended: Option<HeadlessPolicy>,
+    /// The policy if neither the command nor the resumed thread names one.
+    pub unattended_default: Option<HeadlessPolicy>,
     /// A capability that is approved for the rest of the thread.
     pub given: Option<&'a ThreadGrant>,
     /// True to accept transcripts that no key of the user signed.
@@ -99,6 +104,8 @@ pub struct RunOptions<'a> {
     pub images: &'a [ValidatedImage],
     /// Lock that every thread must match.
     pub lock: Option<&'a Lock>,
+    /// Model of a resumed thread; `None` for its own.
+    pub model: Option<&'a PlannedModel>,
     /// True to complete a fresh thread although required outputs are missing.
     pub allow_missing_outputs: bool,
 }
@@ -114,18 +121,18 @@ pub fn run_to_end(
     let world = spaces.open()?;
     sandbox::enable_bubblewrap(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
-    if let Some(file) = how.script {
-        options.providers = Arc::new(script::ScriptedProviders::read(file)?);
+    let policy = HeadlessPolicy::from_settings(&world, spaces.own);
+    let kept = KeptSettings::merge(&start, how, policy, &options, spaces)?;
+    if let Some(providers) = kept.script_providers(how)? {
+        options.providers = Arc::new(providers);
     }
+    options.settings = kept.settings.clone();
     // A background process cannot ask at the terminal.
     let format = if how.detached { Format::Json } else { report.format() };
     if how.detached {
         start_session()?;
     }
-    let unattended = match how.unattended {
-        Some(unattended) => unattended,
-        None => HeadlessPolicy::from_settings(&world, spaces.own),
-    };
+    let unattended = kept.settings.unattended.unwrap_or(policy);
     if let ThreadStart::Fresh { compilation, .. } = &start
         && !ask::has_terminal(format)
         && !how.silent
@@ -140,7 +147,7 @@ pub fn run_to_end(
         | ThreadStart::Fork { .. }
         | ThreadStart::HandOver { .. } => Vec::new(),
     };
-    let refused = how.lock.map(|lock| locked::check_against_lock(&mut options, lock));
+    let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned());
     let runtime = runtime::start_runtime(start.worker_count())?;
     let ended = runtime.block_on(async {
@@ -154,11 +161,14 @@ pub fn run_to_end(
         {
             let alone = (!ask::has_terminal(format)).then_some(unattended);
             report.note(&printable(&resume_notice::format_permissions(&recorded, &world, alone)));
+            if let Some(text) = kept.describe() {
+                report.note(&printable(&text));
+            }
         }
         if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
             report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
         }
-        let mut handle = start_thread(&engine, start, how.images.to_vec(), how.allow_missing_outputs).await?;
+        let mut handle = start_thread(&engine, start, how).await?;
         let live = handle.live.take();
         let screen = if how.detached || how.silent {
             Renderer::null(live, runtime.handle())
@@ -170,7 +180,7 @@ pub fn run_to_end(
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let ended = watch::wait_until_end(&engine, handle, screen?, report).await;
+        let ended = watch::wait_until_end(&engine, handle, screen?, how.detached, report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }
@@ -184,12 +194,8 @@ pub fn run_to_end(
     }
 }
 
-async fn start_thread(
-    engine: &Engine,
-    start: ThreadStart,
-    images: Vec<ValidatedImage>,
-    allow_missing_outputs: bool,
-) -> Result<ThreadHandle, EngineError> {
+async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) -> Result<ThreadHandle, EngineError> {
+    let (images, allow_missing_outputs, model) = (how.images.to_vec(), how.allow_missing_outputs, how.model.cloned());
     match start {
         ThreadStart::Fresh { compilation, parent } => {
             let parent = parent.map(|parent| *parent);
@@ -200,9 +206,11 @@ async fn start_thread(
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
         ThreadStart::TakeUp { thread, letters } => engine.recover_with(&thread, letters).await,
-        ThreadStart::GoOn { thread, message } => engine.resume(&thread, UserMessage { text: message, images }).await,
+        ThreadStart::GoOn { thread, message } => {
+            engine.resume(&thread, UserMessage { text: message, images, model }).await
+        }
         ThreadStart::Fork { thread, turn, message } => {
-            engine.fork(&thread, turn, UserMessage { text: message, images }).await
+            engine.fork(&thread, turn, UserMessage { text: message, images, model }).await
         }
         ThreadStart::HandOver { thread } => engine.hand_over(&thread).await,
     }

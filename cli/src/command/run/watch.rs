@@ -1,7 +1,11 @@
 //! Waits for a started thread and all threads it started; signals of the process are forwarded to every thread.
 
+use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
+use rye_engine::thread::{RunResult, Status};
+use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::pending_approval;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{exit_of_run, stopping_limit};
@@ -22,14 +26,18 @@ impl From<Exit> for WatchOutcome {
     }
 }
 
-pub async fn wait_until_end(engine: &Engine, handle: ThreadHandle, screen: Renderer, report: &Printer) -> WatchOutcome {
-    let mut stops = match SignalForwarder::new(engine) {
-        Ok(stops) => stops,
-        Err(error) => {
-            report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"));
-            SignalForwarder { signals: None, engine, asked: 0 }
-        }
-    };
+/// Waits for the thread and all threads that it started. `detached`: the process has no terminal.
+pub async fn wait_until_end(
+    engine: &Engine,
+    handle: ThreadHandle,
+    screen: Renderer,
+    detached: bool,
+    report: &Printer,
+) -> WatchOutcome {
+    let signals = StopSignals::install()
+        .map_err(|error| report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}")))
+        .ok();
+    let mut stops = SignalForwarder { signals, engine, detached, asked: 0 };
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
@@ -43,11 +51,10 @@ pub async fn wait_until_end(engine: &Engine, handle: ThreadHandle, screen: Rende
             stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
         }
     }
-    let (ended, so_far) = (result.clone(), exit_of_run(&result, None));
+    let exit = exit_of_run(&result, open_request(engine, &result));
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let exit = tokio::select! {
         shown = screen.end(result) => {
-            let exit = exit_of_run(&ended, shown.asked);
             match shown.trouble {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -58,43 +65,102 @@ pub async fn wait_until_end(engine: &Engine, handle: ThreadHandle, screen: Rende
             }
         }
         // The thread has ended; only its output is incomplete.
-        () = stops.next() => so_far,
+        _ = stops.next() => exit,
     };
     WatchOutcome { exit, limit }
 }
 
-/// SIGINT and SIGTERM of this process.
+/// Returns the origin of the approval request that a suspended thread waits for. The request may be older than this
+/// process.
+fn open_request(engine: &Engine, result: &RunResult) -> Option<ApprovalOrigin> {
+    if result.status != Status::Suspended {
+        return None;
+    }
+    let thread = ThreadId::parse(&result.thread_id).ok()?;
+    let events = engine.threads().transcript(&thread).ok()?;
+    Some(pending_approval(&events)?.asked)
+}
+
+/// Signals that stop the threads of this process.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` if the process was started with SIGHUP ignored, as by `nohup`.
+    hangup: Option<Signal>,
+}
+
+/// A signal that stops the threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StopSignal {
+    /// SIGINT or SIGTERM.
+    Interrupt,
+    /// SIGHUP: the terminal is gone. The kernel and the shell may both send it.
+    Hangup,
+}
+
+impl StopSignals {
+    fn install() -> std::io::Result<Self> {
+        let hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())?, hangup })
+    }
+
+    async fn next(&mut self) -> StopSignal {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Interrupt,
+            _ = hangup => StopSignal::Hangup,
+        }
+    }
+}
+
+/// Returns true if SIGHUP is ignored by the disposition that the process inherited.
+fn is_hangup_ignored() -> bool {
+    const HANGUP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & HANGUP != 0)
+}
+
+/// Forwards the stop signals of this process to its threads.
 struct SignalForwarder<'a> {
-    signals: Option<(Signal, Signal)>,
+    signals: Option<StopSignals>,
     engine: &'a Engine,
+    /// A background process has no terminal, and its threads do not end with one.
+    detached: bool,
     asked: u32,
 }
 
-impl<'a> SignalForwarder<'a> {
-    fn new(engine: &'a Engine) -> std::io::Result<Self> {
-        let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { signals: Some(signals), engine, asked: 0 })
-    }
-
-    async fn next(&mut self) {
+impl SignalForwarder<'_> {
+    async fn next(&mut self) -> StopSignal {
         match &mut self.signals {
-            Some((interrupt, terminate)) => {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
+            Some(signals) => loop {
+                match signals.next().await {
+                    StopSignal::Hangup if self.detached => {}
+                    stop @ (StopSignal::Hangup | StopSignal::Interrupt) => return stop,
                 }
-            }
+            },
             None => std::future::pending().await,
         }
     }
 
     /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
-    /// one, which ends the process without waiting.
-    fn forward(&mut self, (): (), screen: &Renderer) -> bool {
+    /// one, which ends the process without waiting. A hangup counts only as the first one.
+    fn forward(&mut self, stop: StopSignal, screen: &Renderer) -> bool {
+        if stop == StopSignal::Hangup && self.asked > 0 {
+            return false;
+        }
         self.asked += 1;
         match self.asked {
             1 => {
-                screen.note("stopping after the current step; press Ctrl-C again to stop now");
+                screen.note(
+                    "stopping after the current step: waiting for the model or tool to finish; press Ctrl-C again to stop now",
+                );
                 self.engine.broadcast(&ControlMessage::Cancel);
             }
             2 => {

@@ -87,13 +87,6 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
         return Err(CommandError::usage(format!("the thread `{id}` has no approval request"))
             .with_help("list approval requests with `rye threads approvals`"));
     }
-    if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
-        spaces.trust().record_capability(&grant.capability)?;
-        report.note(&format!(
-            "allowed {} for all threads of this project; revoke with `rye trust --revoke`",
-            grant.capability
-        ));
-    }
     if asked == Some(ApprovalOrigin::Limit) && args.raise.is_empty() && !args.deny {
         return Err(CommandError::usage(format!(
             "the thread `{id}` reached a limit, which approval alone does not raise"
@@ -102,6 +95,13 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
     }
     if !args.deny {
         check_raises(id, &letters, open.as_ref(), &record.events)?;
+    }
+    if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
+        spaces.trust().record_capability(&grant.capability)?;
+        report.note(&format!(
+            "allowed {} for all threads of this project; revoke with `rye trust --revoke`",
+            grant.capability
+        ));
     }
     let answer = open.as_ref().map(|open| ControlMessage::Approve { yes: !args.deny, question: Some(open.seq) });
     if alive {
@@ -123,13 +123,13 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
         return detach::start_detached(false, report);
     }
     let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
-    // The policy for later calls of the thread is to wait in the queue as well.
-    let unattended = asked.filter(|asked| *asked == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
+    // Without a recorded policy, later calls of the thread wait in the queue as well.
+    let unattended_default = asked.filter(|asked| *asked == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
     let how = RunOptions {
         detached: args.detached,
         trust_record: args.trust_record,
         given,
-        unattended,
+        unattended_default,
         ..RunOptions::default()
     };
     run_to_end(ThreadStart::TakeUp { thread: id.clone(), letters }, how, spaces, report)

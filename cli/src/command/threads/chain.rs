@@ -1,5 +1,7 @@
 //! `rye threads chain|search`: lists the threads of a continuation chain, and searches their transcripts.
 
+use std::num::NonZeroUsize;
+
 use clap::Args;
 use regex::Regex;
 use rye_engine::threads::Threads;
@@ -29,16 +31,16 @@ pub struct SearchArgs {
     /// A regular expression
     #[arg(value_name = "PATTERN")]
     pattern: String,
-    /// Maximum number of matches
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    /// Maximum number of matches, at least 1
+    #[arg(long, value_name = "N", default_value = "200")]
+    limit: NonZeroUsize,
 }
 
 /// Output of `rye threads search --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SearchOutput {
     pub matches: Vec<MatchOutput>,
-    /// True if the limit was reached and there may be more matches.
+    /// True if there are more matches than the limit.
     pub more: bool,
 }
 
@@ -66,8 +68,11 @@ pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &
     let pattern = Regex::new(&args.pattern)
         .map_err(|error| CommandError::usage(format!("the pattern is not a valid regular expression: {error}")))?;
     let thread = book.find(&args.thread)?.row.id;
-    let found = Threads::open(&spaces.project)?.search(&thread, &pattern, args.limit)?;
-    let more = found.len() >= args.limit;
+    let limit = args.limit.get();
+    // One more match than printed shows whether there are more.
+    let mut found = Threads::open(&spaces.project)?.search(&thread, &pattern, limit.saturating_add(1))?;
+    let more = found.len() > limit;
+    found.truncate(limit);
     if report.format() == Format::Json {
         let matches = found
             .into_iter()
@@ -87,7 +92,7 @@ pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &
         report.line(&format!("{}:{}\t{}\t{}", one.thread_id, one.seq, one.event, printable(&one.text)))?;
     }
     if more {
-        report.note(&format!("there may be more than the first {} matches", args.limit));
+        report.note(&format!("there are more than the first {limit} matches"));
     }
     // No match is a failure, as in grep.
     Ok(if nothing { Exit::Failed } else { Exit::Fine })

@@ -140,15 +140,23 @@ fn output(
         cache: CacheOutput::of(&record.events),
         outputs: ended.and_then(|ended| ended.outputs.clone()),
         result: ended.and_then(|ended| ended.result.clone()),
-        error: ended
-            .and_then(|ended| ended.error.clone())
-            .map(|e| ThreadErrorOutput { code: e.code, message: e.message }),
+        error: error(record),
         ledger: ledger.iter().map(AccountOutput::new).collect(),
         chain: chain.iter().map(ToString::to_string).collect(),
         pid: pid(book, record)?,
         events: record.events.len(),
         transcript: layout::transcript(&record.entry.row.id).display().to_string(),
     })
+}
+
+/// Returns the error of a thread that failed or never started.
+fn error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
+    if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.orphaned) {
+        let message = "the thread never started: it has no transcript".to_owned();
+        return Some(ThreadErrorOutput { code: "never_started".to_owned(), message });
+    }
+    let error = ended(&record.events)?.error.clone()?;
+    Some(ThreadErrorOutput { code: error.code, message: error.message })
 }
 
 impl CacheOutput {
@@ -232,8 +240,8 @@ fn labeled_values(
     if let Some(ended) = ended(&record.events) {
         facts.push(("outputs", ended.outputs.as_ref().map(json).unwrap_or_default()));
         facts.extend(ended.result.clone().filter(|_| ended.outputs.is_none()).map(|result| ("result", one(result))));
-        facts.extend(ended.error.as_ref().map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
     }
+    facts.extend(error(record).map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
     facts.push(("ledger", ledger_lines(ledger)));
     if chain.len() > 1 {
         facts.push(("chain", chain.iter().map(ToString::to_string).collect()));

@@ -144,11 +144,17 @@ impl ThreadReader {
         self.find(id).map(|entry| entry.row.id)
     }
 
-    /// Returns a thread with its transcript. Status and cost come from the transcript, which is newer than the registry
-    /// row.
+    /// Returns a thread with its transcript, which is empty if the thread never started. Status and cost come from the
+    /// transcript, which is newer than the registry row.
     pub fn load(&self, id: &str) -> Result<LoadedThread, CommandError> {
         let mut entry = self.find(id)?;
-        let (reading, events) = self.events(&entry.row.id, entry.row.synced)?;
+        let (reading, events) = match self.events(&entry.row.id, entry.row.synced) {
+            // The thread died before its first line, so its row is all there is.
+            Err(StoreError::UnknownThread { .. }) if entry.row.synced == 0 => {
+                (TranscriptContents::default(), Vec::new())
+            }
+            read => read?,
+        };
         if let Some(told) = fold_row(&entry.row.id, &events) {
             entry.row.cost = told.cost;
             entry.row.updated_at = entry.row.updated_at.max(told.updated_at);

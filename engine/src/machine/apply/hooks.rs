@@ -6,7 +6,8 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
-use super::super::state::{CallState, EarlyEnd, RunPosition, ThreadState};
+use super::super::screen::ScreenedSource;
+use super::super::state::{CallState, EarlyEnd, QueuedMessage, RunPosition, ThreadState};
 use super::super::step::outcome_of;
 use crate::event::{HookOutcome, HookPointRun};
 use crate::message::Message;
@@ -41,6 +42,7 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
                 }
             }
         }
+        HookPoint::Input => screened(state, run),
         HookPoint::ToolResult => modified(state, run),
         HookPoint::Error if run.subject.is_some() => {
             if let Some(result) = call(state, run).and_then(|call| call.result.as_mut()) {
@@ -55,7 +57,6 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
         | HookPoint::BuildSystemPrompt
         | HookPoint::ThreadStarted
         | HookPoint::ThreadContinued
-        | HookPoint::Input
         | HookPoint::BeforeAgentStart
         | HookPoint::Context
         | HookPoint::AfterStep
@@ -98,20 +99,12 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
             state.talk.fired.extend(fired.iter().cloned());
             state.talk.texts.extend(texts.iter().map(|(id, text)| (id.clone(), text.clone())));
         }
-        HookOutcome::Transformed { text } => {
-            if let Some(last) = state.talk.messages.last_mut().filter(|m| m.kind() == "user") {
-                *last = Message::user(text.clone());
-            }
-        }
-        HookOutcome::Handled => {
-            state.talk.messages.pop();
-        }
         HookOutcome::Prepared { messages, system } => {
             state.talk.messages.extend(messages.iter().cloned());
             state.talk.system_now = system.as_deref().map(Arc::from);
         }
         HookOutcome::Context { operations } => state.talk.operations.clone_from(operations),
-        HookOutcome::FollowUp { content } => state.mail.following.push_back(content.clone()),
+        HookOutcome::FollowUp { content } => state.mail.following.push_back(QueuedMessage::new(content)),
         HookOutcome::Retry { delay_ms } => {
             state.hook_retries += u32::from(run.point == HookPoint::Error);
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
@@ -126,6 +119,8 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         }
         HookOutcome::Terminate { .. } => stop_at_point(state, run),
         HookOutcome::None
+        | HookOutcome::Transformed { .. }
+        | HookOutcome::Handled
         | HookOutcome::Block { .. }
         | HookOutcome::Modify { .. }
         | HookOutcome::Continue
@@ -135,6 +130,36 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         | HookOutcome::Failed { .. } => {}
     }
     outcome_of(&run.answer)
+}
+
+/// Applies the answer of the `input` hooks to the message that they saw: a queued one, or that of a resumed thread.
+fn screened(state: &mut ThreadState, run: &HookPointRun) {
+    let Some(source) = run.subject.as_deref().and_then(ScreenedSource::parse) else { return };
+    let queue = match source {
+        ScreenedSource::Steer => &mut state.mail.steering,
+        ScreenedSource::FollowUp => &mut state.mail.following,
+        ScreenedSource::Resume => {
+            state.talk.resume_screened = true;
+            match (&run.answer, &mut state.continues) {
+                (HookOutcome::Transformed { text }, Some(continues)) => continues.message = Some(text.clone()),
+                (HookOutcome::Handled, _) => {
+                    let message = "an `input` hook handled the message".to_owned();
+                    state.stop = Some(EarlyEnd { status: Status::Completed, code: "handled".into(), message });
+                }
+                _ => {}
+            }
+            return;
+        }
+    };
+    let Some(at) = queue.iter().position(|message| !message.screened) else { return };
+    if run.answer == HookOutcome::Handled {
+        queue.remove(at);
+    } else if let Some(message) = queue.get_mut(at) {
+        message.screened = true;
+        if let HookOutcome::Transformed { text } = &run.answer {
+            message.text.clone_from(text);
+        }
+    }
 }
 
 /// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error

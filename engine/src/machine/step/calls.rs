@@ -57,7 +57,7 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     if !state.mail.steering.is_empty() {
         let rest = group.start..state.calls.list.len();
         let skip = |(index, call): (usize, &CallState)| {
-            let text = "skipped due to queued user message".to_owned();
+            let text = "Skipped due to queued user message".to_owned();
             answer_event(state, index, rest.end, call, ResultKind::Skipped, text)
         };
         return StepResult::Write(waiting(state, &rest).map(skip).collect());
@@ -241,8 +241,12 @@ pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let done = state.calls.start..state.calls.end;
     for (index, call) in in_group(state, &done) {
         let Some(result) = &call.result else { continue };
+        // A call that was blocked, denied or skipped has no result of a tool.
+        if !result.ran {
+            continue;
+        }
         let mut points = vec![HookPoint::ToolResult];
-        if result.ran && result.is_error {
+        if result.is_error {
             points.push(HookPoint::Error);
         }
         if let Some(point) = points.into_iter().find(|p| has_hooks(plan, *p) && !result.seen.contains(p)) {

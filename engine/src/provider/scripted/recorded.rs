@@ -3,12 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::turn_text;
+use super::{IdPlaceholders, turn_text};
 use crate::message::ProviderMessage;
 use crate::provider::Request;
 
-/// Placeholder for the thread's own id, which differs between runs.
-const THREAD_ID_PLACEHOLDER: &str = "${thread_id}";
 /// Maximum characters shown of a line that differs.
 const MAX_SHOWN_CHARS: usize = 160;
 
@@ -33,17 +31,15 @@ pub struct RecordedRequest {
 impl RecordedRequest {
     /// Records all texts of a request.
     pub fn from_request(request: &Request) -> Self {
-        let thread = request.cue.thread.as_str();
-        let own =
-            |text: &str| if thread.is_empty() { text.to_owned() } else { text.replace(thread, THREAD_ID_PLACEHOLDER) };
+        let ids = IdPlaceholders::of(&request.cue);
         let since: Vec<&ProviderMessage> =
             request.turns.iter().rev().take_while(|turn| !matches!(turn, ProviderMessage::Assistant { .. })).collect();
         let texts = |results: bool| -> Vec<String> {
             let mine = |turn: &&&ProviderMessage| matches!(turn, ProviderMessage::ToolResult { .. }) == results;
-            since.iter().rev().filter(mine).map(|turn| own(&turn_text(turn))).collect()
+            since.iter().rev().filter(mine).map(|turn| ids.replace_in_text(&turn_text(turn))).collect()
         };
         Self {
-            system: Some(own(&request.system)),
+            system: Some(ids.replace_in_text(&request.system)),
             tools: Some(request.tools.iter().map(|tool| tool.name.to_string()).collect()),
             user: Some(texts(false)),
             results: Some(texts(true)),

@@ -25,7 +25,7 @@ fn waits() -> (&'static str, serde_json::Value) {
 }
 
 /// A parent with a child that waits within a call. `detached`: the parent does not wait for the child.
-fn family(detached: bool) -> Lab {
+pub(super) fn family(detached: bool) -> Lab {
     let lab = Lab::new(move |request: &Request| {
         let input = json!({"item_type": "directive", "item_id": "test/child", "async": detached});
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
@@ -42,7 +42,7 @@ fn family(detached: bool) -> Lab {
 }
 
 /// Simulates a process that dies while all of its threads are within a call.
-fn dies(lab: &Lab) -> ThreadId {
+pub(super) fn dies(lab: &Lab) -> ThreadId {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let root = runtime.block_on(async {
         let gate = Arc::new(Gate::default());
@@ -67,12 +67,12 @@ fn running(engine: &Engine) -> usize {
     engine.threads().list().unwrap().iter().filter(|listed| is_within(&started(&listed.row.id))).count()
 }
 
-fn row(engine: &Engine, directive: &str) -> (ThreadRow, Liveness) {
+pub(super) fn row(engine: &Engine, directive: &str) -> (ThreadRow, Liveness) {
     let listed = engine.threads().list().unwrap().into_iter().find(|listed| listed.row.directive == directive).unwrap();
     (listed.row, listed.liveness)
 }
 
-fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
+pub(super) fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
     let account = engine.account(thread).unwrap().unwrap();
     account.standing() == rye_compiler::semantics::ledger::AccountStatus::Released
 }
@@ -80,7 +80,7 @@ fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
 /// A name, the damage to an orphaned child, and the expected error.
 type Damage = (&'static str, fn(&Path, &ThreadRow), &'static str);
 
-fn object(project: &Path, row: &ThreadRow) -> PathBuf {
+pub(super) fn object(project: &Path, row: &ThreadRow) -> PathBuf {
     project.join(layout::OBJECTS).join(row.plan_id.as_ref().unwrap())
 }
 

@@ -9,7 +9,7 @@ use super::line::{self, ChainHash, LineError, MAX_LINE_BYTES};
 use crate::thread_id::ThreadId;
 
 /// The contents of a transcript.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TranscriptContents {
     pub records: Vec<TranscriptRecord>,
     /// For each record, the file offset at which its line ends, including the newline.

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::EventBody;
+use crate::session::spawn_external::FIRST_OUTSIDE_SPAWN;
 use crate::store::disk::{RealDisk, SimulatedDisk};
 use crate::store::owner::OwnerLock;
 use crate::store::registry::{Change, ChangeResult, RowUpdate};
@@ -257,15 +258,17 @@ fn repair_reserves_a_child_that_only_its_own_transcript_records_and_its_live_con
         let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
         root.turn(&registry, 1, Some(60));
         // Started from outside: the parent has no event about it.
-        let outside = LedgerStep::child(&id("top-1"), 1 << 61, &id("low-1"), Some(400), 0);
+        let outside = LedgerStep::child(&id("top-1"), FIRST_OUTSIDE_SPAWN, &id("low-1"), Some(400), 0);
         assert!(!registry.commit(&[Change::Ledger(outside)]).unwrap()[0].is_refused());
-        let mut child = FakeThread::open(&disk, &registry, "low-1", Some(("top-1", 1 << 61)), 110, "child", 400);
+        let mut child =
+            FakeThread::open(&disk, &registry, "low-1", Some(("top-1", FIRST_OUTSIDE_SPAWN)), 110, "child", 400);
         child.turn(&registry, 1, Some(100));
         child.record(&[json!({"type": "ended", "status": "continued", "result": null, "outputs": null, "error": null,
             "cost": cost(1, 100)})]);
         let hand_off = LedgerStep::hand_off(&id("low-1"), &id("low-1-2"), 300);
         assert!(!registry.commit(&[Change::Ledger(hand_off)]).unwrap()[0].is_refused());
-        let mut next = FakeThread::open(&disk, &registry, "low-1-2", Some(("top-1", 1 << 61)), 120, "handoff", 300);
+        let mut next =
+            FakeThread::open(&disk, &registry, "low-1-2", Some(("top-1", FIRST_OUTSIDE_SPAWN)), 120, "handoff", 300);
         next.record(&[json!({"type": "continues", "thread": "low-1", "at_seq": 6, "at_h": "00"})]);
         next.turn(&registry, 1, Some(50));
     }

@@ -1,0 +1,88 @@
+//! Settings of a run that its resumes keep: `--unattended`, `--script` and `--locked`. A flag of the resuming command
+//! wins over the recorded value.
+
+use std::path::Path;
+
+use rye_compiler::approvals::HeadlessPolicy;
+use rye_compiler::plan::lock::Lock;
+use rye_engine::engine::{EngineError, EngineOptions};
+use rye_engine::event::RunSettings;
+use rye_engine::signer::Signer;
+use rye_engine::threads::Threads;
+
+use super::script::ScriptedProviders;
+use super::start::{RunOptions, ThreadStart};
+use crate::CommandError;
+use crate::lockfile;
+use crate::workspace::Spaces;
+
+/// The settings of a run: those of its command, else those of the resumed thread.
+pub struct KeptSettings {
+    pub settings: RunSettings,
+    /// The lock of a resumed thread that was started with `--locked`.
+    pub lock: Option<Lock>,
+    /// The recorded settings that apply.
+    kept: RunSettings,
+}
+
+impl KeptSettings {
+    /// Merges the options of the command with the settings of the resumed thread. `policy` is the headless policy of
+    /// the settings files.
+    pub fn merge(
+        start: &ThreadStart,
+        how: RunOptions<'_>,
+        policy: HeadlessPolicy,
+        options: &EngineOptions,
+        spaces: &Spaces,
+    ) -> Result<Self, CommandError> {
+        let mut kept = match start.existing_thread() {
+            // A damaged transcript is refused when the engine verifies it.
+            Some(thread) => Threads::open_lenient(&spaces.project)?.settings(thread).unwrap_or_default(),
+            None => RunSettings::default(),
+        };
+        // Without a key, anyone could have written the transcript: its policy can only be stricter.
+        if Signer::load(options.keys.as_ref()).map_err(EngineError::from)?.is_keyless() {
+            kept.unattended = kept.unattended.map(|recorded| recorded.max(policy));
+        }
+        kept.unattended = kept.unattended.filter(|_| how.unattended.is_none());
+        // A named model replaces the script.
+        kept.script = kept.script.filter(|_| how.script.is_none() && how.model.is_none());
+        // A thread that only ends runs nothing that the lock could refuse.
+        kept.locked &= how.lock.is_none() && !how.silent;
+        let lock = if kept.locked { Some(lockfile::read_required(&spaces.project)?) } else { None };
+        let given = how.script.map(|file| std::path::absolute(file).map(|file| file.display().to_string()));
+        let settings = RunSettings {
+            unattended: how.unattended.or(kept.unattended).or(how.unattended_default),
+            script: given.transpose()?.or_else(|| kept.script.clone()),
+            locked: how.lock.is_some() || kept.locked,
+        };
+        Ok(Self { settings, lock, kept })
+    }
+
+    /// Reads the script; `None` if there is none. A thread that only ends does not need its script.
+    pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
+        if let Some(file) = how.script {
+            return ScriptedProviders::read(file).map(Some);
+        }
+        let Some(file) = &self.kept.script else { return Ok(None) };
+        match ScriptedProviders::read(Path::new(file)) {
+            Ok(providers) => Ok(Some(providers)),
+            Err(_) if how.silent => Ok(None),
+            Err(failure) => {
+                Err(failure.with_help("the run was started with this script; name another one with `rye run --script`"))
+            }
+        }
+    }
+
+    /// Describes the recorded settings that apply; `None` if there are none.
+    pub fn describe(&self) -> Option<String> {
+        let RunSettings { unattended, script, locked } = &self.kept;
+        let flags = [
+            unattended.map(|policy| format!("`--unattended {}`", policy.word())),
+            script.as_ref().map(|file| format!("`--script {file}`")),
+            locked.then(|| "`--locked`".to_owned()),
+        ];
+        let flags: Vec<String> = flags.into_iter().flatten().collect();
+        (!flags.is_empty()).then(|| format!("the thread keeps the settings of its run: {}", flags.join(", ")))
+    }
+}

@@ -1,0 +1,107 @@
+//! Events with their money in dollars, as in all JSON output. Transcripts hold integer nano-dollars.
+
+use rye_engine::event::{ControlMessage, EventBody, HookOutcome};
+use rye_engine::thread::dollars;
+use serde_json::Value;
+
+/// Returns an event with its `type`, its fields, and money in dollars.
+pub fn event_in_dollars(body: &EventBody) -> Value {
+    let mut event = serde_json::to_value(body).unwrap_or_default();
+    for place in money(body) {
+        if let Some(amount) = event.pointer_mut(place)
+            && let Some(nanos) = amount.as_u64()
+        {
+            *amount = dollars(nanos);
+        }
+    }
+    event
+}
+
+/// Returns the places of nano-dollars in a serialized event.
+fn money(body: &EventBody) -> &'static [&'static str] {
+    match body {
+        EventBody::Opened(_) => &["/limits/spend", "/ceiling/spend"],
+        EventBody::AttemptIntended(_) => &["/worst_case"],
+        EventBody::Reserved(_) => &["/amount"],
+        EventBody::Settled(_) => &["/amount", "/overspent"],
+        EventBody::ChildSpawned(_) => &["/spend"],
+        EventBody::ChildEnded(_) | EventBody::Ended(_) => &["/cost/spend"],
+        EventBody::Mail(mail) => match &mail.letter {
+            ControlMessage::Raise { limit, .. } if limit == "spend" => &["/letter/value"],
+            ControlMessage::Raise { .. }
+            | ControlMessage::Cancel
+            | ControlMessage::Kill
+            | ControlMessage::Steer { .. }
+            | ControlMessage::FollowUp { .. }
+            | ControlMessage::Approve { .. }
+            | ControlMessage::Handoff
+            | ControlMessage::Unreadable { .. } => &[],
+        },
+        EventBody::HookPoint(run) if matches!(&run.answer, HookOutcome::Raise { limit, .. } if limit == "spend") => {
+            &["/answer/value"]
+        }
+        EventBody::HookPoint(_)
+        | EventBody::PlanBound(_)
+        | EventBody::Continues(_)
+        | EventBody::SystemPrompt(_)
+        | EventBody::ContextInjected(_)
+        | EventBody::CognitionIn(_)
+        | EventBody::CognitionOut(_)
+        | EventBody::AttemptFailed(_)
+        | EventBody::ToolStarted(_)
+        | EventBody::ToolCallResult(_)
+        | EventBody::ChildIntended(_)
+        | EventBody::Limit(_)
+        | EventBody::ApprovalAsked(_)
+        | EventBody::ApprovalGiven(_)
+        | EventBody::StateSet(_)
+        | EventBody::Compacted(_)
+        | EventBody::ArtifactStored(_)
+        | EventBody::Recovered(_)
+        | EventBody::Checkpoint(_) => &[],
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn money_of_an_event_is_in_dollars() {
+        let limits = json!({"turns":1,"tokens":1,"spend":2_500_000_000_u64,"spawns":1,"depth":1,"duration_seconds":1,"output":1});
+        let cost = json!({"turns":1,"input_tokens":1,"output_tokens":1,"cached_tokens":0,"spend":150_000});
+        for (event, place, dollars) in [
+            (
+                json!({"type":"opened","thread_id":"t","directive":"d","origin":"run","root":"t","limits":limits,
+                       "ceiling":limits,"grants":[],"seed":1,"project_path":"p"}),
+                "/ceiling/spend",
+                json!(2.5),
+            ),
+            (json!({"type":"reserved","turn":1,"attempt":0,"amount":1}), "/amount", json!(0.000_000_001)),
+            (json!({"type":"child_spawned","spawn":1,"thread_id":"t","spend":300_000_000}), "/spend", json!(0.3)),
+            (
+                json!({"type":"child_ended","spawn":1,"thread_id":"t","status":"completed","cost":cost}),
+                "/cost/spend",
+                json!(0.000_15),
+            ),
+            (
+                json!({"type":"mail","id":"m","letter":{"kind":"raise","limit":"spend","value":2_000_000_000_u64}}),
+                "/letter/value",
+                json!(2),
+            ),
+            (
+                json!({"type":"mail","id":"m","letter":{"kind":"raise","limit":"turns","value":20}}),
+                "/letter/value",
+                json!(20),
+            ),
+        ] {
+            let body: EventBody = serde_json::from_value(event.clone()).unwrap();
+            let printed = event_in_dollars(&body);
+            assert_eq!(printed.pointer(place).unwrap().as_f64(), dollars.as_f64(), "{printed}");
+            assert_eq!(printed["type"], event["type"]);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Connections to the providers that plans name: endpoint and key come from the current provider files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::item::Items;
+use rye_compiler::model;
+use rye_compiler::plan::PlannedModel;
+use rye_compiler::trust::script_of;
+use rye_grammar::ItemId;
+use serde_json::Value;
+
+use super::{OpenWorld, Providers};
+use crate::provider::catalog::connection_settings;
+use crate::provider::environment::ProviderEnvironment;
+use crate::provider::{CallError, FailedStage, Provider, connect_provider};
+use crate::trust::Trust;
+
+/// Connections to the providers that plans name.
+pub(super) struct PlanProviders {
+    pub environment: ProviderEnvironment,
+    pub project: PathBuf,
+    pub trust: Trust,
+    pub world: OpenWorld,
+    /// Provider files by id, read when they were first needed.
+    pub present: Mutex<BTreeMap<String, Option<model::Provider>>>,
+}
+
+impl PlanProviders {
+    /// Returns the provider as its files define it. A plan can come from a transcript of unknown origin, and must not
+    /// choose where the key is sent.
+    fn provider_from_files(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        if !present.contains_key(&model.provider) {
+            let world = (self.world)().map_err(|error| CallError::new(FailedStage::Setup, error))?;
+            let items = Items::new(&*world);
+            let node = items.config_by_name(&format!("agent/providers/{}", model.provider));
+            let read = node
+                .and_then(|node| model::provider(&model.provider, &node, &items.sources(), &mut Diagnostics::new()));
+            present.insert(model.provider.clone(), read);
+        }
+        let found = present.get(&model.provider).cloned().flatten();
+        found.filter(|provider| provider.wire == model.wire).ok_or_else(|| {
+            let (id, wire) = (&model.provider, &model.wire);
+            CallError::new(FailedStage::Setup, format!("no provider file `{id}` speaks `{wire}` any more"))
+        })
+    }
+}
+
+impl PlanProviders {
+    /// Checks that the script which a provider file names is trusted as it is now.
+    fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
+        let Some(script) = script_of(connection) else { return Ok(()) };
+        let fail = |text: String| CallError::new(FailedStage::Setup, text);
+        let now = self.trust.snapshot().map_err(|error| fail(error.to_string()))?;
+        let missing = now.missing(std::slice::from_ref(&script)).map_err(|error| fail(error.to_string()))?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(fail(format!("the script `{}` is not trusted; inspect it, then trust it with `rye trust`", script.name)))
+    }
+}
+
+impl Providers for PlanProviders {
+    fn reads_scripts(&self, _directive: &ItemId) -> bool {
+        true
+    }
+
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        let model::Provider { connection, from_project, .. } = self.provider_from_files(model)?;
+        if model.wire == model::SCRIPTED_WIRE {
+            self.admit_script(&connection)?;
+        }
+        let mut settings = connection_settings(&connection, &self.environment, &self.project)?;
+        let trusted = || self.trust.snapshot().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
+        if !from_project.is_empty() && settings.key.is_some() && !trusted() {
+            // Otherwise the author of the project's file would receive the key.
+            settings.key = None;
+            return Err(CallError::new(
+                FailedStage::Setup,
+                format!(
+                    "the project sets `{}` of provider `{}`; its key is sent there only once `rye trust` allows the file",
+                    from_project.join("`, `"),
+                    model.provider
+                ),
+            ));
+        }
+        connect_provider(&settings)
+    }
+}

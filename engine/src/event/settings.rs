@@ -1,0 +1,25 @@
+//! The settings of a run that its resumes keep.
+
+use rye_compiler::approvals::HeadlessPolicy;
+use serde::{Deserialize, Serialize};
+
+/// The settings of the command that started a thread. A resume keeps each of them unless its own command names another
+/// value; children and continuations have the settings of their process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// Policy for calls that need an approval when there is no terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattended: Option<HeadlessPolicy>,
+    /// Absolute path of the script that replaces every model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// Every thread must match the lock.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locked: bool,
+}
+
+impl RunSettings {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,67 @@
+//! Screening of user messages by `input` hooks: each message passes the hooks once, before it has any effect on the
+//! thread. A handled message therefore skips no calls and costs no model call.
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::Plan;
+use serde_json::Value;
+
+use super::effect::Effect;
+use super::facts;
+use super::state::ThreadState;
+use super::step::{has_hooks, hook_run};
+
+/// The origin of a message that the `input` hooks see; the subject of their event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScreenedSource {
+    Steer,
+    FollowUp,
+    /// The message of a resumed or forked thread.
+    Resume,
+}
+
+impl ScreenedSource {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Steer => "steer",
+            Self::FollowUp => "follow_up",
+            Self::Resume => "resume",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Steer, Self::FollowUp, Self::Resume].into_iter().find(|source| source.as_str() == text)
+    }
+}
+
+/// Returns the run of the `input` hooks for the first queued message that they have not seen. While an approval request
+/// is open, messages wait: its answer must find the request.
+pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
+    if !state.talk.prompted || state.question.is_some() {
+        return None;
+    }
+    let queues = [(ScreenedSource::Steer, &state.mail.steering), (ScreenedSource::FollowUp, &state.mail.following)];
+    let unseen = |(source, queue): (ScreenedSource, &std::collections::VecDeque<super::state::QueuedMessage>)| {
+        queue.iter().find(|message| !message.screened).map(|message| (source, message.text.clone()))
+    };
+    let (source, text) = queues.into_iter().find_map(unseen)?;
+    screen(plan, state, source, &text)
+}
+
+/// Returns the run of the `input` hooks for the message of a resumed thread, unless they have seen it.
+pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> {
+    let message = state.resume_message().filter(|_| !state.talk.resume_screened)?;
+    screen(plan, state, ScreenedSource::Resume, message)
+}
+
+fn screen(plan: &Plan, state: &ThreadState, source: ScreenedSource, text: &str) -> Option<Effect> {
+    if !has_hooks(plan, HookPoint::Input) {
+        return None;
+    }
+    let mut facts = facts::common_facts(plan, state);
+    let images = state.launch.as_ref().filter(|_| source == ScreenedSource::Resume);
+    let images = images.map(|launch| serde_json::to_value(&launch.images).unwrap_or(Value::Null));
+    facts.insert("text".into(), text.into());
+    facts.insert("images".into(), images.unwrap_or_else(|| Value::Array(Vec::new())));
+    facts.insert("source".into(), "interactive".into());
+    Some(hook_run(plan, state, HookPoint::Input, Some(source.as_str().to_owned()), facts))
+}

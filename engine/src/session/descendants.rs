@@ -1,0 +1,158 @@
+//! Propagation of a thread's end to its descendants: to those of other processes by control message, and to orphaned
+//! ones by recovering them with the control message that ends them.
+
+use std::sync::Arc;
+
+use super::blocking;
+use super::children::FIRST_HOOK_SPAWN;
+use super::spawn_external::FIRST_OUTSIDE_SPAWN;
+use crate::driver::{DriveError, EventSink};
+use crate::engine::EngineContext;
+use crate::event::ControlMessage;
+use crate::store::registry::Liveness;
+use crate::store::{Registry, StoreError, ThreadRow};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+/// Attempts to reach a descendant that other tasks recover or release meanwhile.
+const MAX_ATTEMPTS: usize = 3;
+
+/// An unfinished descendant of a thread that ends.
+struct Descendant {
+    row: ThreadRow,
+    liveness: Liveness,
+    /// Started with `rye run --parent`, so that no transcript names it.
+    is_outside: bool,
+}
+
+impl EngineContext {
+    /// Ends the unfinished descendants of a thread before its own end is committed, so that no reservation below it
+    /// remains. If the process dies in between, recovery of the thread repeats this. Children that run in this process
+    /// are left to the driver, unless they were started from outside.
+    pub(crate) async fn end_descendants(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        status: Status,
+        outlet: &Arc<EventSink>,
+    ) -> Result<(), DriveError> {
+        let id = thread.clone();
+        let unfinished = self.read_registry(move |registry| unfinished_descendants(registry, &id)).await?;
+        let was_stopped = matches!(status, Status::Killed | Status::Cancelled);
+        for Descendant { row, liveness, is_outside } in unfinished {
+            // A suspended thread waits for its approval, also after its parent failed.
+            let waits = row.status == Status::Suspended && !was_stopped;
+            if waits && is_outside {
+                self.post_message(&row.id, end_message(status)).await?;
+            }
+            if !waits && (is_outside || !self.runs_here(&row.id)) {
+                self.end_descendant(&row.id, liveness, status, outlet).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_descendant(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        liveness: Liveness,
+        status: Status,
+        outlet: &Arc<EventSink>,
+    ) -> Result<(), DriveError> {
+        for _ in 0..MAX_ATTEMPTS {
+            if self.send_message(thread, end_message(status)) {
+                return Ok(());
+            }
+            if liveness == Liveness::Alive {
+                break;
+            }
+            match Box::pin(self.recover(thread, Arc::clone(outlet), vec![end_message(status)])).await {
+                Ok(Some(running)) => return running.end().await.into_result().map(drop),
+                Ok(None) => return Ok(()),
+                // Another task or process acquired the thread first.
+                Err(DriveError::Store(StoreError::Owned { .. })) => {}
+                Err(error) if error.is_transcript_fault() => {
+                    return Box::pin(self.finalize(thread, status, &error, outlet)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.post_message(thread, end_message(status)).await
+    }
+
+    async fn post_message(self: &Arc<Self>, thread: &ThreadId, letter: ControlMessage) -> Result<(), DriveError> {
+        let (engine, thread) = (Arc::clone(self), thread.clone());
+        blocking(move || engine.write_message(&thread, &letter)).await
+    }
+
+    /// Returns the nearest ancestor that was killed or cancelled, with its status.
+    pub(super) async fn stopped_ancestor(&self, row: &ThreadRow) -> Result<Option<(ThreadId, Status)>, DriveError> {
+        let mut above = row.parent.clone();
+        self.read_registry(move |registry| {
+            let mut seen = Vec::new();
+            while let Some(parent) = above.take().filter(|parent| !seen.contains(parent)) {
+                let Some(row) = registry.thread(&parent)? else { break };
+                let last = last_of_handoffs(registry, row.clone())?;
+                if matches!(last.status, Status::Killed | Status::Cancelled) {
+                    return Ok(Some((last.id, last.status)));
+                }
+                above = row.parent;
+                seen.push(parent);
+            }
+            Ok(None)
+        })
+        .await
+    }
+}
+
+/// Returns the control message that ends the descendants of a thread with this end status.
+fn end_message(status: Status) -> ControlMessage {
+    if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel }
+}
+
+/// Returns the unfinished children of a thread and of the threads that it continues.
+fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<Descendant>, StoreError> {
+    let (mut unfinished, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
+    while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
+        for (spawn, child) in registry.children(&id)? {
+            let Some(row) = registry.thread(&child)? else { continue };
+            let row = last_of_handoffs(registry, row)?;
+            if !row.status.has_ended() || row.status == Status::Suspended {
+                let liveness = registry.liveness(&row)?;
+                let is_outside = (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
+                unfinished.push(Descendant { row, liveness, is_outside });
+            }
+        }
+        // A predecessor that ended without a handoff has already ended its descendants.
+        let before = registry.thread(&id)?.and_then(|row| row.continues).map(|before| registry.thread(&before));
+        next = before.transpose()?.flatten().filter(|row| row.status == Status::Continued).map(|row| row.id);
+        seen.push(id);
+    }
+    Ok(unfinished)
+}
+
+/// Returns the last thread of a chain of handoffs.
+fn last_of_handoffs(registry: &Registry, mut row: ThreadRow) -> Result<ThreadRow, StoreError> {
+    let mut seen = vec![row.id.clone()];
+    while row.status == Status::Continued
+        && let Some(by) = row.continued_by.clone().filter(|by| !seen.contains(by))
+        && let Some(next) = registry.thread(&by)?
+    {
+        seen.push(by);
+        row = next;
+    }
+    Ok(row)
+}
+
+/// Returns the last thread of a continuation chain, if it has not ended.
+pub(crate) fn last_of_chain(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
+    let (mut seen, mut next) = (Vec::new(), first);
+    while !seen.contains(&next) {
+        let Some(row) = registry.thread(&next)? else { break };
+        match row.continued_by {
+            Some(by) => seen.push(std::mem::replace(&mut next, by)),
+            None if row.status.has_ended() && row.status != Status::Suspended => break,
+            None => return Ok(Some(next)),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,155 @@
+//! Tests of orphaned trees that are ended: no descendant stays behind, and every reservation is released.
+
+use std::sync::Arc;
+
+use super::async_tools::{Gate, engine, quiet};
+use super::unrecoverable::{dies, family, is_released, object, row};
+use super::{Lab, Status};
+use crate::engine::{Engine, EngineError, StartOptions};
+use crate::event::{ControlMessage, EventBody};
+use crate::store::registry::Liveness;
+use crate::store::{Change, RowUpdate, layout, mailbox};
+use crate::thread_id::ThreadId;
+
+/// The state of the orphaned child when its root is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Orphan {
+    /// The root waits for it.
+    Synchronous,
+    Detached,
+    /// It died before its first event.
+    NotStarted,
+    /// Its plan is lost.
+    WithoutPlan,
+}
+
+async fn ends(lab: &Lab, engine: &Engine, root: &ThreadId, child: Orphan, message: ControlMessage) {
+    let (of_child, _) = row(engine, "test/child");
+    match child {
+        Orphan::Synchronous | Orphan::Detached => {}
+        Orphan::NotStarted => {
+            std::fs::remove_file(lab.path().join(layout::transcript(&of_child.id))).unwrap();
+            let update = Box::new(RowUpdate { synced: Some(0), ..RowUpdate::default() });
+            let reset = Change::Update { thread: of_child.id.clone(), update, now: 0 };
+            engine.inner.writer.commit(vec![reset]).await.unwrap();
+        }
+        Orphan::WithoutPlan => std::fs::remove_file(object(&lab.path(), &of_child)).unwrap(),
+    }
+    let status = message.end_status().unwrap();
+    let what = format!("{child:?} {status:?}");
+    let result = engine.recover_with(root, vec![message]).await.unwrap().join().await;
+    quiet(engine).await;
+    assert_eq!(result.status, status, "{what}: {result:?}");
+    let (after, liveness) = row(engine, "test/child");
+    assert_eq!((after.status, liveness), (status, Liveness::Over), "{what}");
+    assert!(is_released(engine, root) && is_released(engine, &of_child.id), "{what}");
+    if child != Orphan::NotStarted {
+        let last = engine.threads().transcript(&of_child.id).unwrap().pop().unwrap();
+        assert!(matches!(&last.body, EventBody::Ended(ended) if ended.status == status), "{what}: {last:?}");
+    }
+}
+
+#[test]
+fn ending_an_orphaned_root_ends_its_orphaned_children() {
+    for child in [Orphan::Synchronous, Orphan::Detached, Orphan::NotStarted, Orphan::WithoutPlan] {
+        for message in [ControlMessage::Kill, ControlMessage::Cancel] {
+            let lab = family(child == Orphan::Detached);
+            let root = dies(&lab);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let engine = engine(&lab, &Arc::new(Gate::default()));
+                ends(&lab, &engine, &root, child, message).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn recovery_below_a_stopped_root_is_refused() {
+    let lab = family(false);
+    let root = dies(&lab);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = engine(&lab, &Arc::new(Gate::default()));
+        let (child, _) = row(&engine, "test/child");
+        // The process of the child died before it received the message of its root.
+        let update = Box::new(RowUpdate { status: Some(Status::Killed), ..RowUpdate::default() });
+        engine.inner.writer.commit(vec![Change::Update { thread: root.clone(), update, now: 0 }]).await.unwrap();
+        let refused = engine.recover(&child.id).await.unwrap_err();
+        let EngineError::AncestorStopped { ancestor, status, .. } = &refused else { panic!("{refused:?}") };
+        assert_eq!((ancestor, *status), (&root, Status::Killed));
+        assert_eq!(row(&engine, "test/child").1, Liveness::Orphaned);
+        let ended = engine.recover_with(&child.id, vec![ControlMessage::Kill]).await.unwrap().join().await;
+        assert_eq!(ended.status, Status::Killed);
+        assert!(is_released(&engine, &child.id));
+    });
+}
+
+#[tokio::test]
+async fn message_to_a_failed_recovery_stays_in_the_mailbox() {
+    let lab = family(false);
+    let gate = Arc::new(Gate::default());
+    gate.open();
+    let engine = engine(&lab, &gate);
+    let thread = super::thread(&lab.run(&engine, "parent").await);
+    let recovery = engine.inner.reserve_recovery(&thread).unwrap();
+    assert!(engine.send_to(&thread, &ControlMessage::Steer { text: "look here".into() }));
+    drop(recovery);
+    let kept: Vec<serde_json::Value> =
+        mailbox::list(&**engine.disk(), &thread).unwrap().into_iter().map(|mail| mail.body).collect();
+    assert_eq!(kept, [serde_json::json!({"kind": "steer", "text": "look here"})]);
+}
+
+#[test]
+fn broken_mailbox_file_is_recorded_and_removed() {
+    let lab = family(false);
+    let root = dies(&lab);
+    let inbox = lab.path().join(layout::inbox(&root));
+    std::fs::create_dir_all(&inbox).unwrap();
+    std::fs::write(inbox.join("1.json"), "{ not json").unwrap();
+    std::fs::write(inbox.join("2.json"), r#"{"kind":"dance"}"#).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let gate = Arc::new(Gate::default());
+        let engine = engine(&lab, &gate);
+        let handle = engine.recover(&root).await.unwrap();
+        std::fs::write(inbox.join("3.json"), "[]").unwrap();
+        let reasons = || {
+            let events = engine.threads().transcript(&root).unwrap();
+            let reason = |event: crate::event::Event| match event.body {
+                EventBody::Mail(mail) => match mail.letter {
+                    ControlMessage::Unreadable { reason } => Some((mail.id, reason)),
+                    _ => None,
+                },
+                _ => None,
+            };
+            events.into_iter().filter_map(reason).collect::<Vec<_>>()
+        };
+        while reasons().len() < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        gate.open();
+        assert_eq!(handle.join().await.status, Status::Completed);
+        assert!(reasons()[1].1.contains("unknown variant `dance`"), "{:?}", reasons());
+    });
+    assert_eq!(std::fs::read_dir(&inbox).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn root_that_meets_a_full_disk_before_its_first_line_is_not_started() {
+    use crate::store::disk::{DiskFault, DiskStep, SimulatedDisk, StepDecision, SyncSkippingDisk};
+    let mut lab = family(false);
+    let simulated = Arc::new(SimulatedDisk::new());
+    let aimed = Arc::clone(&simulated);
+    let disk = SyncSkippingDisk::new(Arc::clone(&simulated) as Arc<dyn crate::store::Disk>, move |step| {
+        if matches!(step, DiskStep::Change(path) if path.ends_with("transcript.jsonl")) {
+            aimed.fail_at(aimed.operations(), DiskFault::Fails(std::io::ErrorKind::StorageFull));
+        }
+        StepDecision::Done
+    });
+    lab.disk = Some(Arc::new(disk));
+    let engine = engine(&lab, &Arc::new(Gate::default()));
+    let failure = engine.start(&lab.compile("parent"), StartOptions::default()).await.unwrap_err();
+    assert!(matches!(failure, EngineError::NotStarted { .. }), "{failure:?}");
+    assert!(!failure.to_string().contains("resume"), "{failure}");
+}
