@@ -97,7 +97,15 @@ async function serve(rye) {
     });
   });
   const proxy = await authorize(port, authorization);
-  const end = () => (proxy.close(), proxy.closeAllConnections(), child.kill(), rmSync(root, { recursive: true, force: true }));
+  const end = async () => {
+    proxy.close();
+    proxy.closeAllConnections();
+    // The server ends its sessions first, which writes below the project.
+    const ended = new Promise((resolve) => child.on("exit", resolve));
+    child.kill();
+    await ended;
+    rmSync(root, { recursive: true, force: true });
+  };
   return { url: `http://127.0.0.1:${proxy.address().port}/mcp`, end };
 }
 
@@ -181,7 +189,7 @@ if (process.argv[2] === "client") {
   for (const name of SERVER) {
     const { url, end } = await serve(rye);
     await judge(name, ["server", "--url", url], async () => name === "tools-call-error" && failsInItsOwnWords(url));
-    end();
+    await end();
   }
   for (const name of CLIENT) await judge(name, ["client", "--command", `${process.execPath} ${SELF} client ${rye} ${name}`]);
   console.log(`${SERVER.length + CLIENT.length - failed} passed, ${failed} failed`);

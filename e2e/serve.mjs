@@ -147,7 +147,9 @@ for (const [name, scenario] of Object.entries(SCENARIOS)) {
     failed += 1;
     console.log(`FAIL  serve: ${name}\n${error.stack ?? error}`);
   } finally {
+    const ended = server.child.exitCode ?? new Promise((resolve) => server.child.on("exit", resolve));
     server.child.kill("SIGKILL");
+    await ended;
     rmSync(root, { recursive: true, force: true });
   }
 }
