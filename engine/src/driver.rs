@@ -36,7 +36,7 @@ pub trait Driver: Send + Sync {
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], letter: &ControlMessage);
-    /// Stops one call of the reply, now or as soon as it starts. The thread goes on with the call's error.
+    /// Stops one call of the reply, now or as soon as it starts. The thread continues with the call's error.
     fn stop_call(&self, call_id: &str);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
     fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;

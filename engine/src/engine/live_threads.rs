@@ -138,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops one call of a thread of this process. The thread goes on with the call's error.
+    /// Stops one call of a thread of this process. The thread continues with the call's error.
     pub fn stop_call(&self, thread: &ThreadId, call_id: &str) {
         if let Some(running) = self.inner.running(thread) {
             running.control.stop_call(call_id.to_owned());
