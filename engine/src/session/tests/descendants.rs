@@ -14,12 +14,12 @@ use crate::thread_id::ThreadId;
 /// The state of the orphaned child when its root is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Orphan {
-    /// The root waits for it.
+    /// Awaited by the root.
     Synchronous,
     Detached,
-    /// It died before its first event.
+    /// Dead before its first event.
     NotStarted,
-    /// Its plan is lost.
+    /// Without the stored plan.
     WithoutPlan,
 }
 
