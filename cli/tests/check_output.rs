@@ -206,3 +206,29 @@ fn watch_detects_unreported_changes() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn diagnostics_of_whole_files_have_a_location() {
+    let place = TestProject::own();
+    place.write(".ai/hooks.yaml", "hooks: []\n");
+    let done = place.rye(&["check", "--format", "sarif"]);
+    assert_eq!(done.code, Some(1), "an unread hook file is an error");
+    let log: Value = serde_json::from_str(&done.stdout).unwrap();
+    let result = &log["runs"][0]["results"][0];
+    assert_eq!(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], ".ai/hooks.yaml");
+    assert_eq!(result["partialFingerprints"]["ryeDiagnostic/v1"].as_str().unwrap().len(), 16);
+    let done = place.rye(&["check", "--format", "github"]);
+    assert!(done.stdout.starts_with("::error file=.ai/hooks.yaml,title="), "{}", done.stdout);
+}
+
+#[test]
+fn fixes_that_do_not_help_are_not_written() {
+    let place = TestProject::own();
+    let tool = "__tool_desc__ = \"Count.\"\n\n\ndef execute(params, project_path):\n    return 1\n";
+    place.write(".ai/tools/count.py", tool);
+    let directive = "```xml\n<directive name=\"a\"><metadata><permissions><execute><tool>project/count.py</tool></execute></permissions></metadata></directive>\n```\n\nGo.\n";
+    place.write(".ai/directives/a.md", directive);
+    place.rye(&["check", "--fix"]);
+    assert_eq!(place.read(".ai/tools/count.py"), tool);
+    assert_eq!(place.read(".ai/directives/a.md"), directive);
+}

@@ -251,6 +251,15 @@ impl Composed {
     }
 }
 
+impl Composed {
+    /// Returns true if a removed hook fetches an item that the chain provides: with other inputs, the hook provides it.
+    pub fn provides_item_of(&self, hook: &ComposedHook) -> bool {
+        let chain = || self.system.iter().chain(&self.before).chain(&self.after);
+        let removed = hook.decl.enabled && matches!(hook.verdict, PlanVerdict::Removed { .. });
+        removed && hook.decl.fetched.as_ref().is_some_and(|id| chain().any(|item| item.id == *id))
+    }
+}
+
 impl ComposedHook {
     /// Returns true if a run has to evaluate the hook.
     pub fn is_live(&self) -> bool {

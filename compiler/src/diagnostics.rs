@@ -131,6 +131,22 @@ impl Diagnostic {
         self.problem().labels()
     }
 
+    /// Returns the file of a diagnostic that concerns a whole file and so has no label.
+    pub fn file(&self) -> Option<&str> {
+        if let Self::Item(
+            ItemError::Stray { path, .. }
+            | ItemError::Unreadable { path, .. }
+            | ItemError::Signature { path, .. }
+            | ItemError::Ambiguous { second: path, .. },
+        )
+        | Self::Config(ConfigError::UnknownFile { path, .. }) = self
+        {
+            return Some(path);
+        }
+        let Self::Config(ConfigError::Servers { why }) = self else { return None };
+        Some(if why.contains(MCP_SETTINGS) { MCP_SETTINGS } else { ".mcp.json" })
+    }
+
     pub fn is_error(&self) -> bool {
         self.severity() == Severity::Error
     }
@@ -153,6 +169,9 @@ impl Diagnostic {
         }
     }
 }
+
+/// The settings file of MCP servers.
+const MCP_SETTINGS: &str = ".ai/config/mcp.yaml";
 
 /// The diagnostics in the order they were found, until [`Diagnostics::sort`].
 #[derive(Debug, Clone, Default, PartialEq)]

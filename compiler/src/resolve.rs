@@ -1,6 +1,7 @@
 //! Routing: the `resolve_extends` hooks choose the start of a directive's chain, evaluated with the facts that are
 //! known before the chain is resolved (`language.md` 8, step 1).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
@@ -63,6 +64,9 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
         return Routing::Certain(None);
     }
     let mut knowledge = KnownFacts::for_routing(leaf, launch);
+    if matches!(launch.inputs, Inputs::Unknown) {
+        knowledge.limit_inputs(&possible_inputs(items, leaf, &hooks));
+    }
     let mut routes = Vec::new();
     let mut on: Vec<String> = Vec::new();
     let mut first = None;
@@ -83,6 +87,27 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     }
     routes.push(None);
     to_routing(routes, on, first)
+}
+
+/// Returns the inputs that the chain of a directive declares on any route. Every other input is absent in each run.
+fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>]) -> BTreeSet<String> {
+    let reads =
+        |hook: &Arc<HookDecl>| hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "inputs"));
+    let mut names: BTreeSet<String> = leaf.inputs.keys().cloned().collect();
+    if !hooks.iter().any(reads) {
+        return names;
+    }
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<ItemId> = hooks.iter().filter_map(|hook| route_target(hook)).collect();
+    open.extend(leaf.extends.as_ref().map(|parent| parent.node.clone()));
+    while let Some(id) = open.pop() {
+        let Some(link) = Some(id).filter(|id| seen.insert(id.clone())).and_then(|id| items.directive(&id)) else {
+            continue;
+        };
+        names.extend(link.inputs.keys().cloned());
+        open.extend(link.extends.as_ref().map(|parent| parent.node.clone()));
+    }
+    names
 }
 
 fn to_routing(mut routes: Vec<Option<Route>>, on: Vec<String>, first: Option<Arc<HookDecl>>) -> Routing {
@@ -127,11 +152,20 @@ impl<'l> KnownFacts<'l> {
         // `thread_id` is known to be absent: there is no thread yet.
         known.roots.push("thread_id");
         match launch.inputs {
-            // An ancestor may declare inputs too, so all inputs are unknown.
+            // An ancestor may declare inputs too; see `limit_inputs`.
             Inputs::Unknown => {}
             Inputs::Given(given) => known.set_inputs(given, leaf.inputs.values()),
         }
         known
+    }
+
+    /// Marks all inputs but these as absent.
+    pub fn limit_inputs<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
+        self.facts.set("inputs", Value::Object(Map::new()));
+        self.roots.push("inputs");
+        for name in names {
+            self.facts.declare_unknown(&format!("inputs.{name}"));
+        }
     }
 
     /// Returns the facts of a composed directive.
@@ -144,13 +178,7 @@ impl<'l> KnownFacts<'l> {
         let mut known = Self::common(leaf, (model, launch.model));
         match launch.inputs {
             Inputs::Given(given) => known.set_inputs(given, inputs),
-            Inputs::Unknown => {
-                known.facts.set("inputs", Value::Object(Map::new()));
-                known.roots.push("inputs");
-                for field in inputs {
-                    known.facts.declare_unknown(&format!("inputs.{}", field.name.node));
-                }
-            }
+            Inputs::Unknown => known.limit_inputs(inputs.map(|field| &field.name.node)),
         }
         known
     }

@@ -314,6 +314,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
             hook::content(self.items, hook, &mut self.found);
             hook::call(self.items, hook, &mut self.found);
+            hook::check_call_parameters(self.items, hook, &mut self.found);
         }
         self.shadowed = hook_use::check_shadowed_hooks(files, &mut self.found);
         hook_value::check_removals(files, &mut self.found);
@@ -360,6 +361,7 @@ impl<'i, 'w> Checker<'i, 'w> {
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
                     hook::content(self.items, hook, found);
                     hook::call(self.items, hook, found);
+                    hook::check_call_parameters(self.items, hook, found);
                 }
             }
             self.capabilities.check_against_base(composed, found);

@@ -23,6 +23,9 @@ pub struct DiagnosticOutput {
     pub severity: String,
     pub message: String,
     pub help: Option<String>,
+    /// The file of a diagnostic that concerns a whole file and has no label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Labels, the primary one first.
     pub labels: Vec<LabelOutput>,
     /// Edits of `rye check --fix`, all in the file of the first label.
@@ -69,6 +72,7 @@ impl DiagnosticOutput {
             severity: severity_name(diagnostic.severity()).to_owned(),
             message: diagnostic.message(),
             help: diagnostic.help(),
+            file: diagnostic.file().map(str::to_owned),
             labels: labels.collect(),
             fix: edits(diagnostic, sources),
         }

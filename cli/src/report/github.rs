@@ -19,6 +19,9 @@ pub fn annotation(shown: &DiagnosticOutput) -> String {
             properties.push(format!("col={},endColumn={}", at.column, at.end_column));
         }
     }
+    if let (None, Some(file)) = (shown.labels.first(), &shown.file) {
+        properties.push(format!("file={}", property(file)));
+    }
     properties.push(format!("title={}", property(&shown.code)));
     let help = shown.help.iter().map(|help| format!("\nhelp: {help}"));
     let others = shown.labels.iter().skip(1).map(|l| format!("\n{}:{}: {}", l.file, l.line, l.text));
@@ -54,6 +57,7 @@ mod tests {
             severity: "advice".into(),
             message: "100%\n::error::x\u{202e}\u{1b}".into(),
             help: Some("do".into()),
+            file: None,
             labels: vec![label],
             fix: Vec::new(),
         };

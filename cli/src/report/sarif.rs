@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::diagnostic::{DiagnosticOutput, EditOutput, LabelOutput};
 
+/// Location of a diagnostic that concerns no single file.
+const PROJECT_FOLDER: &str = ".ai/config";
+
 /// Returns a log of one run. Lists only rules with results, sorted by code.
 pub fn log(shown: &[DiagnosticOutput]) -> Value {
     let mut rules: BTreeMap<&str, usize> = shown.iter().map(|one| (one.code.as_str(), 0)).collect();
@@ -29,10 +32,9 @@ pub fn log(shown: &[DiagnosticOutput]) -> Value {
 fn rule(code: &str) -> Value {
     let page = codes::page(code).unwrap_or_default();
     let plain: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).map(str::trim).collect();
-    let gist = plain.iter().find(|line| !line.is_empty()).copied().unwrap_or(code);
     json!({
         "id": code,
-        "shortDescription": { "text": gist },
+        "shortDescription": { "text": first_sentence(&plain).unwrap_or_else(|| code.to_owned()) },
         "help": { "text": plain.join("\n").trim(), "markdown": page },
     })
 }
@@ -52,19 +54,45 @@ fn result(shown: &DiagnosticOutput, rule: Option<&usize>) -> Value {
     result.insert("ruleIndex".into(), json!(rule));
     result.insert("level".into(), json!(level));
     result.insert("message".into(), json!({ "text": text }));
-    let places: Vec<Value> = shown.labels.iter().map(location).collect();
+    let mut places: Vec<Value> = shown.labels.iter().map(location).collect();
+    if places.is_empty() {
+        // Code scanning refuses a log in which a result has no location.
+        let file = shown.file.as_deref().unwrap_or(PROJECT_FOLDER);
+        let region = region(1, 1, 1, 1);
+        places.push(json!({ "physicalLocation": { "artifactLocation": artifact(file), "region": region } }));
+    }
     if let Some((first, others)) = places.split_first() {
         result.insert("locations".into(), json!([first]));
         if !others.is_empty() {
             result.insert("relatedLocations".into(), json!(others));
         }
     }
+    result.insert("partialFingerprints".into(), json!({ "ryeDiagnostic/v1": fingerprint(shown) }));
     if let (Some(label), false) = (shown.labels.first(), shown.fix.is_empty()) {
         let replacements: Vec<Value> = shown.fix.iter().map(replacement).collect();
         let changed = json!({ "artifactLocation": artifact(&label.file), "replacements": replacements });
         result.insert("fixes".into(), json!([{ "artifactChanges": [changed] }]));
     }
     Value::Object(result)
+}
+
+/// Returns the first sentence of a page's text.
+fn first_sentence(lines: &[&str]) -> Option<String> {
+    let paragraph: Vec<&str> =
+        lines.iter().skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).copied().collect();
+    let text = paragraph.join(" ");
+    let end = text.find(". ").map_or(text.len(), |at| at + 1);
+    text.get(..end).filter(|sentence| !sentence.is_empty()).map(str::to_owned)
+}
+
+/// Returns a hash of code, file and message, which does not depend on the line (FNV-1a).
+fn fingerprint(shown: &DiagnosticOutput) -> String {
+    let file = shown.labels.first().map(|label| label.file.as_str()).or(shown.file.as_deref()).unwrap_or_default();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in [shown.code.as_str(), file, shown.message.as_str()].join("\n").bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}")
 }
 
 fn location(label: &LabelOutput) -> Value {

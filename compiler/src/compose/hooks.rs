@@ -35,7 +35,13 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
             None if decl.event == HookPoint::ResolveExtends => {
-                let known = at_routing.get_or_insert_with(|| KnownFacts::for_routing(&leaf, launch));
+                let known = at_routing.get_or_insert_with(|| {
+                    let mut known = KnownFacts::for_routing(&leaf, launch);
+                    if matches!(launch.inputs, Inputs::Unknown) {
+                        known.limit_inputs(composed.inputs.keys());
+                    }
+                    known
+                });
                 routing_verdict(composed, decl, known, explain)
             }
             None => evaluate_before_run(decl, &mut known, explain),

@@ -30,7 +30,7 @@ codes! {
         "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
     "compiler" "hook": "always" "duplicate-id" "never" "removes-nothing" "shadowed" "ungranted" "unknown-call"
-        "unknown-event" "unknown-fact" "unknown-value" "untrusted-parameter" "wrong-action";
+        "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "missing-input" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "server-schema"
         "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";

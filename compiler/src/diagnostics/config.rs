@@ -40,8 +40,11 @@ impl Problem for ConfigError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } => Severity::Error,
-            Self::UnknownFile { .. } | Self::ChangesNothing { .. } => Severity::Warning,
+            Self::Invalid { .. }
+            | Self::Refused { .. }
+            | Self::Servers { .. }
+            | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
+            Self::UnknownFile { suggestion: None, .. } | Self::ChangesNothing { .. } => Severity::Warning,
         }
     }
 

@@ -8,6 +8,16 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
     /// A condition compares a fact of calls with an item or a tool that does not exist.
+    /// The condition requires a call of one tool, and reads a parameter that the tool does not have.
+    #[error("the hook `{id}` reads the parameter `{name}`, which `{tool}` does not have")]
+    UnknownParameter {
+        id: String,
+        tool: String,
+        name: String,
+        span: Span,
+        suggestion: Option<String>,
+        known: Vec<String>,
+    },
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if it is the name of a tier
@@ -73,6 +83,7 @@ impl Problem for HookError {
             Self::UnknownFact { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
             Self::UnknownCall { .. } => "hook::unknown-call",
+            Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::UnknownValue { .. } => "hook::unknown-value",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
             Self::Never { .. } => "hook::never",
@@ -93,6 +104,7 @@ impl Problem for HookError {
             | Self::UntrustedParameter { .. } => Severity::Error,
             Self::Never { .. }
             | Self::UnknownCall { .. }
+            | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
             | Self::Shadowed { .. }
@@ -105,6 +117,9 @@ impl Problem for HookError {
 
     fn help(&self) -> Option<String> {
         match self {
+            Self::UnknownParameter { suggestion, known, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some(format!("parameters: {}", quote_list(known))))
+            }
             Self::UnknownEvent { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(format!("events: {}", quote_list(&crate::semantics::hook_point::event_names())))
             }),
@@ -161,6 +176,7 @@ impl Problem for HookError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
+            Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],
             Self::UnknownEvent { span, .. } => vec![new_label(*span, "no such event")],
             Self::UnknownFact { event, span, .. } => {
                 vec![new_label(*span, format!("`{event}` has no such fact"))]

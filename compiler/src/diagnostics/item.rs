@@ -23,6 +23,9 @@ pub enum ItemError {
     /// `field` is `name` or `category`.
     #[error("the {field} is `{written}`, but the file's place {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
+    /// Metadata of knowledge that contradicts the place of its file; `field` is `id` or `category`.
+    #[error("the {field} of this knowledge is `{written}`, but the file's place {}", expected_name(expected))]
+    KnowledgeMismatch { field: &'static str, written: String, expected: String, span: Span },
     #[error("`{text}` is not an item id: {reason}")]
     EscapesSpace { text: String, reason: String, span: Span },
     /// A value of the wrong type or outside its range.
@@ -66,7 +69,7 @@ pub enum ItemError {
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
     #[error("the `{mark}` front matter of this {} is never read", kind.word())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
-    /// An unknown id in the metadata of knowledge; `key` is `extends` or `used_by`.
+    /// An unknown id in the metadata of knowledge; `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
     /// A constant of a script whose name is close to a known one.
@@ -85,7 +88,7 @@ impl Problem for ItemError {
         match self {
             Self::Unknown { .. } | Self::Dangling { .. } => "item::unknown",
             Self::UnknownKey { .. } | Self::ToolKey { .. } | Self::NearConstant { .. } => "item::unknown-key",
-            Self::NameMismatch { .. } => "item::name-mismatch",
+            Self::NameMismatch { .. } | Self::KnowledgeMismatch { .. } => "item::name-mismatch",
             Self::EscapesSpace { .. } => "item::escapes-space",
             Self::InvalidValue { .. } | Self::ToolValue { .. } => "item::invalid-value",
             Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
@@ -104,8 +107,13 @@ impl Problem for ItemError {
 
     fn severity(&self) -> Severity {
         match self {
+            // The settings that the author relies on, such as guards and budgets, would silently not apply.
+            Self::Stray { suggestion: Some(meant), .. } if meant.starts_with(ItemKind::Config.folder()) => {
+                Severity::Error
+            }
             Self::Stray { .. }
             | Self::FrontMatter { .. }
+            | Self::KnowledgeMismatch { .. }
             | Self::Dangling { .. }
             | Self::NearConstant { .. }
             | Self::UnknownCall { .. }
@@ -147,6 +155,9 @@ impl Problem for ItemError {
                 (_, "") => "leave the category out, or move the file into a folder of its name".to_owned(),
                 _ => format!("write `{expected}`, leave the category out, or move the file"),
             }),
+            Self::KnowledgeMismatch { field, .. } => {
+                Some(format!("leave `{field}` out: the path alone decides, and nothing else reads it"))
+            }
             Self::EscapesSpace { .. } => Some(
                 "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
             ),
@@ -215,6 +226,7 @@ impl Problem for ItemError {
                 };
                 vec![new_label(*span, what)]
             }
+            Self::KnowledgeMismatch { span, .. } => vec![new_label(*span, "contradicts the path")],
             Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::Silent { span, .. } => {

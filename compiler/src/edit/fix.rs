@@ -8,6 +8,9 @@ use rye_grammar::{SourceId, Sources, Span};
 use super::Edit;
 use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
 
+/// Maximum edits between the name of a constant and the name that replaces it.
+const MAX_CONSTANT_DISTANCE: usize = 2;
+
 /// The fix of one diagnostic: all edits of one text, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
@@ -36,10 +39,20 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             ItemError::UnknownKey { what: "element" | "attribute" | "key", key, span, suggestion, .. } => {
                 Some((key, *span, suggestion.as_deref()?))
             }
-            ItemError::NameMismatch { written, expected, span, .. } => Some((written, *span, expected)),
+            ItemError::NameMismatch { written, expected, span, .. } if !expected.is_empty() => {
+                Some((written, *span, expected))
+            }
             ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
-            ItemError::NearConstant { name, span, suggestion } => Some((name, *span, suggestion)),
+            // A constant has free content: a word further away may mean another constant.
+            ItemError::NearConstant { name, span, suggestion }
+                if strsim::damerau_levenshtein(name, suggestion) <= MAX_CONSTANT_DISTANCE =>
+            {
+                Some((name, *span, suggestion))
+            }
             ItemError::UnknownKey { .. }
+            | ItemError::NameMismatch { .. }
+            | ItemError::NearConstant { .. }
+            | ItemError::KnowledgeMismatch { .. }
             | ItemError::Dangling { .. }
             | ItemError::FrontMatter { .. }
             | ItemError::Unknown { .. }

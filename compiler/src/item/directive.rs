@@ -77,6 +77,8 @@ pub struct ContextDecl {
 pub struct Permissions {
     /// The span of the `<permissions>` element.
     pub span: Span,
+    /// Set by `seal="true"`: descendants must not grant more.
+    pub sealed: bool,
     pub grants: Vec<GrantDecl>,
     pub acknowledged: Vec<Acknowledgment>,
 }

@@ -36,7 +36,7 @@ pub struct Knowledge {
     pub tags: Vec<String>,
     /// All declared metadata, including `extends` and `used_by`.
     pub metadata: Map<String, Value>,
-    /// The ids in `extends` and `used_by`, each with its key.
+    /// The ids in `id`, `category`, `references`, `extends` and `used_by`, each with its key.
     pub names: Vec<(&'static str, Spanned<String>)>,
     /// The content without signature and metadata.
     pub body: Spanned<String>,
@@ -88,10 +88,10 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     Knowledge { file, name, title, description, category, tags, metadata, names, body: tree.body }
 }
 
-/// Returns the ids in `extends` and `used_by`, each a string or a list of strings; other values are ignored.
+/// Returns the ids in the keys that name items or the file itself, each a string or a list of strings; other values are ignored.
 fn referenced_ids<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
     let mut all = Vec::new();
-    for key in ["extends", "used_by"] {
+    for key in ["id", "category", "references", "extends", "used_by"] {
         let Some(node) = get(key) else { continue };
         let lone = std::iter::once(node).filter(|node| node.as_str().is_some());
         for one in lone.chain(node.items()) {

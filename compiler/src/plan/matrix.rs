@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 
 use super::render::json::{CallReport, PlanReport, RunEstimateReport, render};
 use super::{FieldType, InterfaceField};
-use crate::compile::{CompileRequest, compile};
+use crate::compile::{CompileRequest, compile, declared_inputs};
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
 use crate::item::Items;
@@ -118,6 +118,11 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
                 inputs.insert(name.clone(), value);
             }
         }
+        // Another route may not have the inputs that only one of them declares.
+        if all.len() > 1 {
+            let own = declared_inputs(world, id, &inputs);
+            inputs.retain(|name, _| own.contains_key(name) || given.contains_key(name));
+        }
         let compiled = compile(world, &CompileRequest { inputs: Some(inputs), ..request.clone() });
         let Some(compilation) = compiled.value else {
             let codes: BTreeSet<String> =
@@ -143,7 +148,9 @@ fn values(
 ) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
     let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut open = BTreeSet::new();
-    let hooks = all.iter().flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live()));
+    // A hook that yields to an item of the chain provides the item itself where it fires, so its condition counts too.
+    let hooks =
+        all.iter().flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live() || composed.provides_item_of(h)));
     for condition in hooks.filter_map(|hook| hook.decl.compiled.as_ref()) {
         for samples in condition.samples() {
             let [Segment::Name(root), Segment::Name(name), deeper @ ..] = samples.path.segments.as_slice() else {
@@ -356,5 +363,39 @@ mod tests {
         let inputs = names.iter().fold(String::new(), one);
         let all = names.iter().map(|n| format!("inputs.{n}")).collect::<Vec<_>>().join(" && ");
         assert_eq!(found(&inputs, &hook("h", "k", &all)), Err(MatrixError::TooMany(8192)));
+    }
+
+    #[test]
+    fn hook_that_yields_to_the_chain_splits_the_contexts() {
+        let inside = "<metadata><permissions/><context><before>k</before></context></metadata><inputs><input name=\"a\" required=\"true\"/></inputs>";
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do {input:a}.")])
+            .project(".ai/knowledge/k.md", "Some knowledge.")
+            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{}", hook("h", "k", "inputs.a == \"x\"")));
+        let found = build_matrix(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).unwrap();
+        assert_eq!(found.inputs["a"], [json!("x"), json!("<a>")]);
+    }
+
+    #[test]
+    fn input_that_only_one_route_declares_leaves_the_others_their_contexts() {
+        let route =
+            "  - { id: r, event: resolve_extends, condition: 'inputs.a == \"x\"', action: { set_extends: root } }\n";
+        let inside = "<metadata><permissions/></metadata><inputs><input name=\"a\" required=\"true\"/></inputs>";
+        let base = "<metadata><permissions/></metadata><inputs><input name=\"b\" required=\"true\"/></inputs>";
+        let world =
+            with_directives(minimal_world(), &[("leaf", "", inside, "Do {input:a}."), ("root", "", base, "{input:b}")])
+                .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{route}"));
+        let found = build_matrix(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).unwrap();
+        assert!(!found.contexts.is_empty() && found.refused.is_empty(), "{:?}", found.refused);
+    }
+
+    #[test]
+    fn routing_hook_on_an_undeclared_input_leaves_the_route_certain() {
+        let route =
+            "  - { id: r, event: resolve_extends, condition: 'inputs.a == \"x\"', action: { set_extends: root } }\n";
+        let none = "<metadata><permissions/></metadata>";
+        let world = with_directives(minimal_world(), &[("leaf", "", none, "Do it."), ("root", "", none, "Base.")])
+            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{route}"));
+        let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+        assert!(compiled.value.is_some(), "{:?}", compiled.diagnostics);
     }
 }

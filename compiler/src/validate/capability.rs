@@ -90,12 +90,16 @@ impl PatternMatcher {
         }
     }
 
-    /// Compares the leaf's grants with those of the nearest ancestor that declares any.
+    /// Compares the leaf's grants with those of the nearest ancestor that seals its own. The permissions of other
+    /// ancestors are defaults.
     pub fn check_against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
         let Some(own) = &leaf.permissions else { return };
-        let Some((base, granted)) = links.find_map(|d| d.permissions.as_ref().map(|p| (d, p))) else { return };
+        let Some((base, granted)) = links.find_map(|d| d.permissions.as_ref().filter(|p| p.sealed).map(|p| (d, p)))
+        else {
+            return;
+        };
         for grant in &own.grants {
             let pattern = &grant.pattern.0;
             if is_trivially_covered(granted, pattern) {

@@ -1,7 +1,7 @@
 //! Checks of a single hook: the facts, items and parameters it names (`language.md` 7). For hooks that never fire see
 //! `hook_use`.
 
-use rye_grammar::condition::{Expr, ExprKind, Path, Segment};
+use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::Value;
 
@@ -301,5 +301,59 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         super::interface::check_directive_call(items, &id, &call, found);
     } else if let Some(tool) = items.tool(&id) {
         super::interface::check_tool_call(&id, &tool.spec.parameters, &call, found);
+    }
+}
+
+/// Reports parameters of a call that a hook reads and the tool it guards does not have. Reads the tool, so only `check`
+/// calls this.
+pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+    let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
+    let Some(tool) = required_tool(&condition.node).and_then(|id| items.tool(&id)) else { return };
+    let schema = &tool.spec.parameters;
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    if schema.get("additionalProperties") != Some(&Value::Bool(false)) {
+        return;
+    }
+    let holes = hook.holes.facts.iter().map(|hole| (&hole.path, hole.span));
+    for (path, span) in condition_paths(&condition.node).into_iter().chain(holes) {
+        let [Segment::Name(call), Segment::Name(input), Segment::Name(name), ..] = path.segments.as_slice() else {
+            continue;
+        };
+        if call == "call" && input == "input" && !properties.contains_key(name) {
+            found.push(HookError::UnknownParameter {
+                id: hook.id.node.clone(),
+                tool: tool.file.id.to_string(),
+                name: name.clone(),
+                span,
+                suggestion: closest(name, properties.keys().map(String::as_str)),
+                known: properties.keys().cloned().collect(),
+            });
+        }
+    }
+}
+
+/// Returns the tool that every call must have for a condition to be true: `call.item_id == "…"`, alone or in `&&`.
+fn required_tool(expr: &Expr) -> Option<ItemId> {
+    match &expr.kind {
+        ExprKind::All(parts) => parts.iter().find_map(required_tool),
+        ExprKind::Compare { op: CompareOp::Eq, left, right } => match (&left.kind, &right.kind) {
+            (ExprKind::Path(path), ExprKind::Literal(Value::String(id)))
+            | (ExprKind::Literal(Value::String(id)), ExprKind::Path(path))
+                if path.to_string() == "call.item_id" =>
+            {
+                ItemId::parse(id).ok()
+            }
+            _ => None,
+        },
+        ExprKind::Compare { .. }
+        | ExprKind::Literal(_)
+        | ExprKind::Path(_)
+        | ExprKind::Exists(_)
+        | ExprKind::List(_)
+        | ExprKind::Any(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Arithmetic { .. } => None,
     }
 }

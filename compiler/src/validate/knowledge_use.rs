@@ -306,9 +306,25 @@ impl MentionSearch {
     }
 }
 
-/// Reports ids in the metadata of knowledge that no item has. A text that is not an id is a remark for readers.
+/// Reports metadata of knowledge that contradicts its path, and ids that no item has. A text that is not an id is a remark for readers.
 pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     for (key, name) in &knowledge.names {
+        let own = match *key {
+            "id" => Some(("id", knowledge.file.id.as_str())),
+            "category" => Some(("category", knowledge.file.id.category())),
+            _ => None,
+        };
+        if let Some((field, expected)) = own {
+            if name.node != expected {
+                let (written, expected, span) = (name.node.clone(), expected.to_owned(), name.span);
+                found.push(ItemError::KnowledgeMismatch { field, written, expected, span });
+            }
+            continue;
+        }
+        // A single word in `references` is a remark: a title, a file, an author.
+        if *key == "references" && !name.node.contains('/') {
+            continue;
+        }
         let Ok(id) = ItemId::parse(&name.node) else { continue };
         let (what, kinds): (_, &[ItemKind]) = match *key {
             "extends" => ("knowledge", &[ItemKind::Knowledge]),

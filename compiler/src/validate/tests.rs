@@ -14,7 +14,13 @@ fn project() -> MapWorld<'static> {
         .with(Space::System, ".ai/tools/rye/bash/bash.yaml", TOOL)
         .with(Space::System, ".ai/tools/rye/file-system/read.yaml", TOOL)
         .with(Space::System, ".ai/knowledge/lib/identity.md", "Who.");
-    directive(world, "base", "", "<permissions><execute><tool>rye.file-system.*</tool></execute></permissions>", "")
+    directive(
+        world,
+        "base",
+        "",
+        "<permissions seal=\"true\"><execute><tool>rye.file-system.*</tool></execute></permissions>",
+        "",
+    )
 }
 
 const TOOL: &str = "description: Does it.\nkind: builtin\nbuiltin: bash\nparameters: {type: object}\n";

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
+use rye_compiler::diagnostics::Label;
 use rye_compiler::edit::{Edit, apply, fix, old_word_edits};
 use rye_compiler::validate::check;
 use rye_grammar::signature;
 
-use super::{CheckArgs, run_check};
+use super::{CheckArgs, CheckResult, run_check};
 use crate::CommandError;
 use crate::args::Format;
 use crate::report::{Printer, printable};
@@ -16,7 +17,8 @@ use crate::workspace::Spaces;
 
 /// Fixes the project's files; the check that follows reports the rest.
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
-    let rewrites = safe_fixes(args, spaces, report)?;
+    let before = run_check(args, spaces, &spaces.open()?, check)?;
+    let rewrites = safe_fixes(&before, report);
     if rewrites.is_empty() {
         report.note("no safe fixes available");
         return Ok(());
@@ -36,12 +38,30 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     for rewrite in &rewrites {
         rewrite.write(&spaces.project)?;
     }
-    report.note(&format!("repaired {}", crate::present::format_count(rewrites.len() as u64, "file")));
+    let after = run_check(args, spaces, &spaces.open()?, check)?;
+    let mut repaired = rewrites.len();
+    for rewrite in rewrites {
+        let (had, has) = (count_in_file(&before, &rewrite.path), count_in_file(&after, &rewrite.path));
+        // Renaming a deprecated word changes no diagnostic.
+        if has < had || (had == 0 && has == 0) {
+            continue;
+        }
+        rewrite.reverse().write(&spaces.project)?;
+        repaired -= 1;
+        report.note(&printable(&format!("undone: the fixes of {} leave {has} of {had} diagnostics", rewrite.path)));
+    }
+    report.note(&format!("repaired {}", crate::present::format_count(repaired as u64, "file")));
     Ok(())
 }
 
-fn safe_fixes(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec<FileRewrite>, CommandError> {
-    let found = run_check(args, spaces, &spaces.open()?, check)?;
+/// Returns the number of diagnostics whose primary place is in a file.
+fn count_in_file(found: &CheckResult, path: &str) -> usize {
+    let sources = &found.report.sources;
+    let is_there = |label: &Label| sources.get(label.span.source).is_some_and(|source| *source.path == *path);
+    found.report.diagnostics.iter().filter(|one| one.labels().first().is_some_and(is_there)).count()
+}
+
+fn safe_fixes(found: &CheckResult, report: &Printer) -> Vec<FileRewrite> {
     let sources = &found.report.sources;
     let mut edits: BTreeMap<_, Vec<Edit>> = BTreeMap::new();
     for diagnostic in found.report.diagnostics.iter() {
@@ -56,7 +76,9 @@ fn safe_fixes(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec
             continue;
         }
         let mut edits = edits.remove(&id).unwrap_or_default();
-        if edits.is_empty() && source.path.starts_with(".ai/directives/") {
+        // A word in a file with other errors may mean something else than its preferred form.
+        let is_clean = || count_in_file(found, &source.path) == 0;
+        if edits.is_empty() && source.path.starts_with(".ai/directives/") && is_clean() {
             edits = old_word_edits(&source.text);
         }
         if edits.is_empty() {
@@ -72,7 +94,7 @@ fn safe_fixes(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<Vec
         let after = apply(&source.text, &edits);
         rewrites.push(FileRewrite { path: source.path.to_string(), before: source.text.to_string(), after });
     }
-    Ok(rewrites)
+    rewrites
 }
 
 /// Asks for confirmation; without a terminal, `--fix` itself is the confirmation.

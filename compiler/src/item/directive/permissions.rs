@@ -17,9 +17,10 @@ const ITEM_ELEMENTS: [&str; 3] = ["tool", "directive", "knowledge"];
 const MAX_GRANTS: usize = 1_000;
 
 pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
-    check_attributes(found, element, &[]);
+    check_attributes(found, element, &["seal"]);
     check_children(found, element, &PERMISSION_ELEMENTS);
-    let mut permissions = Permissions { span: element.span, grants: Vec::new(), acknowledged: Vec::new() };
+    let mut permissions =
+        Permissions { span: element.span, sealed: seal(element, found), grants: Vec::new(), acknowledged: Vec::new() };
     if let Some(span) = wildcard_span(element, found) {
         permissions.grants.push(grant(Pattern("rye.*".into()), span));
     }
@@ -42,6 +43,21 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
         permissions.grants.truncate(MAX_GRANTS);
     }
     permissions
+}
+
+/// Reads `seal`.
+fn seal(element: &Element, found: &mut Diagnostics) -> bool {
+    let Some(seal) = element.attribute("seal") else { return false };
+    let value = seal.node.trim();
+    if !matches!(value, "true" | "false") {
+        found.push(ItemError::InvalidValue {
+            what: "`seal`".into(),
+            found: format!("`{}`", shorten(value)),
+            expected: "`true` or `false`".into(),
+            span: seal.span,
+        });
+    }
+    value == "true"
 }
 
 fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {

@@ -196,7 +196,11 @@ impl ActionReader<'_> {
                 if self.get("n").is_none() {
                     self.missing("n", span);
                 }
-                HookAction::KeepLast { n: self.count("n")? }
+                let n = self.count("n")?;
+                if let (0, Some(node)) = (n, self.get("n")) {
+                    data::report_invalid(self.found, "n", &node, "a whole number above 0: a call needs a message");
+                }
+                HookAction::KeepLast { n }
             }
             ActionName::Inject => HookAction::Inject {
                 content: self.required_text("content", span)?,

@@ -177,3 +177,59 @@ fn prompt_above_the_token_limit_is_reported() {
     assert_eq!(codes(&world("50")), ["limit::cannot-afford-one-turn"]);
     assert_eq!(codes(&world("50000")), Vec::<&str>::new());
 }
+
+#[test]
+fn parameter_that_the_guarded_tool_lacks_is_reported() {
+    let tool = "description: Does it.\nkind: builtin\nbuiltin: grep\nparameters: {type: object, additionalProperties: false, properties: {path: {type: string}}}\n";
+    let found = |condition: &str| {
+        let yaml = format!("hooks: [{{id: h, event: tool_call, condition: '{condition}', action: {{block: no}}}}]");
+        codes(&hooks(project().with(Space::System, ".ai/tools/lib/find.yaml", tool), &yaml))
+    };
+    assert_eq!(found("call.item_id == \"lib/find\" && call.input.pth == \"x\""), ["hook::unknown-parameter"]);
+    for fine in [
+        "call.item_id == \"lib/find\" && call.input.path == \"x\"",
+        "call.item_id == \"lib/find\" || call.input.pth == \"x\"",
+        "call.item_id == \"rye/bash/bash\" && call.input.pth == \"x\"",
+    ] {
+        assert_eq!(found(fine), Vec::<&str>::new(), "{fine}");
+    }
+}
+
+#[test]
+fn knowledge_metadata_that_contradicts_the_path_is_reported() {
+    let found = |metadata: &str| {
+        let text = format!("---\n{metadata}\n---\n\nText.\n");
+        let context = "<context><before>notes/mine</before></context>";
+        codes(&directive(project().project(".ai/knowledge/notes/mine.md", text), "leaf", "", context, ""))
+    };
+    assert_eq!(found("id: other/thing"), ["item::name-mismatch"]);
+    assert_eq!(found("category: elsewhere"), ["item::name-mismatch"]);
+    assert_eq!(found("references: [no/such]"), ["item::unknown"]);
+    assert_eq!(found("id: notes/mine\ncategory: notes\nreferences: [lib/identity, see the wiki]"), Vec::<&str>::new());
+}
+
+#[test]
+fn request_without_messages_is_rejected() {
+    let keep = |n: usize| with_hooks(&format!("hooks: [{{id: h, event: context, action: {{keep_last: {n}}}}}]"));
+    assert_eq!(keep(0), ["item::invalid-value"]);
+    assert_eq!(keep(1), Vec::<&str>::new());
+}
+
+#[test]
+fn permissions_of_a_base_bound_its_leaves_only_if_sealed() {
+    let found = |seal: &str| {
+        let base = format!("<permissions {seal}><execute><tool>rye.file-system.read</tool></execute></permissions>");
+        let own = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+        codes(&directive(directive(project(), "root", "", &base, ""), "leaf", "extends=\"root\"", own, ""))
+    };
+    assert_eq!(found("seal=\"true\""), ["capability::exceeds-base"]);
+    assert_eq!(found(""), Vec::<&str>::new());
+    assert_eq!(found("seal=\"yes\""), ["item::invalid-value"]);
+}
+
+#[test]
+fn unread_hook_file_is_an_error() {
+    let yaml = "hooks: []\n";
+    let report = report(&project().project(".ai/config/agent/resilence.yaml", yaml));
+    assert_eq!((report.errors(), report.warnings()), (1, 0));
+}
