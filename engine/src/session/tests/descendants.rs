@@ -101,7 +101,7 @@ async fn message_to_a_failed_recovery_stays_in_the_mailbox() {
 }
 
 #[test]
-fn broken_mailbox_file_is_recorded_and_removed() {
+fn broken_mailbox_files_are_recorded() {
     let lab = family(false);
     let root = dies(&lab);
     let inbox = lab.path().join(layout::inbox(&root));
@@ -111,28 +111,21 @@ fn broken_mailbox_file_is_recorded_and_removed() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let gate = Arc::new(Gate::default());
-        let engine = engine(&lab, &gate);
-        let handle = engine.recover(&root).await.unwrap();
-        std::fs::write(inbox.join("3.json"), "[]").unwrap();
-        let reasons = || {
-            let events = engine.threads().transcript(&root).unwrap();
-            let reason = |event: crate::event::Event| match event.body {
-                EventBody::Mail(mail) => match mail.letter {
-                    ControlMessage::Unreadable { reason } => Some((mail.id, reason)),
-                    _ => None,
-                },
-                _ => None,
-            };
-            events.into_iter().filter_map(reason).collect::<Vec<_>>()
-        };
-        while reasons().len() < 3 {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
         gate.open();
-        assert_eq!(handle.join().await.status, Status::Completed);
-        assert!(reasons()[1].1.contains("unknown variant `dance`"), "{:?}", reasons());
+        let engine = engine(&lab, &gate);
+        assert_eq!(engine.recover(&root).await.unwrap().join().await.status, Status::Completed);
+        let events = engine.threads().transcript(&root).unwrap();
+        let reason = |event: crate::event::Event| match event.body {
+            EventBody::Mail(mail) => match mail.letter {
+                ControlMessage::Unreadable { reason } => Some(reason),
+                _ => None,
+            },
+            _ => None,
+        };
+        let reasons: Vec<String> = events.into_iter().filter_map(reason).collect();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(reasons.iter().any(|reason| reason.contains("unknown variant `dance`")), "{reasons:?}");
     });
-    assert_eq!(std::fs::read_dir(&inbox).unwrap().count(), 0);
 }
 
 #[tokio::test]
