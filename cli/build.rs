@@ -1,6 +1,7 @@
 //! Copies the examples for `rye init --example`, without the files that runs create.
 
 use std::path::Path;
+use std::process::Command;
 use std::{env, fs, io};
 
 /// Files that a run writes into an example; the example's own files never have these names.
@@ -16,7 +17,35 @@ fn main() -> io::Result<()> {
         copy(&from.join(example), &to.join(example), Path::new(""))?;
     }
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-env=BUILD_COMMIT={}", commit()?);
+    println!("cargo:rustc-env=BUILD_FEATURES={}", features());
     Ok(())
+}
+
+/// Returns the commit of a release build with its date. Other builds name no commit: following each commit would link
+/// the program again, and a commit that is not followed would be wrong.
+fn commit() -> io::Result<String> {
+    if variable("PROFILE")? != "release" {
+        return Ok("none (not a release build)".to_owned());
+    }
+    // The log changes with every commit; the path depends on the kind of checkout.
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo:rerun-if-changed={log}");
+    }
+    Ok(git(&["show", "-s", "--format=%h (%cs)", "HEAD"]).unwrap_or_else(|| "unknown".to_owned()))
+}
+
+/// Runs git in the folder of the crate; `None` if it fails, as in a source archive.
+fn git(words: &[&str]) -> Option<String> {
+    let done = Command::new("git").args(words).output().ok().filter(|done| done.status.success())?;
+    Some(String::from_utf8(done.stdout).ok()?.trim().to_owned())
+}
+
+/// Returns the optional features of this build.
+fn features() -> String {
+    let on = |name: &&str| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
+    let all: Vec<&str> = ["mcp", "tokenizers"].into_iter().filter(on).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 fn variable(name: &str) -> io::Result<String> {

@@ -2,13 +2,22 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
 
 use crate::command;
 
+/// Heading of the options that every command has, in help texts.
+const COMMON_HEADING: &str = "Options of every command";
+const FORMAT_HELP: &str = "Output format; `json` prints the result alone to stdout and messages to stderr";
+
+/// Version, commit and features of this build.
+const LONG_VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), "\ncommit: ", env!("BUILD_COMMIT"), "\nfeatures: ", env!("BUILD_FEATURES"),);
+
 /// Declarative pipelines for language-model agents: check, plan and run them
 #[derive(Debug, Parser)]
-#[command(name = "rye", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "rye", version, long_version = LONG_VERSION, arg_required_else_help = true, max_term_width = 100)]
 pub struct Args {
     #[command(flatten)]
     pub global: Global,
@@ -18,20 +27,20 @@ pub struct Args {
 
 /// Options of every command.
 #[derive(Debug, Clone, ArgGroup)]
+#[command(next_help_heading = COMMON_HEADING)]
 pub struct Global {
     /// The project: a folder that contains `.ai/` (default: the nearest one, from the working directory upwards)
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", env = "RYE_PROJECT", hide_env_values = true)]
     pub project: Option<PathBuf>,
-    /// Output format; `json` prints the result alone to stdout and messages to stderr
-    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Human)]
+    #[arg(help = FORMAT_HELP, long, global = true, value_enum, default_value_t = OutputFormat::Human, env = "RYE_FORMAT", hide_env_values = true)]
     pub format: OutputFormat,
     /// When to use colors; `NO_COLOR` and output to a pipe disable them too
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RYE_COLOR", hide_env_values = true)]
     pub color: Color,
     /// Print results and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Print more details (repeatable)
+    /// Print more details; `-vv` and `-vvv` add a log (as `RYE_LOG=debug` does)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 }
@@ -45,14 +54,27 @@ pub enum OutputFormat {
     Plain,
     /// A single JSON document
     Json,
-    /// `rye check` only: SARIF 2.1.0, for code scanning
+    /// SARIF 2.1.0, for code scanning
+    #[value(hide = true)]
     Sarif,
-    /// `rye check` only: annotations of a GitHub workflow
+    /// Annotations of a GitHub workflow
+    #[value(hide = true)]
     Github,
-    /// `rye plan --diff` only: Markdown for a pull request
+    /// With `--diff`: Markdown for a pull request
+    #[value(hide = true)]
     Markdown,
-    /// `rye plan` only: a standalone HTML page
+    /// A standalone HTML page
+    #[value(hide = true)]
     Html,
+}
+
+/// Returns the option `--format` of a command that supports more formats than others do.
+pub fn format_option(more: &[OutputFormat]) -> Arg {
+    let all = [OutputFormat::Human, OutputFormat::Plain, OutputFormat::Json];
+    let values = all.iter().chain(more).filter_map(|format| Some(format.to_possible_value()?.hide(false)));
+    let parser = PossibleValuesParser::new(values).try_map(|name| <OutputFormat as ValueEnum>::from_str(&name, false));
+    let option = Arg::new("format").long("format").value_name("FORMAT").value_parser(parser).default_value("human");
+    option.env("RYE_FORMAT").hide_env_values(true).help(FORMAT_HELP).help_heading(COMMON_HEADING)
 }
 
 /// The kind of output that a command prints.
@@ -140,6 +162,8 @@ pub enum Command {
     Explain(command::explain::ExplainArgs),
     /// Print a shell completion script
     Completions(command::completions::CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands to a folder
+    Man(command::man::ManArgs),
     /// Print the JSON Schema of a JSON output
     Schema(command::schema::SchemaArgs),
 }

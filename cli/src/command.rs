@@ -13,6 +13,7 @@ pub mod graph;
 pub mod init;
 pub mod keys;
 pub mod lock;
+pub mod man;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod new;
@@ -63,6 +64,7 @@ pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Explain(explain) => explain::run(&explain, report),
         Command::Completions(completions) => completions::run(&completions),
+        Command::Man(man) => man::run(&man, report),
         Command::Schema(schema) => schema::run(&schema, report),
     }
 }

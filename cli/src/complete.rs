@@ -8,9 +8,14 @@ use std::path::PathBuf;
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
+use rye_compiler::compile::declared_inputs;
 use rye_compiler::diagnostics::CODES;
+use rye_compiler::item::Items;
 use rye_compiler::semantics::limits::LimitName;
 use rye_compiler::world::{ItemKind, World};
+use rye_grammar::ItemId;
+use rye_grammar::data::Node;
+use serde_json::Map;
 
 use crate::args::Args;
 use crate::command::threads::thread_reader::ThreadReader;
@@ -49,6 +54,9 @@ fn with_ids(command: Command) -> Command {
 fn with_completer(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let what = match (command, value.as_deref().unwrap_or_default()) {
+        (_, "NAME=VALUE") if arg.get_id() == "input" => CandidateKind::Inputs,
+        (_, "NAME=VALUE") => CandidateKind::Limits,
+        (_, "MODEL") => CandidateKind::Models,
         // A new item has no id yet.
         ("new", _) => return arg,
         ("fetch", "ID") => CandidateKind::OfType,
@@ -76,6 +84,12 @@ enum CandidateKind {
     Providers,
     Codes,
     Things,
+    /// Tiers and model ids, alone and with their provider.
+    Models,
+    /// `turns=`, for `--limit` and `--raise`.
+    Limits,
+    /// `topic=`: the inputs of the directive that another argument names.
+    Inputs,
 }
 
 impl ValueCompleter for CandidateKind {
@@ -120,6 +134,9 @@ impl CandidateKind {
                 let own = ["model", "extends"].map(str::to_owned);
                 own.into_iter().chain(limits).chain(Self::Items.names(words)).collect()
             }
+            Self::Models => models(words),
+            Self::Limits => LimitName::ALL.into_iter().map(|name| format!("{name}=")).collect(),
+            Self::Inputs => inputs(words),
         }
     }
 }
@@ -142,6 +159,33 @@ fn ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     // An id that several spaces have is listed once.
     let mut seen = BTreeSet::new();
     entries.into_iter().map(|entry| entry.id.to_string()).filter(|name| seen.insert(name.clone())).collect()
+}
+
+/// Returns the tiers and models of all providers: tiers and bare ids first.
+fn models(words: &[OsString]) -> Vec<String> {
+    let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+    let items = Items::new(&world);
+    let (mut bare, mut full) = (BTreeSet::new(), BTreeSet::new());
+    for id in ids(words, &[ItemKind::Config]) {
+        let Some(provider) = id.strip_prefix(PROVIDER_PREFIX) else { continue };
+        let Some(node) = items.config_by_name(&id) else { continue };
+        let tiers = node.get("tiers").map(Node::entries).unwrap_or_default().iter().map(|tier| tier.key.node.clone());
+        let models = node.get("models").map(Node::items).unwrap_or_default().iter();
+        let models: Vec<String> = models.filter_map(|model| Some(model.get("id")?.as_str()?.to_owned())).collect();
+        bare.extend(tiers);
+        full.extend(models.iter().map(|model| format!("{provider}/{model}")));
+        bare.extend(models);
+    }
+    bare.into_iter().chain(full).collect()
+}
+
+/// Returns the names of the inputs of the first word that is the id of a directive.
+fn inputs(words: &[OsString]) -> Vec<String> {
+    let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+    let items = Items::new(&world);
+    let mut named = words.iter().skip(1).filter_map(|word| ItemId::parse(word.to_str()?).ok());
+    let Some(directive) = named.find(|id| items.exists(ItemKind::Directive, id)) else { return Vec::new() };
+    declared_inputs(&world, &directive, &Map::new()).into_keys().map(|name| format!("{name}=")).collect()
 }
 
 /// Returns thread ids, newest first.

@@ -7,6 +7,7 @@ mod complete;
 mod exit;
 mod git;
 mod lockfile;
+mod log;
 mod path_filter;
 mod present;
 #[cfg(test)]
@@ -45,8 +46,12 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return print_usage_error(&error),
     };
-    let report = Printer::new(&args.global);
-    let exit = command::run(args, &report).unwrap_or_else(|failure| report.failure(&failure));
+    let mut report = Printer::new(&args.global);
+    let ran = log::start_log(&args.global).and_then(|has_log| {
+        report.set_log(has_log);
+        command::run(args, &report)
+    });
+    let exit = ran.unwrap_or_else(|failure| report.failure(&failure));
     report.explain_hint();
     exit.into()
 }

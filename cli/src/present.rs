@@ -2,6 +2,7 @@
 
 pub mod dollars;
 pub mod event;
+pub mod step;
 pub mod table;
 pub mod wrap;
 

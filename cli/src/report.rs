@@ -26,6 +26,8 @@ pub struct Printer {
     format: Format,
     quiet: bool,
     verbose: u8,
+    /// True if log lines are printed to stderr.
+    has_log: bool,
     /// The codes of the printed diagnostics, for the hint at the end of the command.
     explained: RefCell<ExplainHint>,
 }
@@ -50,7 +52,7 @@ impl Printer {
             (Format::Human, Color::Auto) => ColorChoice::Auto,
         };
         choice.write_global();
-        Self { format, quiet: global.quiet, verbose: global.verbose, explained: RefCell::default() }
+        Self { format, quiet: global.quiet, verbose: global.verbose, has_log: false, explained: RefCell::default() }
     }
 
     pub fn format(&self) -> Format {
@@ -75,6 +77,15 @@ impl Printer {
     pub fn json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
         self.line(&text)
+    }
+
+    pub fn set_log(&mut self, has_log: bool) {
+        self.has_log = has_log;
+    }
+
+    /// Returns true if log lines are printed to stderr, so that nothing there may be repainted.
+    pub fn has_log(&self) -> bool {
+        self.has_log
     }
 
     /// Returns true if only results and errors are printed.

@@ -17,6 +17,9 @@ use serde_json::{Map, Value};
 
 use crate::CommandError;
 
+/// Environment variable with the default of `--model`.
+const MODEL_VARIABLE: &str = "RYE_MODEL";
+
 #[derive(Debug, Clone, Args)]
 pub struct RunRequestArgs {
     /// An input (repeatable); JSON if the declared type is not `string`
@@ -25,7 +28,7 @@ pub struct RunRequestArgs {
     /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` overrides it
     #[arg(long, value_name = "FILE|-")]
     inputs: Option<String>,
-    /// Override the model of this thread (children keep theirs): a tier, a model's id, or `provider/MODEL`
+    /// Override the model of this thread (children keep theirs): a tier, a model's id, or `provider/MODEL` (default: `RYE_MODEL`)
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
@@ -91,7 +94,8 @@ impl RunRequestArgs {
     /// Returns the request for a directive; its inputs are `None` if none are given.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = CompileRequest::new(directive);
-        request.model = ModelOverride { model: self.model.clone(), provider: None };
+        let model = self.model.clone().or_else(|| std::env::var(MODEL_VARIABLE).ok().filter(|model| !model.is_empty()));
+        request.model = ModelOverride { model, provider: None };
         for limit in &self.limit {
             let (name, value) = split_name_value("limit", limit)?;
             request.limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));

@@ -42,6 +42,21 @@ impl Spaces {
         Ok(Self { project, user: user.filter(|_| !own), own })
     }
 
+    /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty one and
+    /// false: for commands that work on the user space and the standard library too.
+    pub fn find_or_here(asked: Option<&Path>) -> Result<(Self, bool), CommandError> {
+        match Self::find(asked) {
+            Ok(spaces) => Ok((spaces, true)),
+            Err(failure) if asked.is_some() => Err(failure),
+            Err(_) => {
+                let project = std::env::current_dir()?.canonicalize()?;
+                let user = user_space();
+                let own = user.as_ref() == Some(&project);
+                Ok((Self { project, user: user.filter(|_| !own), own }, false))
+            }
+        }
+    }
+
     /// Prints the project to stderr for a reader, if it is not the working directory.
     pub fn announce(&self, report: &Printer) {
         let here = std::env::current_dir().and_then(|here| here.canonicalize());

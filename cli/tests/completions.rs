@@ -71,6 +71,39 @@ fn bash_script_calls_this_binary() {
 }
 
 #[test]
+fn bash_completes_words_with_colons_and_equals_signs() {
+    let place = TestProject::example("deploy");
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_rye")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    for (words, current, wanted) in [
+        ("rye explain hook :: alw", "alw", "always"),
+        ("rye explain hook ::", "::", "always"),
+        ("rye plan deploy_staging --limit = tur", "tur", "turns="),
+        ("rye plan deploy_staging --input serv", "serv", "service="),
+    ] {
+        let index = words.split(' ').count() - 1;
+        let script = format!(
+            "source <(rye completions bash); COMP_WORDS=({words}); COMP_CWORD={index}; COMP_TYPE=9; \
+             _clap_complete_rye rye '{current}' x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["--norc", "-c", &script]).current_dir(place.project());
+        let done = bash.env("PATH", &path).env("RYE_USER_SPACE", place.user()).output().unwrap();
+        let told = String::from_utf8(done.stdout).unwrap();
+        assert!(told.lines().any(|line| line.trim() == wanted), "{words}: {told:?}");
+    }
+}
+
+#[test]
+fn models_limits_and_inputs_are_offered() {
+    let place = TestProject::example("deploy");
+    assert_eq!(offered(&place, &["plan", "deploy_staging", "--limit", "sp"]), ["spend=", "spawns="]);
+    assert_eq!(offered(&place, &["run", "deploy_staging", "--input", "serv"]), ["service="]);
+    assert_eq!(offered(&place, &["plan", "deploy_staging", "--model", "scripted/"]), ["scripted/scripted"]);
+    assert!(offered(&place, &["plan", "deploy_staging", "--model", "fas"]).contains(&"fast".to_owned()));
+}
+
+#[test]
 fn unsupported_shell_is_rejected() {
     let place = TestProject::own();
     let done = rye::ProcessResult::from(place.command(&["check"]).env("RYE_COMPLETE", "nonsense").output().unwrap());

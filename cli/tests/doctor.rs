@@ -55,3 +55,16 @@ fn problems_have_fixes_and_no_secrets() {
     assert_eq!(about(&doctor, "trust")[0]["state"], "note");
     assert_eq!(about(&doctor, "project")[0]["state"], "wrong");
 }
+
+#[test]
+fn commands_without_a_project_use_the_user_space() {
+    let place = TestProject::new();
+    let (_, found) = place.json(&["doctor"]);
+    let findings = found["findings"].as_array().unwrap();
+    let is_note = |one: &serde_json::Value| one["about"] == "spaces" && one["state"] == "note";
+    assert!(findings.iter().any(is_note), "{found}");
+    let (code, listed) = place.json(&["providers", "list"]);
+    assert_eq!(code, Some(0));
+    assert!(listed["providers"].as_array().unwrap().iter().any(|one| one["id"] == "anthropic"), "{listed}");
+    assert!(!place.project().join(".ai").exists(), "nothing is written");
+}

@@ -67,3 +67,17 @@ fn examples_are_copied_without_run_state() {
         assert!(tracked.len() == 1 || copied == tracked, "{copied:?}\n{tracked:?}");
     }
 }
+
+#[test]
+fn bare_project_has_folders_only_and_new_items_name_the_next_step() {
+    let place = TestProject::new();
+    let (code, made) = place.json(&["init", "--bare"]);
+    assert_eq!((code, &made["directive"], &made["files"]), (Some(0), &json!(null), &json!([".gitignore"])));
+    assert_eq!(files(&place.project()), [".gitignore"]);
+    let made = place.rye(&["new", "directive", "report"]);
+    assert_eq!(made.stdout, ".ai/directives/report.md\n");
+    assert!(made.stderr.contains("rye plan report"), "{}", made.stderr);
+    let made = place.rye(&["new", "tool", "a/count"]);
+    assert!(made.stderr.contains("<tool>a.count</tool>"), "{}", made.stderr);
+    place.run_ok(&["check"]);
+}

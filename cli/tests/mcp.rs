@@ -79,6 +79,32 @@ fn refresh_creates_items_and_prints_changes() {
 }
 
 #[test]
+fn add_configures_trusts_and_refreshes_a_server() {
+    if place().is_none() {
+        return;
+    }
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    place.write("about.txt", "Adds two numbers.");
+    place.write("server.py", SERVER);
+    let added = place.rye(&["mcp", "add", "sums", "--", "python3", "server.py"]);
+    assert_eq!(added.code, Some(0), "{}\n{}", added.stdout, added.stderr);
+    assert!(added.stdout.contains("+ mcp/sums/"), "{}", added.stdout);
+    assert!(added.stderr.contains("<tool>mcp.sums.*</tool>"), "{}", added.stderr);
+    assert!(place.read(".mcp.json").contains("\"sums\""));
+    // Neither the server nor its items need another approval.
+    let trusted = place.run_ok(&["trust", "--list"]);
+    let of_server: Vec<&str> = trusted.lines().filter(|line| line.contains("sums")).collect();
+    assert!(!of_server.is_empty() && of_server.iter().all(|line| line.starts_with("trusted")), "{trusted}");
+    let again = place.rye(&["mcp", "add", "sums", "--url", "http://127.0.0.1:1/"]);
+    assert_eq!(again.code, Some(2));
+    assert!(again.stderr.contains("is configured in `.mcp.json` already"), "{}", again.stderr);
+    let broken = place.rye(&["mcp", "add", "broken", "--", "no-such-program"]);
+    assert_eq!(broken.code, Some(1), "{}", broken.stderr);
+    assert!(broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("needs.write"), "{}", broken.stderr);
+}
+
+#[test]
 fn refresh_does_not_follow_an_item_link() {
     let Some(place) = place() else { return };
     place.run_ok(&["trust"]);

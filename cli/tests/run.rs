@@ -274,7 +274,7 @@ fn ctrl_c_finishes_the_step_and_twice_stops_now() {
     let done = ProcessResult::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(1)));
-    assert!(done.stderr.contains("stopping after the current step"), "{}", done.stderr);
+    assert!(done.stderr.contains("waiting for the call to end; Ctrl-C again to stop now"), "{}", done.stderr);
 
     let place = talker("", "steps:\n  - { text: never, delay_ms: 60000 }\n");
     let mut command = place.command(&["run", "talk", "--format", "json"]);
@@ -320,7 +320,8 @@ fn finished_thread_resumes_with_a_message() {
     assert_eq!((&shown["continues"], &shown["chain"]), (&json!(id), &json!([id, next])));
     let unknown = place.rye(&["threads", "show", "talk"]);
     assert_eq!(unknown.code, Some(2));
-    assert!(unknown.stderr.contains(&format!("did you mean `{next}`?")), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("`talk` matches 2 threads"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains(&format!("\n    {next}  completed")), "{}", unknown.stderr);
     assert_eq!(place.rye(&["threads", "show", "../talk"]).code, Some(2));
 }
 

@@ -394,3 +394,77 @@ fn finished_thread_resumes_with_another_model() {
     assert!(unknown.stderr.contains("does not compile with the model `scripted/none`"), "{}", unknown.stderr);
     place.run_ok(&["threads", "verify"]);
 }
+
+#[test]
+fn threads_are_selected_by_prefix_directive_and_age() {
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    let none = place.rye(&["threads", "show", "@last"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.stderr.contains("this project has no threads yet"), "{}", none.stderr);
+    let run = |place: &TestProject| place.run_ok(&["run", "first", "--input", "topic=tea", "--quiet"]);
+    run(&place);
+    let newest = |place: &TestProject| {
+        place.json(&["threads", "list"]).1["threads"][0]["thread_id"].as_str().unwrap().to_owned()
+    };
+    let one = newest(&place);
+    for reference in ["first", "fir", "@last", one.as_str()] {
+        assert_eq!(place.run_ok(&["threads", "status", reference]), format!("{one}\tcompleted\n"), "{reference}");
+    }
+    run(&place);
+    let other = newest(&place);
+    assert_ne!(one, other);
+    let several = place.rye(&["threads", "show", "first"]);
+    assert_eq!(several.code, Some(2));
+    assert!(several.stderr.contains("`first` matches 2 threads"), "{}", several.stderr);
+    assert!(several.stderr.contains(&one) && several.stderr.contains(&other), "{}", several.stderr);
+    assert_eq!(place.json(&["threads", "show", "first", "--last"]).1["thread_id"], json!(other));
+    assert_eq!(place.json(&["threads", "show", "--last"]).1["thread_id"], json!(other));
+    assert_eq!(place.run_ok(&["threads", "wait", "--last"]).split('\t').next(), Some(other.as_str()));
+    assert_eq!(place.rye(&["threads", "search", "--last", "tea"]).code, Some(0));
+    assert_eq!(place.rye(&["threads", "show", "nonsense"]).code, Some(2));
+    // An exact id wins over longer ones, of which it is a prefix.
+    let shorter = if other.starts_with(&one) { one } else { other };
+    assert_eq!(place.json(&["threads", "show", &shorter]).1["thread_id"], json!(shorter));
+    let resumed = place.rye(&["run", "--resume", "@last", "--message", "more", "--script", "missing.yaml"]);
+    assert!(!resumed.stderr.contains("no such thread"), "{}", resumed.stderr);
+}
+
+#[test]
+fn list_arranges_trees_and_filters_them() {
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    let directive = |name: &str, grants: &str| {
+        format!(
+            "# D\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\
+             <permissions><execute>{grants}</execute></permissions>\n<nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nGo.\n"
+        )
+    };
+    place.write(".ai/directives/above.md", &directive("above", "<directive>below</directive>"));
+    place.write(".ai/directives/below.md", &directive("below", ""));
+    let call = "{ name: rye_execute, input: { item_type: directive, item_id: below } }";
+    let script = format!("steps:\n  - tool_calls: [{call}, {call}]\n  - Done.\nthreads:\n  below:\n    - Done.\n");
+    place.write("script.yaml", &script);
+    place.run_ok(&["run", "above"]);
+    place.run_ok(&["run", "above"]);
+    let list = |words: &[&str]| {
+        let (_, listed) = place.json(&[&["threads", "list"], words].concat());
+        let threads = listed["threads"].as_array().unwrap().clone();
+        threads.iter().map(|one| one["directive"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list(&[]), ["above", "below", "below", "above", "below", "below"]);
+    assert_eq!(list(&["--limit", "1"]), ["above", "below", "below"]);
+    assert_eq!(list(&["--directive", "below", "--limit", "3"]), ["below"; 3]);
+    assert_eq!(list(&["--status", "completed"]).len(), 6);
+    assert!(list(&["--status", "error", "--status", "running"]).is_empty());
+    assert_eq!(list(&["--since", "1h"]).len(), 6);
+    assert_eq!(list(&["--since", "2020-01-31"]).len(), 6);
+    assert!(list(&["--since", "2999-01-31"]).is_empty());
+    assert_eq!(place.rye(&["threads", "list", "--since", "soon"]).code, Some(2));
+    let shown = place.run_ok(&["threads", "list", "--limit", "1"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines[1].starts_with("above-") && lines[2].starts_with("├ below-") && lines[3].starts_with("└ below-"),
+        "{shown}"
+    );
+}

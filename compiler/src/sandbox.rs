@@ -6,7 +6,7 @@ use rye_grammar::data::Node;
 use serde::Serialize;
 
 use crate::item::Items;
-use crate::plan::{Grant, PaletteTool, Plan};
+use crate::plan::{PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::{ServerSandbox, ToolKind};
@@ -109,14 +109,16 @@ pub fn requires_bubblewrap(world: &dyn World) -> bool {
 
 /// Returns the sandboxes of a palette, in its order.
 pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
-    plan.palette.iter().map(|tool| tool_sandbox(items, &plan.capabilities.grants, tool)).collect()
+    let sandbox = |tool: &PaletteTool| tool_sandbox(items, plan, &tool.name, tool.item_id.as_ref());
+    plan.palette.iter().map(sandbox).collect()
 }
 
-fn tool_sandbox(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolSandbox {
-    let found = tool.item_id.as_ref().and_then(|id| items.tool(id));
+/// Returns the sandbox of a tool that a thread of this plan runs; a primary has no item.
+pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&ItemId>) -> ToolSandbox {
+    let found = id.and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));
-    let mut wall = ToolSandbox { name: tool.name.to_string(), kind, write: Vec::new(), net: Vec::new() };
-    let (Some(found), Some(id)) = (found, &tool.item_id) else { return wall };
+    let mut wall = ToolSandbox { name: name.to_owned(), kind, write: Vec::new(), net: Vec::new() };
+    let (Some(found), Some(id)) = (found, id) else { return wall };
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
         // A server has one sandbox for all of its tools: its settings declare it, and grants must name it.
         wall.write.clone_from(&found.spec.needs.write);
@@ -125,7 +127,7 @@ fn tool_sandbox(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> Tool
     }
     if matches!(kind, SandboxKind::Process | SandboxKind::Requests) {
         let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
-        for grant in grants {
+        for grant in &plan.capabilities.grants {
             if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
                 wall.write.extend(grant.write.iter().cloned());
                 wall.net.extend(grant.net.iter().cloned());

@@ -45,7 +45,7 @@ mod approvals;
 mod live_threads;
 mod providers;
 
-pub use approvals::{ApprovalHandler, ApprovalPolicy};
+pub use approvals::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use live_threads::RunningThreads;
 pub(crate) use live_threads::TaskEnd;
 use providers::PlanProviders;

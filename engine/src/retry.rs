@@ -7,10 +7,14 @@ use rye_compiler::plan::Plan;
 use rye_compiler::semantics::classify::{Backoff, ClassifyTable, Failure, read_backoff};
 
 use crate::event::FailureClassification;
+use crate::provider::scripted::SCRIPT_ERROR;
 use crate::provider::{CallError, FailedStage};
 
 /// The classification of a prompt that exceeds the context window or the size limit of the provider.
 pub const PROMPT_TOO_LONG: &str = "prompt_too_long";
+
+/// The classification of an invalid script, or of a request that a script does not expect.
+const SCRIPT_MISMATCH: &str = "script_mismatch";
 
 /// Classifies a failure and returns the delay in milliseconds if another attempt may follow.
 ///
@@ -26,7 +30,7 @@ pub fn classify_failure(
     let failure = failure(error, failures.saturating_add(1));
     let class = table(plan).classify(&failure);
     let named = FailureClassification {
-        name: class.name.clone(),
+        name: if is_script_error(error) { SCRIPT_MISMATCH.to_owned() } else { class.name.clone() },
         category: class.category.as_str().to_owned(),
         retryable: class.retryable,
     };
@@ -36,6 +40,10 @@ pub fn classify_failure(
     let asked_for = failure.header("retry-after-ms").is_some() || failure.header("retry-after").is_some();
     let delay = class.delay_ms(&failure, Some(now)).map(|delay| if asked_for { delay } else { draw.up_to(delay) });
     (named, delay)
+}
+
+fn is_script_error(error: &CallError) -> bool {
+    error.code.as_deref() == Some(SCRIPT_ERROR)
 }
 
 /// Returns the maximum retries for this class of failure. `failures` counts this turn's failed attempts.

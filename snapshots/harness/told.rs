@@ -40,6 +40,7 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
                 ResultKind::Ran => "ok".to_owned(),
                 ResultKind::Returned { outputs, .. } => format!("returned {}", Value::Object(outputs.clone())),
                 other @ (ResultKind::Denied { .. }
+                | ResultKind::Unapproved { .. }
                 | ResultKind::Blocked
                 | ResultKind::Refused
                 | ResultKind::Skipped

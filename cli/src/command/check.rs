@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Global, OutputFormat};
+use crate::args::{Global, OutputFormat, format_option};
 use crate::exit::Exit;
 use crate::path_filter::{PathFilter, resolve_path_filter};
 use crate::report::bounded::{self, BoundedDiagnostics, OmittedDiagnostics};
@@ -26,6 +26,7 @@ use crate::report::{Printer, github, sarif};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
+#[command(arg = format_option(&[OutputFormat::Sarif, OutputFormat::Github]))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CheckArgs {
     /// Files, folders or ids of the project; without one, all of it

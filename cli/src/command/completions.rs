@@ -11,6 +11,44 @@ use crate::CommandError;
 use crate::complete::COMPLETE_VARIABLE;
 use crate::exit::Exit;
 
+/// Reading of the words in the script of `clap_complete`, and its replacement. Bash splits a word at `:` and `=`; the
+/// replacement joins the parts, so that `hook::al` and `--limit=tu` are one word.
+const BASH_WORDS: [(&str, &str); 3] = [
+    ("local _CLAP_COMPLETE_INDEX=${COMP_CWORD}\n", "local _CLAP_COMPLETE_INDEX=0\n"),
+    (
+        r#"    local words=("${COMP_WORDS[@]}")
+    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+        words[COMP_CWORD]="$2"
+    fi
+"#,
+        r#"    local words=() word prefix="" joins=0 i
+    for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
+        word="${COMP_WORDS[i]}"
+        if [[ ${#words[@]} -gt 0 && ( $joins -eq 1 || "$word" =~ ^[:=]+$ ) ]]; then
+            [[ $i -eq $COMP_CWORD ]] && prefix="${words[${#words[@]}-1]}"
+            words[${#words[@]}-1]+="$word"
+        else
+            words+=("$word")
+        fi
+        [[ "$word" =~ ^[:=]+$ ]] && joins=1 || joins=0
+        if [[ $i -eq $COMP_CWORD ]]; then
+            [[ "$word" =~ ^[:=]+$ ]] && prefix+="$word"
+            _CLAP_COMPLETE_INDEX=$((${#words[@]}-1))
+        fi
+    done
+"#,
+    ),
+    (
+        "    if [[ $? != 0 ]]; then\n        unset COMPREPLY\n",
+        "    if [[ $? != 0 ]]; then\n        unset COMPREPLY\n    elif [[ -n \"$prefix\" ]]; then\n        \
+         COMPREPLY=(\"${COMPREPLY[@]#\"$prefix\"}\")\n        compopt -o nospace 2> /dev/null\n",
+    ),
+];
+
+fn join_bash_words(script: &str) -> String {
+    BASH_WORDS.iter().fold(script.to_owned(), |script, (from, to)| script.replacen(from, to, 1))
+}
+
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// Shell that the script is for
@@ -26,6 +64,9 @@ pub fn run(args: &CompletionsArgs) -> Result<Exit, CommandError> {
     };
     let mut script = Vec::new();
     shell.write_registration(COMPLETE_VARIABLE, "rye", "rye", "rye", &mut script)?;
+    if args.shell == Shell::Bash {
+        script = join_bash_words(&String::from_utf8_lossy(&script)).into_bytes();
+    }
     std::io::stdout().lock().write_all(&script)?;
     Ok(Exit::Fine)
 }

@@ -68,13 +68,13 @@ pub struct SandboxOutput {
 }
 
 pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let (spaces, has_project) = Spaces::find_or_here(global.project.as_deref())?;
     let mut found = Findings(Vec::new());
     found.fine(
         "version",
         format!("rye {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
     );
-    found.spaces(&spaces);
+    found.spaces(&spaces, has_project);
     let offers = detect_support();
     let mut sandboxes = Vec::new();
     found.keys();
@@ -84,7 +84,9 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.signatures(&world);
             found.trust(&world, &spaces);
             found.approvals(&world, spaces.own);
-            found.project(&world);
+            if has_project {
+                found.project(&world);
+            }
             found.sandbox(offers, &bubblewrap(&world, &spaces));
             sandboxes = tool_sandboxes(&world, offers);
         }
@@ -94,7 +96,9 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.sandbox(offers, &BubblewrapState::Unasked);
         }
     }
-    found.store(&spaces);
+    if has_project {
+        found.store(&spaces);
+    }
     let wrong = found.0.iter().any(|finding| finding.state == FindingState::Wrong);
     show(found.0, sandboxes, report)?;
     Ok(if wrong { Exit::Failed } else { Exit::Fine })
@@ -115,8 +119,18 @@ impl Findings {
         self.add(about, FindingState::Wrong, text, fix);
     }
 
-    fn spaces(&mut self, spaces: &Spaces) {
-        self.fine("spaces", format!("the project is {}", spaces.project.display()));
+    fn spaces(&mut self, spaces: &Spaces, has_project: bool) {
+        if has_project {
+            self.fine("spaces", format!("the project is {}", spaces.project.display()));
+        } else {
+            let text = "no project found here".to_owned();
+            self.add(
+                "spaces",
+                FindingState::Note,
+                text,
+                Some("create one with `rye init`, or name one with `--project DIR`"),
+            );
+        }
         match (&spaces.user, workspace::user_root()) {
             _ if spaces.own => self.fine("spaces", "the project is your user space itself".to_owned()),
             (Some(user), _) => self.fine("spaces", format!("your user space is {}", user.display())),

@@ -25,6 +25,7 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["id", "query"]))]
+#[command(override_usage = "rye fetch [OPTIONS] <TYPE> <ID>\n       rye fetch [OPTIONS] <TYPE> --query <WORDS>")]
 pub struct FetchArgs {
     /// Type of the item
     #[arg(value_enum, value_name = "TYPE")]

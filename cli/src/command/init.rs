@@ -38,8 +38,11 @@ pub struct InitArgs {
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Start from a copy of an example
-    #[arg(long, value_enum, value_name = "NAME")]
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with = "bare")]
     example: Option<Example>,
+    /// Create the folders only, without a first directive and its script
+    #[arg(long)]
+    bare: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,8 +61,8 @@ pub struct InitOutput {
     pub project: String,
     /// Paths relative to the project.
     pub files: Vec<String>,
-    /// The directive to run first.
-    pub directive: String,
+    /// The directive to run first; null with `--bare`.
+    pub directive: Option<String>,
     /// Id of the user's key, which signs threads; null if there is none.
     pub key_id: Option<String>,
 }
@@ -69,10 +72,11 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     let (directive, inputs, files) = match args.example {
-        None => ("first", " --input topic=tea", starter_files()),
-        Some(Example::Hello) => ("hello", "", example_files("hello")),
-        Some(Example::Review) => ("review", "", example_files("review")),
-        Some(Example::Deploy) => ("deploy_staging", " --input service=billing", example_files("deploy")),
+        None if args.bare => (None, "", Files::new()),
+        None => (Some("first"), " --input topic=tea", starter_files()),
+        Some(Example::Hello) => (Some("hello"), "", example_files("hello")),
+        Some(Example::Review) => (Some("review"), "", example_files("review")),
+        Some(Example::Deploy) => (Some("deploy_staging"), " --input service=billing", example_files("deploy")),
     };
     refuse_to_overwrite(&args.dir, &files)?;
     fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
@@ -82,6 +86,10 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     for (path, bytes) in &files {
         let written = within.create(Path::new(path), bytes);
         written.map_err(|error| io_failure("write", &args.dir.join(path), &error))?;
+    }
+    if args.bare {
+        let folder = args.dir.join(ItemKind::Directive.folder());
+        fs::create_dir_all(&folder).map_err(|error| io_failure("make", &folder, &error))?;
     }
     let mut written: Vec<String> = files.into_keys().collect();
     if let Some(text) = ignored {
@@ -95,7 +103,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
         Format::Json => report.json(&InitOutput {
             project: project.display().to_string(),
             files: written,
-            directive: directive.to_owned(),
+            directive: directive.map(str::to_owned),
             key_id,
         })?,
         Format::Plain => written.iter().try_for_each(|file| report.line(file))?,
@@ -103,7 +111,11 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
             report.line(&format!("Made in {}:", project.display()))?;
             written.iter().try_for_each(|file| report.line(&format!("  {file}")))?;
             let there = if args.dir == Path::new(".") { "" } else { " (there)" };
-            report.note(&format!("\nNext{there}:\n  rye check\n  rye plan {directive}\n  rye run {directive}{inputs}"));
+            let next = match directive {
+                Some(directive) => format!("rye check\n  rye plan {directive}\n  rye run {directive}{inputs}"),
+                None => "rye new directive NAME\n  rye check".to_owned(),
+            };
+            report.note(&format!("\nNext{there}:\n  {next}"));
         }
     }
     Ok(Exit::Fine)

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
 use rye_compiler::tool_spec::ServerSandbox;
-use rye_compiler::trust::TrustRequirement;
+use rye_compiler::trust::{TrustRequirement, requirements_of_workspace};
+use rye_compiler::world::ItemKind;
 use rye_engine::rooted_dir::RootedDir;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::exit::Exit;
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 
+mod add;
 mod serve;
 
 /// Maximum size in bytes of an existing item to compare.
@@ -37,6 +39,8 @@ pub struct McpArgs {
 enum McpCommand {
     /// List the servers of `.mcp.json` and `.ai/config/mcp.yaml`, with the number of their items
     List,
+    /// Add a server to `.mcp.json`, start it, and write an item for each of its tools
+    Add(add::AddArgs),
     /// Start servers, and write an item for each of their tools
     Refresh {
         /// Servers to refresh; without any, all of them
@@ -89,13 +93,46 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             let starts: Vec<TrustRequirement> = wanted.iter().filter_map(McpServer::trust_requirement).collect();
             trust::require_trust(&starts, false, &world, &spaces, report)?;
             sandbox::enable_bubblewrap(&world, &spaces)?;
-            refresh(&spaces.project, &wanted, *dry_run, report)
+            let exit = refresh(&spaces.project, &wanted, *dry_run, report)?;
+            if !dry_run {
+                trust_items(&wanted, &spaces)?;
+            }
+            Ok(exit)
+        }
+        McpCommand::Add(args) => {
+            spaces.announce(report);
+            let server = add::add_server(args, &configured()?, &spaces)?;
+            sandbox::enable_bubblewrap(&world, &spaces)?;
+            let exit = refresh(&spaces.project, std::slice::from_ref(&server), false, report)?;
+            if exit == Exit::Fine {
+                trust_items(std::slice::from_ref(&server), &spaces)?;
+                report.note(&format!("grant its tools with <execute><tool>mcp.{}.*</tool></execute>", server.name));
+            }
+            Ok(exit)
         }
         McpCommand::Serve(serve) => {
             spaces.announce(report);
             serve::run(serve, &spaces, report)
         }
     }
+}
+
+/// Trusts the items that a refresh of these servers wrote: the server itself is trusted, and its folder holds only items
+/// for its tools.
+fn trust_items(servers: &[McpServer], spaces: &Spaces) -> Result<(), CommandError> {
+    if spaces.own {
+        return Ok(());
+    }
+    let folders: Vec<String> = servers.iter().map(|server| format!("mcp/{}/", server.name)).collect();
+    let is_written = |one: &TrustRequirement| {
+        !one.subjects.is_empty()
+            && one.subjects.iter().all(|file| {
+                file.kind == ItemKind::Tool && folders.iter().any(|folder| file.id.starts_with(folder.as_str()))
+            })
+    };
+    let mut written = requirements_of_workspace(&spaces.open()?);
+    written.retain(is_written);
+    if written.is_empty() { Ok(()) } else { Ok(spaces.trust().record_trust(&written)?) }
 }
 
 fn chosen(configured: &BTreeMap<String, McpServer>, named: &[String]) -> Result<Vec<McpServer>, CommandError> {
@@ -167,6 +204,9 @@ fn refresh(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printe
             }
             Err(error) => {
                 failed = true;
+                if server.isolation() == ServerSandbox::Process {
+                    report.note(&sandbox_hint(&server.name));
+                }
                 McpServerOutput { changes: None, error: Some(error), ..described(server, Vec::new()) }
             }
         };
@@ -177,6 +217,14 @@ fn refresh(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printe
         report.json(&output)?;
     }
     Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Fine })
+}
+
+/// Returns the hint about a sandboxed server that does not start: the settings that open the sandbox.
+fn sandbox_hint(name: &str) -> String {
+    format!(
+        "`{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
+         set `read`, `needs.write` or `needs.net` of the server in `.ai/config/mcp.yaml` and name them in its grants, or set `wall: none`"
+    )
 }
 
 fn show(server: &McpServerOutput, report: &Printer) -> Result<(), CommandError> {

@@ -102,7 +102,24 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(&output.path)?,
     }
+    if report.format() == Format::Human {
+        report.note(&format!("\nNext:\n  edit {}\n  {}", output.path, next_step(args.kind, &id)));
+    }
     Ok(Exit::Fine)
+}
+
+/// Returns the commands that use a new item.
+fn next_step(kind: NewItemKind, id: &ItemId) -> String {
+    match kind {
+        NewItemKind::Directive => format!("rye check {id}\n  rye plan {id}"),
+        NewItemKind::Knowledge => format!("rye fetch knowledge {id}"),
+        NewItemKind::Tool => {
+            let grant = id.as_str().replace('/', ".");
+            format!(
+                "grant it in a directive: <permissions><execute><tool>{grant}</tool></execute></permissions>\n  rye check"
+            )
+        }
+    }
 }
 
 /// Trusts a file that this program has just written, so that a new tool runs until it is changed.

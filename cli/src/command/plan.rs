@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global, OutputFormat};
+use crate::args::{Format, Global, OutputFormat, format_option};
 use crate::command::graph::{self, GraphLanguage};
 use crate::exit::Exit;
 use crate::report::bounded::{self, OmittedDiagnostics};
@@ -27,6 +27,7 @@ use crate::run_request::{RunRequestArgs, parse_directive_id};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
+#[command(arg = format_option(&[OutputFormat::Markdown, OutputFormat::Html]))]
 pub struct PlanArgs {
     /// Id of the directive; optional only when comparing two plan files
     #[arg(value_name = "ID", required_unless_present = "diff")]

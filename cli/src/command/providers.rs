@@ -35,7 +35,7 @@ enum ProvidersCommand {
 }
 
 pub fn run(args: &ProvidersArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let (spaces, _) = Spaces::find_or_here(global.project.as_deref())?;
     match &args.command {
         ProvidersCommand::List => list::run(&spaces, report),
         ProvidersCommand::Test(args) => test::run(args, &spaces, report),

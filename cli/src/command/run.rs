@@ -11,6 +11,7 @@ mod kept;
 mod limit_hint;
 mod locked;
 mod pinned_plan;
+mod progress;
 mod renderer;
 mod resume_notice;
 pub mod sandbox;
@@ -102,7 +103,7 @@ pub struct RunArgs {
     detached: bool,
     /// Policy for calls that need approval when there is no terminal (default: `approvals.unattended` of the settings,
     /// else `allow`)
-    #[arg(long, value_enum, value_name = "POLICY")]
+    #[arg(long, value_enum, value_name = "POLICY", env = "RYE_UNATTENDED", hide_env_values = true)]
     unattended: Option<HeadlessPolicyArg>,
     /// Complete the thread although required outputs are missing
     #[arg(long, conflicts_with = "resume")]

@@ -8,6 +8,7 @@ mod export;
 mod list;
 mod prove;
 mod prune;
+mod reference;
 mod repair;
 mod resume;
 mod show;

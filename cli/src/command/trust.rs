@@ -90,7 +90,7 @@ fn server_requirements(world: &dyn World, spaces: &Spaces) -> Vec<TrustRequireme
 }
 
 #[cfg(not(feature = "mcp"))]
-fn servers(_: &dyn World, _: &Spaces) -> Vec<TrustRequirement> {
+fn server_requirements(_: &dyn World, _: &Spaces) -> Vec<TrustRequirement> {
     Vec::new()
 }
 

@@ -79,7 +79,8 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
         EventBody::ApprovalGiven(given) => line(match given.answer {
             Approval::Approved => "approved".to_owned(),
-            Approval::Refused => "refused".to_owned(),
+            Approval::Refused => "denied by you".to_owned(),
+            Approval::PolicyRefused => "denied by the policy for runs without a terminal".to_owned(),
             Approval::Suspended => "no terminal: waiting for an approval message".to_owned(),
         }),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, value(&set.value))),
@@ -121,6 +122,10 @@ pub fn result_reason(kind: &ResultKind) -> Option<String> {
         // A refusal contains its own reason.
         ResultKind::Ran | ResultKind::Refused | ResultKind::Returned { error: None, .. } => None,
         ResultKind::Denied { capability } => Some(format!("denied: no grant for {capability}")),
+        ResultKind::Unapproved { answer, .. } => {
+            let who = if *answer == Approval::Refused { "you" } else { "the policy for runs without a terminal" };
+            Some(format!("denied by {who}"))
+        }
         ResultKind::Blocked => Some("blocked by a hook".to_owned()),
         ResultKind::Skipped => Some("skipped".to_owned()),
         ResultKind::Interrupted => Some("interrupted: outcome unknown".to_owned()),

@@ -15,15 +15,20 @@ pub enum OutputStream {
     Error,
 }
 
-/// Returns the width to fold at: `COLUMNS`, else the terminal's; `None` without a terminal.
+/// Returns the width to fold at; `None` without a terminal, or if it is too narrow.
 pub fn width(stream: OutputStream) -> Option<usize> {
+    columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
+}
+
+/// Returns the width of a stream: `COLUMNS`, else the terminal's; `None` without a terminal.
+pub fn columns(stream: OutputStream) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || match stream {
         OutputStream::Out if stdout().is_terminal() => terminal_size::terminal_size_of(stdout()),
         OutputStream::Error if stderr().is_terminal() => terminal_size::terminal_size_of(stderr()),
         OutputStream::Out | OutputStream::Error => None,
     };
-    said.or_else(|| seen().map(|(width, _)| usize::from(width.0))).filter(|width| *width >= MIN_WIDTH_COLUMNS)
+    said.or_else(|| seen().map(|(width, _)| usize::from(width.0)))
 }
 
 /// Folds the long lines of a text.

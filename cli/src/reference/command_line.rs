@@ -13,13 +13,21 @@ use crate::args::Args;
 use crate::exit::Exit;
 
 /// Environment variables that the sources of `rye` name.
-const OWN_VARIABLES: [(&str, &str); 9] = [
+const OWN_VARIABLES: [(&str, &str); 17] = [
     ("RYE_USER_SPACE", "the folder that holds the user's `.ai/`"),
     ("USER_SPACE", "the same, if `RYE_USER_SPACE` is not set"),
     ("HOME", "the same, if neither is set; also the home folder of programs"),
     ("PATH", "the search path of programs: tools, MCP servers, `bwrap`"),
     ("LANG", "the locale of programs"),
     ("COLUMNS", "the width of human output"),
+    ("TERM", "`dumb`: progress is not repainted"),
+    ("ACCESSIBLE", "a value other than `0`: progress is not repainted; a line every 30 seconds instead"),
+    ("RYE_PROJECT", "the default of `--project`"),
+    ("RYE_FORMAT", "the default of `--format`"),
+    ("RYE_COLOR", "the default of `--color`"),
+    ("RYE_MODEL", "the default of `--model` of commands that compile a directive; a resumed thread keeps its model"),
+    ("RYE_UNATTENDED", "the default of `--unattended`"),
+    ("RYE_LOG", "the filter of the log on stderr: a level such as `debug`, or targets such as `rye_engine=trace`"),
     (
         "RYE_PARENT_THREAD_ID",
         "set for the programs of a thread: `rye run` in such a program starts a child of that thread, as with `--parent`",

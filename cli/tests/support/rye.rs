@@ -95,6 +95,12 @@ impl TestProject {
             "GEMINI_API_KEY",
             "GEMINI_BASE_URL",
             "COLUMNS",
+            "RYE_PROJECT",
+            "RYE_FORMAT",
+            "RYE_COLOR",
+            "RYE_MODEL",
+            "RYE_UNATTENDED",
+            "RYE_LOG",
         ] {
             command.env_remove(name);
         }

@@ -45,6 +45,13 @@ pub enum CapabilityError {
     OnlyWhatIsThere { tool: String, span: Span },
 }
 
+/// Returns the MCP server whose tools a pattern names.
+fn mcp_server_of(pattern: &str) -> Option<&str> {
+    let path = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
+    let (server, _) = path.strip_prefix("mcp.")?.split_once('.')?;
+    (!server.contains(['*', '?', '['])).then_some(server)
+}
+
 impl Problem for CapabilityError {
     fn code(&self) -> &'static str {
         match self {
@@ -82,7 +89,10 @@ impl Problem for CapabilityError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::MatchesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+            Self::MatchesNothing { suggestion, pattern, .. } => did_you_mean(suggestion.as_ref(), || {
+                if let Some(server) = mcp_server_of(pattern) {
+                    return Some(format!("write the items of a configured server with `rye mcp refresh {server}`, or add the server with `rye mcp add`"));
+                }
                 Some("remove the pattern, or correct it to the dotted id of an item that exists".into())
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),

@@ -10,10 +10,11 @@ use tokio::sync::{Semaphore, watch};
 
 use super::stream::AttemptStream;
 use super::{Artifact, Deadline, DriveError, DrivenThread, Driver, EffectStep, EventSink, StreamEvent};
-use crate::engine::EngineContext;
+use crate::engine::{ApprovalRequest, EngineContext};
 use crate::event::{Approval, ControlMessage, Ended, HookOutcome, Opened};
 use crate::hooks::{HookPointResult, HookTable};
 use crate::image;
+use crate::machine::effect::CallToApprove;
 use crate::machine::{Effect, Fact, Signal};
 use crate::provider::{BoxFuture, CallError, DEADLINE_CODE, Delta, FailedStage, Provider, Request, text_tools};
 use crate::store::mailbox;
@@ -184,11 +185,12 @@ impl EmbeddedDriver {
     }
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
-    async fn ask(&self, asked: ApprovalOrigin, what: &str) -> Approval {
+    async fn ask(&self, asked: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Approval {
+        let request = ApprovalRequest { thread: &self.id, asked, what, call, plan: &self.plan };
         let _asking = self.engine.mark_asking(&self.launch.root);
         tokio::select! {
             biased;
-            answer = self.engine.approvals.answer(&self.id, asked, what) => answer,
+            answer = self.engine.approvals.answer(request) => answer,
             () = self.engine.approval_timeout() => Approval::Suspended,
         }
     }
@@ -272,7 +274,7 @@ impl Driver for EmbeddedDriver {
                     }
                     None => Fact::Tick,
                 },
-                Effect::Ask { asked, what } => Fact::Answered(self.ask(asked, &what).await),
+                Effect::Ask { asked, what, call } => Fact::Answered(self.ask(asked, &what, call.as_deref()).await),
                 Effect::Done { settle, ended, cancel, leaves } => {
                     if cancel.is_some() {
                         Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.outlet)).await?;

@@ -127,6 +127,7 @@ impl Journal {
         self.transcript = Some(transcript);
         written?;
         for event in events {
+            tracing::debug!(thread = %self.thread, seq = event.seq, event = event.body.reader_name(), "event written");
             self.outlet.emit(StreamEvent::Event { thread: self.thread.clone(), event: Arc::new(event) });
         }
         Ok(())

@@ -2,15 +2,29 @@
 
 use std::sync::Arc;
 
-use rye_compiler::plan::ApprovalOrigin;
+use rye_compiler::plan::{ApprovalOrigin, Plan};
 
 use crate::event::Approval;
+use crate::machine::effect::CallToApprove;
 use crate::provider::BoxFuture;
 use crate::thread_id::ThreadId;
 
+/// An approval request of a thread.
+#[derive(Debug, Clone, Copy)]
+pub struct ApprovalRequest<'a> {
+    pub thread: &'a ThreadId,
+    pub asked: ApprovalOrigin,
+    /// The capability and the call, or the limit, as recorded.
+    pub what: &'a str,
+    /// The call; `None` at a limit.
+    pub call: Option<&'a CallToApprove>,
+    /// The plan of the thread, whose grants determine the sandbox of the call.
+    pub plan: &'a Plan,
+}
+
 /// A handler of approval requests.
 pub trait ApprovalHandler: Send + Sync {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval>;
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval>;
 }
 
 /// The handling of calls that need an approval, and of escalated limits. Each embedder chooses one.
@@ -36,11 +50,11 @@ impl ApprovalPolicy {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, thread: &ThreadId, asked: ApprovalOrigin, what: &str) -> Approval {
-        match (self, asked) {
-            (Self::Ask(handler), _) => handler.ask(thread, asked, what).await,
+    pub async fn answer(&self, request: ApprovalRequest<'_>) -> Approval {
+        match (self, request.asked) {
+            (Self::Ask(handler), _) => handler.ask(request).await,
             (Self::Allow, ApprovalOrigin::Call) => Approval::Approved,
-            (Self::Deny, ApprovalOrigin::Call) => Approval::Refused,
+            (Self::Deny, ApprovalOrigin::Call) => Approval::PolicyRefused,
             (Self::Allow | Self::Deny | Self::Queue, ApprovalOrigin::Limit) | (Self::Queue, ApprovalOrigin::Call) => {
                 Approval::Suspended
             }

@@ -372,6 +372,8 @@ pub enum ResultKind {
     Ran,
     /// No grant allows the call.
     Denied { capability: String },
+    /// The call needed an approval, and its request was answered with a refusal.
+    Unapproved { capability: String, answer: Approval },
     /// A hook blocked the call.
     Blocked,
     /// The name or the arguments of the call are invalid.
@@ -523,7 +525,10 @@ pub struct ApprovalGiven {
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
     Approved,
+    /// Refused by a user.
     Refused,
+    /// Refused by the policy for runs without an approver.
+    PolicyRefused,
     /// No approver is available. The thread ends as suspended and waits for an `approve` message.
     Suspended,
 }

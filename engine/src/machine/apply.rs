@@ -314,17 +314,18 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
     state.question.take_if(|_| given.answer != Approval::Suspended);
     let outcome = match given.answer {
         Approval::Approved => Outcome::Approved,
-        Approval::Refused => Outcome::Refused,
+        Approval::Refused | Approval::PolicyRefused => Outcome::Refused,
         Approval::Suspended => Outcome::Suspended,
     };
     state.position = RunPosition::After(Node::Ask(given.asked), outcome);
     if (given.asked, given.answer) == (ApprovalOrigin::Limit, Approval::Approved) {
         state.limit = None;
     }
-    if (given.asked, given.answer) == (ApprovalOrigin::Call, Approval::Approved)
+    if given.asked == ApprovalOrigin::Call
+        && given.answer != Approval::Suspended
         && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == CallPhase::Waiting)
     {
-        call.approved = true;
+        call.answer = Some(given.answer);
     }
 }
 
@@ -382,6 +383,7 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
         ResultKind::Returned { .. } => RunPosition::After(Node::Return, Outcome::Accepted),
         ResultKind::Incomplete { .. } => RunPosition::After(Node::Return, Outcome::Incomplete),
         ResultKind::Ran
+        | ResultKind::Unapproved { .. }
         | ResultKind::Denied { .. }
         | ResultKind::Blocked
         | ResultKind::Refused
@@ -471,7 +473,7 @@ impl CallState {
             phase: CallPhase::Waiting,
             hooked: false,
             blocked: None,
-            approved: false,
+            answer: None,
             cut: false,
             started_at: None,
             result: None,

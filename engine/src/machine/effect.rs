@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{ApprovalOrigin, PlanLimits};
+use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::gate::{Allowed, Dispatch};
@@ -38,6 +39,8 @@ pub enum Effect {
     Ask {
         asked: ApprovalOrigin,
         what: String,
+        /// The call; `None` at a limit.
+        call: Option<Box<CallToApprove>>,
     },
     /// The thread has ended: the driver settles open attempts and releases the reservation. If `cancel` is given, the
     /// descendants end too; it names the children that the transcript knows. `leaves` holds the limits for the
@@ -48,6 +51,19 @@ pub enum Effect {
         cancel: Option<Vec<String>>,
         leaves: Option<PlanLimits>,
     },
+}
+
+/// A call that needs an approval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallToApprove {
+    pub capability: String,
+    /// The tool that the call runs in this process, if it runs one.
+    pub tool: Option<ItemId>,
+    pub input: Value,
+    /// Number of this request among those of the same reply, from 1.
+    pub number: usize,
+    /// Requests of the same reply.
+    pub count: usize,
 }
 
 /// A reservation of an attempt's worst case together with the settlements of earlier attempts; one commit.

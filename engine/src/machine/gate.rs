@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::state::ThreadState;
 use super::state_store::{self, STATE_TOOL, StateOp};
-use crate::event::{Opened, ResultKind};
+use crate::event::{Approval, Opened, ResultKind};
 
 mod needs;
 mod start;
@@ -113,9 +113,10 @@ pub enum GateDecision {
     Keep(Allowed<StateOp>),
     /// `rye_directive_return`.
     Return,
-    /// The call needs approval.
+    /// The call needs approval. `tool` is the tool that it runs.
     Asks {
         capability: String,
+        tool: Option<ItemId>,
     },
     /// The call does not run; `text` is the reason for the model.
     Answer {
@@ -188,7 +189,10 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     };
     let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
     match needs_approval(plan, &capability) {
-        Ok(true) if !call.approved && attended => return GateDecision::Asks { capability },
+        Ok(true) if call.answer != Some(Approval::Approved) && attended => {
+            let tool = action.runs().cloned();
+            return GateDecision::Asks { capability, tool };
+        }
         Ok(_) => {}
         Err(error) => {
             return refused(format!("permission denied: the risk table of this thread cannot be read: {error}"));
@@ -378,6 +382,15 @@ impl ParsedCall {
     /// Returns the tool that needs a grant in addition to the started directive.
     fn tool(&self) -> Option<&'static ItemId> {
         THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
+    }
+
+    /// Returns the tool that the call runs.
+    fn runs(&self) -> Option<&ItemId> {
+        match self {
+            Self::Tool { item_id, .. } => Some(item_id),
+            Self::Start { start, .. } => Some(&start.directive).filter(|_| start.tool),
+            Self::Keep(_) | Self::Knowledge { .. } | Self::Fetch(_) | Self::Sign(_) => None,
+        }
     }
 
     fn request(&self) -> CapabilityRequest<'_> {

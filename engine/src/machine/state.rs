@@ -8,7 +8,7 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, Planne
 use serde_json::{Map, Value};
 
 use crate::event::{
-    AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
+    Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
 };
 use crate::message::{Message, ToolCall};
 use crate::provider::{CallError, CutStream, StopReason, Usage};
@@ -268,8 +268,8 @@ pub struct CallState {
     pub hooked: bool,
     /// The reason if a `tool_call` hook blocked the call.
     pub blocked: Option<String>,
-    /// The call was approved.
-    pub approved: bool,
+    /// The answer to the approval request of the call.
+    pub answer: Option<Approval>,
     /// The reply reached its output limit inside the call, so its arguments may be incomplete.
     pub cut: bool,
     pub started_at: Option<i64>,

@@ -242,6 +242,7 @@ fn nudge(walk: &WalkContext<'_>) -> StepResult {
 }
 
 fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> StepResult {
+    let call = if asked == ApprovalOrigin::Call { calls::call_to_approve(walk) } else { None };
     let what = match asked {
         ApprovalOrigin::Limit => walk.state.limit.as_ref().map_or_else(
             || "continue beyond a limit".to_owned(),
@@ -252,10 +253,14 @@ fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> StepResult
                 )
             },
         ),
-        ApprovalOrigin::Call => calls::approval_text(walk),
+        ApprovalOrigin::Call => {
+            call.as_ref().map_or_else(String::new, |call| format!("{} with {}", call.capability, call.input))
+        }
     };
     match &walk.state.question {
-        Some(open) if open.asked == asked && open.what == what => StepResult::Do(Effect::Ask { asked, what }),
+        Some(open) if open.asked == asked && open.what == what => {
+            StepResult::Do(Effect::Ask { asked, what, call: call.map(Box::new) })
+        }
         // The request is recorded before it is asked: other processes have to find it, and recovery repeats it.
         Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { asked, what })]),
     }

@@ -360,7 +360,10 @@ fn risky_call_waits_for_approval() {
     assert_eq!(yes.asked, ["rye.execute.tool.a.look with {\"x\":1}"]);
     assert_eq!(yes.dispatched.iter().flatten().count(), 3);
     let no = attended(Approval::Refused);
-    assert_eq!(no.results()[1].1, "permission denied: rye.execute.tool.a.look was not approved");
+    assert_eq!(
+        no.results()[1].1,
+        "permission denied: rye.execute.tool.a.look was not approved: the user denied the call"
+    );
     assert_eq!((no.dispatched.len(), no.ended().status), (2, Status::Completed));
     assert_eq!(attended(Approval::Suspended).ended().status, Status::Suspended);
 }

@@ -108,6 +108,7 @@ impl Endpoint {
     pub async fn post(&self, body: Vec<u8>) -> Result<ResponseStream, CallError> {
         let sent = length(body.len());
         let host = self.host();
+        tracing::debug!(%host, path = self.url.path(), bytes = sent, "request");
         let response = match wait_at_most(self.timeouts.answer, self.send(body)).await {
             None => {
                 let seconds = self.timeouts.answer.as_secs_f64();
@@ -121,6 +122,7 @@ impl Endpoint {
         };
         let mut stream = ResponseStream { response, idle: self.timeouts.idle };
         let status = stream.response.status();
+        tracing::debug!(%host, status = status.as_u16(), "response");
         if !status.is_success() {
             let body = stream.read_bounded().await;
             return Err(self.status_error(status.as_u16(), stream.response.headers(), &body));

@@ -9,7 +9,7 @@ use super::children::FIRST_HOOK_SPAWN;
 use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::driver::{DriveError, journal};
 use crate::engine::EngineContext;
-use crate::event::{Continues, Event, Opened, ThreadHead, ThreadOrigin};
+use crate::event::{Approval, Continues, Event, Opened, ThreadHead, ThreadOrigin};
 use crate::keys::{KeyFolder, TrustStore};
 use crate::machine::ThreadState;
 use crate::session::spawn_external::ParentThread;
@@ -245,7 +245,8 @@ impl EngineContext {
             let reason = format!("its limit of {limit} is above its plan's, and no lasting key signed the raise");
             return self.require_acceptance(thread, reason);
         }
-        let pending = state.calls.list.iter().find(|call| call.approved && call.result.is_none());
+        let pending =
+            state.calls.list.iter().find(|call| call.answer == Some(Approval::Approved) && call.result.is_none());
         if let Some(call) = pending {
             let reason =
                 format!("it contains an approval of a call of `{}` that no lasting key signed", call.call.name);

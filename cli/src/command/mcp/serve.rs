@@ -12,7 +12,6 @@ use rye_engine::tool::mcp::serve::{AccessToken, ClientProviders, DirectiveServer
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::CommandError;
-use crate::args::Format;
 use crate::command::run::ask;
 use crate::command::run::compile_directive;
 use crate::command::run::sandbox;
@@ -65,7 +64,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     if let Some(text) = ask::headless_warning(&compilation.approvals_required, unattended) {
         report.note(&printable(&text));
     }
-    options.approvals = ask::approval_handler(Format::Json, spaces, unattended, []);
+    options.approvals = ask::headless_handler(spaces, unattended, []);
     let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;

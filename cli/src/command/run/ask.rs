@@ -2,26 +2,34 @@
 //! leave the thread in the queue of `rye threads approvals`. An approval can be remembered for a thread or for the
 //! project, never globally.
 
-use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use rye_compiler::approvals::{ApprovalRequired, HeadlessPolicy, is_preapproved};
 use rye_compiler::item::Items;
 use rye_compiler::plan::ApprovalOrigin;
+use rye_compiler::sandbox::tool_sandbox;
 use rye_engine::disk_world::DiskWorld;
-use rye_engine::engine::{ApprovalHandler, ApprovalPolicy};
+use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use rye_engine::event::Approval;
 use rye_engine::provider::BoxFuture;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::Trust;
+use rye_grammar::ItemId;
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::renderer::RendererSender;
 use crate::args::Format;
+use crate::present::{BOLD, truncate_line};
 use crate::report::printable;
 use crate::workspace::Spaces;
+
+/// Maximum characters of a name or of a typed line that a question repeats.
+const MAX_ECHO_CHARS: usize = 40;
 
 /// Policy for calls that need approval when there is no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -64,21 +72,35 @@ pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) 
     })
 }
 
-/// Returns the handler of approval requests: the terminal, or the policy for runs without one. `given` holds the approvals for the rest of a thread.
+/// Returns the handler of approval requests: the terminal, or the policy for runs without one. `given` holds the
+/// approvals for the rest of a thread; `screen` renders the questions.
 pub fn approval_handler(
     format: Format,
     spaces: &Spaces,
     unattended: HeadlessPolicy,
     given: impl IntoIterator<Item = ThreadGrant>,
+    screen: RendererSender,
+) -> ApprovalPolicy {
+    if has_terminal(format) {
+        let given = given.into_iter().collect();
+        let desk =
+            Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line), discard_typed) });
+        let (spaces, requests) = (spaces.clone(), std::sync::Mutex::default());
+        return ApprovalPolicy::Ask(Arc::new(TerminalApprover { desk, spaces, screen, requests }));
+    }
+    headless_handler(spaces, unattended, given)
+}
+
+/// Returns the handler of approval requests without a terminal.
+pub fn headless_handler(
+    spaces: &Spaces,
+    unattended: HeadlessPolicy,
+    given: impl IntoIterator<Item = ThreadGrant>,
 ) -> ApprovalPolicy {
     let given: BTreeSet<ThreadGrant> = given.into_iter().collect();
-    if has_terminal(format) {
-        let desk = Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line)) });
-        return ApprovalPolicy::Ask(Arc::new(TerminalApprover { desk, trust: spaces.trust() }));
-    }
     let otherwise = match unattended {
         HeadlessPolicy::Queue => Approval::Suspended,
-        HeadlessPolicy::Deny => Approval::Refused,
+        HeadlessPolicy::Deny => Approval::PolicyRefused,
         HeadlessPolicy::Allow => return ApprovalPolicy::Allow,
     };
     ApprovalPolicy::Ask(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
@@ -92,8 +114,8 @@ struct HeadlessApprover {
 }
 
 impl ApprovalHandler for HeadlessApprover {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval> {
-        let answer = match (asked, ThreadGrant::parse_request(thread, what)) {
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
+        let answer = match (request.asked, ThreadGrant::parse_request(request.thread, request.what)) {
             // A limit needs a higher value, which only a user can give.
             (ApprovalOrigin::Limit, _) => Approval::Suspended,
             (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
@@ -118,8 +140,9 @@ fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant
 /// the next typed line answers the next question.
 struct TerminalApprover {
     desk: Mutex<TerminalState>,
-    /// Stores approvals for the project.
-    trust: Trust,
+    spaces: Spaces,
+    screen: RendererSender,
+    requests: std::sync::Mutex<RequestCounter>,
 }
 
 struct TerminalState {
@@ -144,34 +167,31 @@ impl ThreadGrant {
 }
 
 impl ApprovalHandler for TerminalApprover {
-    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: ApprovalOrigin, what: &'a str) -> BoxFuture<'a, Approval> {
-        let question = match asked {
-            ApprovalOrigin::Call => format!("{thread} requests {what}. Allow?"),
-            ApprovalOrigin::Limit => format!("{thread} reached a limit: {what}. Continue?"),
-        };
-        let grant = ThreadGrant::parse_request(thread, what).filter(|_| asked == ApprovalOrigin::Call);
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
+        let grant = request
+            .call
+            .map(|call| ThreadGrant { thread: request.thread.to_string(), capability: call.capability.clone() });
         Box::pin(async move {
+            let counted = CountedRequest::register(&self.requests, request);
             let mut desk = self.desk.lock().await;
             if let Some(grant) = &grant
-                && is_approved(&desk.given, &self.trust, grant)
+                && is_approved(&desk.given, &self.spaces.trust(), grant)
             {
+                counted.answered();
                 return Approval::Approved;
             }
-            let answers = if grant.is_some() { "[y/N; t: in this thread, p: in this project]" } else { "[y/N]" };
-            let put = || {
-                write!(anstream::stderr().lock(), "{} {answers} ", printable(&question)).ok();
-            };
-            let open = OpenQuestion(true);
-            let line = desk.lines.prompt_line(put).await;
+            let question = self.format_question(request, counted.position());
+            let open = OpenQuestion(Some(&self.screen));
+            let answer = self.read_answer(&mut desk.lines, question, grant.is_some()).await;
             open.close();
-            let answer = line.map_or(TypedAnswer::EndOfInput, |line| TypedAnswer::parse(&line));
+            counted.answered();
             match (answer, grant) {
                 (TypedAnswer::Thread, Some(grant)) => {
                     desk.given.insert(grant);
                 }
                 (TypedAnswer::Project, Some(grant)) => {
-                    if let Err(error) = self.trust.record_capability(&grant.capability) {
-                        writeln!(anstream::stderr().lock(), "approval not saved: {error}").ok();
+                    if let Err(error) = self.spaces.trust().record_capability(&grant.capability) {
+                        self.screen.note(&format!("approval not saved: {error}"));
                     }
                 }
                 (
@@ -188,19 +208,143 @@ impl ApprovalHandler for TerminalApprover {
     }
 }
 
-/// Guard of an open question; prints a note if it is dropped without an answer.
-struct OpenQuestion(bool);
+impl TerminalApprover {
+    /// Asks until a line is an answer.
+    async fn read_answer(&self, lines: &mut TerminalLines, question: String, has_scopes: bool) -> TypedAnswer {
+        let mut prompt = question;
+        loop {
+            let Some(line) = lines.prompt_line(self.screen.ask(prompt)).await else { return TypedAnswer::EndOfInput };
+            if let Some(answer) = TypedAnswer::parse(&line, has_scopes) {
+                return answer;
+            }
+            let keys = if has_scopes { "`y`, `n`, `t` or `p`" } else { "`y` or `n`" };
+            let typed = truncate_line(&line, MAX_ECHO_CHARS);
+            prompt = format!("unknown answer `{typed}`; type {keys}: ");
+        }
+    }
 
-impl OpenQuestion {
-    fn close(mut self) {
-        self.0 = false;
+    /// Formats a request on lines of its own: capability, arguments and sandbox of the call, or the limit.
+    fn format_question(&self, request: ApprovalRequest<'_>, (number, count): (usize, usize)) -> String {
+        let head = format!("{BOLD}approval {number} of {count}{BOLD:#}: thread {}", request.thread);
+        let Some(call) = request.call else {
+            return format!("{head} reached a limit\n  {}\nContinue? [y/N] ", printable(request.what));
+        };
+        let mut lines = vec![head, format!("  capability: {}", printable(&call.capability))];
+        lines.extend(argument_lines(&call.input));
+        if let Ok(world) = self.spaces.open() {
+            let name = call.tool.as_ref().map_or(call.capability.as_str(), ItemId::as_str);
+            let sandbox = tool_sandbox(&Items::new(&world), request.plan, name, call.tool.as_ref());
+            lines.push(format!("  sandbox: {}", printable(&sandbox.to_string())));
+        }
+        lines.push("Allow? [y/N; t: in this thread, p: in this project] ".to_owned());
+        lines.join("\n")
     }
 }
 
-impl Drop for OpenQuestion {
+/// Formats the arguments of a call, one per line. Further lines of a text are marked, so that no argument looks like
+/// a part of the question.
+fn argument_lines(input: &Value) -> Vec<String> {
+    let Value::Object(arguments) = input else {
+        return vec![format!("  arguments: {}", printable(&input.to_string()))];
+    };
+    if arguments.is_empty() {
+        return vec!["  arguments: none".to_owned()];
+    }
+    let mut lines = Vec::new();
+    for (name, value) in arguments {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = printable(&text.replace('\r', "\u{FFFD}"));
+        let mut parts = text.split('\n');
+        lines.push(format!("  {}: {}", truncate_line(name, MAX_ECHO_CHARS), parts.next().unwrap_or_default()));
+        lines.extend(parts.map(|part| format!("    | {part}")));
+    }
+    lines
+}
+
+/// Counter of approval requests, for numbers such as "1 of 2". A reply may contain several calls that need approval,
+/// and several threads may wait at once.
+#[derive(Debug, Default)]
+struct RequestCounter {
+    answered: usize,
+    /// Requests of each thread's current reply that have no answer yet.
+    open: BTreeMap<ThreadId, usize>,
+}
+
+impl RequestCounter {
+    fn register(&mut self, thread: &ThreadId, (number, count): (usize, usize)) {
+        if number == 1 {
+            // The thread may have ended its last reply without the rest of its requests.
+            self.open.remove(thread);
+        }
+        if self.open.is_empty() {
+            self.answered = number.saturating_sub(1);
+        }
+        self.open.insert(thread.clone(), count.saturating_sub(number) + 1);
+    }
+
+    fn close(&mut self, thread: &ThreadId, is_answered: bool) {
+        let left = self.open.remove(thread).unwrap_or(0).saturating_sub(1);
+        if is_answered {
+            self.answered += 1;
+            if left > 0 {
+                self.open.insert(thread.clone(), left);
+            }
+        }
+    }
+
+    fn position(&self) -> (usize, usize) {
+        (self.answered + 1, self.answered + self.open.values().sum::<usize>())
+    }
+}
+
+/// A registered request; removed from the counter when it is dropped.
+struct CountedRequest<'a> {
+    counter: &'a std::sync::Mutex<RequestCounter>,
+    thread: &'a ThreadId,
+    is_answered: bool,
+}
+
+impl<'a> CountedRequest<'a> {
+    fn register(counter: &'a std::sync::Mutex<RequestCounter>, request: ApprovalRequest<'a>) -> Self {
+        lock(counter).register(request.thread, request.call.map_or((1, 1), |call| (call.number, call.count)));
+        Self { counter, thread: request.thread, is_answered: false }
+    }
+
+    fn position(&self) -> (usize, usize) {
+        lock(self.counter).position()
+    }
+
+    fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for CountedRequest<'_> {
     fn drop(&mut self) {
-        if self.0 {
-            writeln!(anstream::stderr().lock(), "\nno answer needed: the request was answered elsewhere").ok();
+        lock(self.counter).close(self.thread, self.is_answered);
+    }
+}
+
+fn lock(counter: &std::sync::Mutex<RequestCounter>) -> std::sync::MutexGuard<'_, RequestCounter> {
+    counter.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Guard of an open question; prints a note if it is dropped without an answer.
+struct OpenQuestion<'a>(Option<&'a RendererSender>);
+
+impl OpenQuestion<'_> {
+    fn close(mut self) {
+        if let Some(screen) = self.0.take() {
+            screen.close_question(None);
+        }
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if let Some(screen) = self.0 {
+            screen
+                .close_question(Some("no answer needed: the request was answered elsewhere, or the thread is ending"));
         }
     }
 }
@@ -211,6 +355,8 @@ type ReadLine = dyn Fn() -> Option<String> + Send + Sync;
 /// Lines of the terminal, read only on demand.
 struct TerminalLines {
     read: Arc<ReadLine>,
+    /// Discards what was typed and not read yet.
+    discard: fn(),
     sender: UnboundedSender<Option<String>>,
     receiver: UnboundedReceiver<Option<String>>,
     /// True while a read is pending; a dropped question leaves its read pending.
@@ -218,17 +364,18 @@ struct TerminalLines {
 }
 
 impl TerminalLines {
-    fn new(read: Arc<ReadLine>) -> Self {
+    fn new(read: Arc<ReadLine>, discard: fn()) -> Self {
         let (sender, receiver) = unbounded_channel();
-        Self { read, sender, receiver, reading: false }
+        Self { read, discard, sender, receiver, reading: false }
     }
 
     /// Prints a question and waits for the next line. Discards lines typed before the question.
-    async fn prompt_line(&mut self, put: impl FnOnce()) -> Option<String> {
+    async fn prompt_line(&mut self, put: impl Future<Output = ()>) -> Option<String> {
         while self.receiver.try_recv().is_ok() {
             self.reading = false;
         }
-        put();
+        (self.discard)();
+        put.await;
         if !std::mem::replace(&mut self.reading, true) {
             let (read, sender) = (Arc::clone(&self.read), self.sender.clone());
             // A read of a terminal cannot be canceled; the process exits without waiting for this thread.
@@ -252,6 +399,11 @@ fn read_stdin_line() -> Option<String> {
     }
 }
 
+/// Discards what was typed before a question. Stdin may be no terminal any more, then there is nothing to discard.
+fn discard_typed() {
+    rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
+}
+
 /// An answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TypedAnswer {
@@ -264,13 +416,14 @@ enum TypedAnswer {
 }
 
 impl TypedAnswer {
-    /// Parses an answer; any text other than an explicit yes means no.
-    fn parse(line: &str) -> Self {
+    /// Parses an answer; an empty line means no. Returns `None` for any other text. Only calls have scopes.
+    fn parse(line: &str, has_scopes: bool) -> Option<Self> {
         match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => Self::Once,
-            "t" | "thread" => Self::Thread,
-            "p" | "project" => Self::Project,
-            _ => Self::No,
+            "y" | "yes" => Some(Self::Once),
+            "t" | "thread" if has_scopes => Some(Self::Thread),
+            "p" | "project" if has_scopes => Some(Self::Project),
+            "" | "n" | "no" => Some(Self::No),
+            _ => None,
         }
     }
 
@@ -288,6 +441,9 @@ impl TypedAnswer {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use rye_compiler::compile::{CompileRequest, compile};
+    use rye_compiler::world::MapWorld;
+
     use super::*;
 
     /// Returns an empty project.
@@ -302,11 +458,18 @@ mod tests {
         let given = ThreadGrant::parse_request(&thread, bash).unwrap();
         assert_eq!(given.capability, "rye.execute.tool.rye.bash.bash");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1.0.0\"><metadata/></directive>\n```\n\nGo.\n";
+        let disk = nowhere().open().unwrap();
+        let world = MapWorld::with_fallback(&disk).project(".ai/directives/a.md", directive);
+        let request = CompileRequest::new(ItemId::parse("a").unwrap());
+        let plan = compile(&world, &request).value.unwrap().plan;
         for (unattended, otherwise) in
-            [(HeadlessPolicy::Queue, Approval::Suspended), (HeadlessPolicy::Deny, Approval::Refused)]
+            [(HeadlessPolicy::Queue, Approval::Suspended), (HeadlessPolicy::Deny, Approval::PolicyRefused)]
         {
-            let headless = approval_handler(Format::Json, &nowhere(), unattended, [given.clone()]);
-            let ask = |thread: &ThreadId, asked, what: &str| runtime.block_on(headless.answer(thread, asked, what));
+            let headless = headless_handler(&nowhere(), unattended, [given.clone()]);
+            let ask = |thread: &ThreadId, asked, what: &str| {
+                runtime.block_on(headless.answer(ApprovalRequest { thread, asked, what, call: None, plan: &plan }))
+            };
             assert_eq!(ask(&thread, ApprovalOrigin::Call, bash), Approval::Approved);
             assert_eq!(ask(&other, ApprovalOrigin::Call, bash), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
@@ -315,7 +478,7 @@ mod tests {
             // The calls of a child need approval when the child makes them.
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
         }
-        assert!(!approval_handler(Format::Json, &nowhere(), HeadlessPolicy::Allow, []).is_attended());
+        assert!(!headless_handler(&nowhere(), HeadlessPolicy::Allow, []).is_attended());
     }
 
     #[test]
@@ -327,12 +490,12 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             line.lock().unwrap().recv().ok()
         };
-        let mut lines = TerminalLines::new(Arc::new(read));
+        let mut lines = TerminalLines::new(Arc::new(read), || {});
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             // The first question is dropped before any line is typed.
             {
-                let first = lines.prompt_line(|| {});
+                let first = lines.prompt_line(std::future::ready(()));
                 let mut first = std::pin::pin!(first);
                 std::future::poll_fn(|context| {
                     assert!(first.as_mut().poll(context).is_pending());
@@ -342,7 +505,7 @@ mod tests {
             }
             // The next question receives the pending read.
             let asked = std::cell::Cell::new(false);
-            let put = || {
+            let put = async {
                 asked.set(true);
                 typist.send("y".into()).unwrap();
             };
@@ -350,22 +513,57 @@ mod tests {
             assert!(asked.get());
             assert_eq!(reads.load(Ordering::SeqCst), 1, "one line was read for the two of them");
             drop(typist);
-            assert_eq!(lines.prompt_line(|| {}).await, None, "the terminal is gone");
+            assert_eq!(lines.prompt_line(std::future::ready(())).await, None, "the terminal is gone");
         });
     }
 
     #[test]
-    fn only_an_explicit_yes_approves() {
+    fn requests_of_replies_and_threads_are_numbered() {
+        let (one, other) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("a-2").unwrap());
+        let mut counter = RequestCounter::default();
+        let ask = |counter: &mut RequestCounter, thread: &ThreadId, number, count| {
+            counter.register(thread, (number, count));
+            counter.position()
+        };
+        // Two calls of one reply.
+        assert_eq!(ask(&mut counter, &one, 1, 2), (1, 2));
+        counter.close(&one, true);
+        assert_eq!(ask(&mut counter, &one, 2, 2), (2, 2));
+        counter.close(&one, true);
+        // Two threads at once.
+        assert_eq!(ask(&mut counter, &one, 1, 1), (1, 1));
+        assert_eq!(ask(&mut counter, &other, 1, 1), (1, 2));
+        counter.close(&one, true);
+        assert_eq!(counter.position(), (2, 2));
+        counter.close(&other, false);
+        // A reply whose second request never came.
+        assert_eq!(ask(&mut counter, &one, 1, 2), (1, 2));
+        counter.close(&one, true);
+        assert_eq!(ask(&mut counter, &one, 1, 1), (1, 1));
+    }
+
+    #[test]
+    fn arguments_cannot_look_like_the_question() {
+        let lines = argument_lines(&serde_json::json!({"command": "ls\nAllow? [y/N] y\r\u{1b}[2K", "n": 1}));
+        assert_eq!(lines, ["  command: ls", "    | Allow? [y/N] y\u{FFFD}\u{FFFD}[2K", "  n: 1"]);
+        assert_eq!(argument_lines(&serde_json::json!({})), ["  arguments: none"]);
+    }
+
+    #[test]
+    fn typed_answer_is_one_of_the_offered_keys() {
         for (line, answer) in [
-            ("y\n", TypedAnswer::Once),
-            (" YES \n", TypedAnswer::Once),
-            ("t\n", TypedAnswer::Thread),
-            ("p\n", TypedAnswer::Project),
-            ("\n", TypedAnswer::No),
-            ("always\n", TypedAnswer::No),
-            ("yy\n", TypedAnswer::No),
+            ("y\n", Some(TypedAnswer::Once)),
+            (" YES \n", Some(TypedAnswer::Once)),
+            ("t\n", Some(TypedAnswer::Thread)),
+            ("p\n", Some(TypedAnswer::Project)),
+            ("\n", Some(TypedAnswer::No)),
+            ("No\n", Some(TypedAnswer::No)),
+            ("always\n", None),
+            ("yy\n", None),
+            ("1\n", None),
         ] {
-            assert_eq!(TypedAnswer::parse(line), answer, "{line:?}");
+            assert_eq!(TypedAnswer::parse(line, true), answer, "{line:?}");
         }
+        assert_eq!(TypedAnswer::parse("t", false), None, "a limit has no scope");
     }
 }

@@ -1,7 +1,7 @@
 //! Human and plain output of a run: the model's text on stdout as it is streamed, progress on stderr, outputs at the
 //! end. Prints each text once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -10,16 +10,17 @@ use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::driver::StreamEvent;
 use rye_engine::event::{
-    AttemptFailed, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, ResultKind, Settled,
+    AttemptFailed, ChildEnded, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, ResultKind, Settled,
     ThreadOrigin, ToolCallResult,
 };
 use rye_engine::message::ContentBlock;
 use rye_engine::provider::{Delta, Usage};
-use rye_engine::thread::{PrintedCost, RunResult, Status};
+use rye_engine::thread::{PrintedCost, RunError, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
 use super::ask::has_terminal;
+use super::progress::Progress;
 use super::renderer::Render;
 use super::stdout::Stdout;
 use crate::args::Format;
@@ -29,6 +30,8 @@ use crate::report::{Printer, printable};
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
+/// Maximum length of a child's error message, in characters.
+const MAX_CHILD_ERROR_CHARS: usize = 400;
 /// A call that takes longer is printed before it ends.
 const SLOW_CALL: Duration = Duration::from_secs(2);
 
@@ -51,8 +54,15 @@ pub struct HumanRenderer {
     missing: Vec<String>,
     /// Last limit that the thread reached.
     limit: Option<String>,
-    missing_key: bool,
+    /// Threads whose last attempt had no key.
+    missing_key: BTreeSet<ThreadId>,
+    /// Errors of ended threads, by id.
+    errors: BTreeMap<String, RunError>,
+    progress: Option<Progress>,
 }
+
+/// Help for a thread without a key.
+const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script without a key";
 
 /// A tool call without a result yet.
 struct PendingCall {
@@ -75,7 +85,9 @@ impl HumanRenderer {
             calls: BTreeMap::new(),
             missing: Vec::new(),
             limit: None,
-            missing_key: false,
+            missing_key: BTreeSet::new(),
+            errors: BTreeMap::new(),
+            progress: Progress::for_terminal(report),
         }
     }
 
@@ -89,6 +101,7 @@ impl HumanRenderer {
         if self.quiet {
             return;
         }
+        self.hide_progress();
         self.out.end_line();
         let own = self.main.as_ref() == Some(thread);
         let whose = if own { String::new() } else { format!("{DIM}[{thread}]{DIM:#} ") };
@@ -98,11 +111,33 @@ impl HumanRenderer {
 
     /// Prints text of the model, after the buffered lines.
     fn text(&mut self, text: &str) {
+        self.hide_progress();
         self.flush();
         self.out.text(text);
     }
 
+    fn hide_progress(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            progress.hide();
+        }
+    }
+
+    /// Prints the end of a child, with its error.
+    fn child_ended(&mut self, thread: &ThreadId, child: &ChildEnded) {
+        let line = format!("child {} {}", child.thread_id, child.status.as_str());
+        self.thread_line(thread, status_style(child.status), &line);
+        let Some(error) = self.errors.remove(&child.thread_id) else { return };
+        let message = truncate_line(message_without_code(&error), MAX_CHILD_ERROR_CHARS);
+        self.thread_line(thread, colored(AnsiColor::Red), &format!("  {}: {message}", error.code));
+        if self.missing_key.iter().any(|child_id| child_id.as_str() == child.thread_id) {
+            self.thread_line(thread, Style::new(), &format!("  {MISSING_KEY_HELP}"));
+        }
+    }
+
     fn event(&mut self, thread: &ThreadId, event: &Event) {
+        if let Some(progress) = &mut self.progress {
+            progress.event(thread, event);
+        }
         if let EventBody::Opened(opened) = &event.body {
             self.opened(thread, opened);
         }
@@ -136,11 +171,7 @@ impl HumanRenderer {
                 self.thread_line(thread, Style::new(), &format!("child {}", child.thread_id));
             }
             EventBody::ChildEnded(child) => {
-                self.thread_line(
-                    thread,
-                    status_style(child.status),
-                    &format!("child {} {}", child.thread_id, child.status.as_str()),
-                );
+                self.child_ended(thread, child);
             }
             EventBody::Limit(hit) => {
                 if self.main.as_ref() == Some(thread) && hit.at != Node::Tools {
@@ -149,6 +180,9 @@ impl HumanRenderer {
                 self.thread_line(thread, red, &format!("limit {}", format_limit_hit(hit)));
             }
             EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
+            EventBody::Ended(ended) => {
+                self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));
+            }
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
                     self.thread_line(thread, DIM, &event_view(event).line);
@@ -170,8 +204,7 @@ impl HumanRenderer {
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
             | EventBody::ArtifactStored(_)
-            | EventBody::Checkpoint(_)
-            | EventBody::Ended(_) => {}
+            | EventBody::Checkpoint(_) => {}
         }
     }
 
@@ -207,7 +240,11 @@ impl HumanRenderer {
     }
 
     fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {
-        self.missing_key |= failed.error.code.as_deref() == Some("missing_key");
+        if failed.error.code.as_deref() == Some("missing_key") {
+            self.missing_key.insert(thread.clone());
+        } else {
+            self.missing_key.remove(thread);
+        }
         // Without a retry, the error of the attempt is that of the thread, which is printed at the end.
         let then = match (&failed.fallback, failed.retry_delay_ms) {
             (Some(model), _) => format!("continuing with {model}"),
@@ -297,6 +334,9 @@ impl HumanRenderer {
 
 impl Render for HumanRenderer {
     fn live(&mut self, live: &StreamEvent) {
+        if let (Some(progress), StreamEvent::Delta { thread, delta }) = (&mut self.progress, live) {
+            progress.delta(thread, delta);
+        }
         match live {
             StreamEvent::Event { thread, event } => self.event(thread, event),
             StreamEvent::Delta { thread, delta: Delta::Text(text) } => {
@@ -313,19 +353,53 @@ impl Render for HumanRenderer {
     }
 
     fn note(&mut self, text: &str) {
+        self.hide_progress();
         self.out.end_line();
         self.flush();
         writeln!(io_err(), "{text}").ok();
     }
 
+    fn question(&mut self, text: &str) {
+        self.hide_progress();
+        self.out.end_line();
+        write!(io_err(), "{text}").ok();
+    }
+
+    fn stop(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            progress.stop();
+        }
+    }
+
+    fn is_animated(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    fn tick(&mut self) {
+        // Streamed text is the progress; lines below an incomplete line would break it.
+        if self.out.has_open_line() {
+            return;
+        }
+        self.flush();
+        let main = self.main.clone();
+        let line = self.progress.as_mut().and_then(|progress| progress.tick(main.as_ref()));
+        if let Some(line) = line {
+            writeln!(io_err(), "{line}").ok();
+        }
+    }
+
     fn flush(&mut self) {
         if !self.lines.is_empty() {
+            self.hide_progress();
             io_err().write_all(self.lines.as_bytes()).ok();
             self.lines.clear();
         }
     }
 
     fn idle(&mut self) {
+        if self.progress.as_ref().is_some_and(Progress::repaints) {
+            return self.flush();
+        }
         let late = |call: &&mut PendingCall| !call.named && call.started.is_some_and(|at| at.elapsed() > SLOW_CALL);
         let mut waiting = Vec::new();
         for ((thread, _), call) in &mut self.calls {
@@ -341,6 +415,8 @@ impl Render for HumanRenderer {
     }
 
     fn end(&mut self, result: RunResult) -> Option<io::Error> {
+        self.hide_progress();
+        self.progress = None;
         self.out.end_line();
         self.flush();
         if self.format == Format::Plain {
@@ -358,12 +434,10 @@ impl HumanRenderer {
         let mut err = io_err();
         if let Some(error) = &result.error {
             let red = colored(AnsiColor::Red).bold();
-            // The message of a limit starts with its code.
-            let message = error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message);
-            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message)).ok();
-        }
-        if self.missing_key {
-            writeln!(err, "  help: use `--model scripted/fast`, which plays a script without a key").ok();
+            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message_without_code(error))).ok();
+            if self.main.as_ref().is_some_and(|main| self.missing_key.contains(main)) {
+                writeln!(err, "  {MISSING_KEY_HELP}").ok();
+            }
         }
         if self.quiet {
             return;
@@ -386,6 +460,11 @@ impl HumanRenderer {
             writeln!(err, "  help: {then}").ok();
         }
     }
+}
+
+/// Returns the message of an error. That of a limit starts with its code.
+fn message_without_code(error: &RunError) -> &str {
+    error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message)
 }
 
 fn io_err() -> impl io::Write {

@@ -3,14 +3,14 @@
 
 use rye_compiler::compile::Compilation;
 
-/// Returns the limits by name, each with its origin: `.ai/directives/deploy.md:6 (declared by `deploy`)`.
+/// Returns the limits by name, each with its origin: ` comes from .ai/directives/deploy.md:6 (declared by `deploy`)`.
 pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
     let told = |key: &String| {
         let name = key.strip_prefix("limit.")?;
         let origin = compilation.origins.get(key)?;
         let place = match &origin.place {
-            Some(place) => format!("{}:{} ({})", place.file, place.line, origin.because),
-            None => origin.because.clone(),
+            Some(place) => format!(" comes from {}:{} ({})", place.file, place.line, origin.because),
+            None => format!(": {}", origin.because),
         };
         Some((name.to_owned(), place))
     };
@@ -20,8 +20,7 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
 /// Formats the hint for a thread that this limit stopped.
 pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)]) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
-    let stands = place.map(|(_, place)| {
-        format!("the limit `{limit}` comes from {place}; override it for a run with `--limit {limit}=N`; ")
-    });
+    let stands =
+        place.map(|(_, place)| format!("the limit `{limit}`{place}; override it for a run with `--limit {limit}=N`; "));
     format!("{}continue with new limits with `rye threads resume {thread} --message TEXT`", stands.unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! Rendering of a run on a thread of its own, so that a slow or closed output does not delay the run.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -8,9 +8,11 @@ use rye_engine::driver::{EventStream, StreamEvent};
 use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
 
 use super::human::HumanRenderer;
 use super::json::JsonRenderer;
+use super::progress::REPAINT_INTERVAL;
 use crate::args::Format;
 use crate::report::Printer;
 
@@ -19,6 +21,18 @@ pub trait Render: Send {
     fn live(&mut self, live: &StreamEvent);
     /// Renders a message that is not an event.
     fn note(&mut self, text: &str);
+    /// Renders a question, after all output so far. Nothing else is rendered until the question is closed.
+    fn question(&mut self, text: &str) {
+        write!(anstream::stderr().lock(), "{text}").ok();
+    }
+    /// Notes a signal of the user, which stops the run.
+    fn stop(&mut self) {}
+    /// Returns true if [`Self::tick`] repaints the terminal.
+    fn is_animated(&self) -> bool {
+        false
+    }
+    /// Called every [`REPAINT_INTERVAL`] if the renderer is animated.
+    fn tick(&mut self) {}
     /// Writes out all buffered output.
     fn flush(&mut self) {}
     /// Called if no event occurred for [`IDLE_INTERVAL`].
@@ -27,13 +41,51 @@ pub trait Render: Send {
     fn end(&mut self, result: RunResult) -> Option<io::Error>;
 }
 
-enum RendererMessage {
+pub enum RendererMessage {
     Note(String),
+    Stop(String),
+    /// A question; `shown` is answered once it is rendered.
+    Question {
+        text: String,
+        shown: oneshot::Sender<()>,
+    },
+    /// The question is closed, with a note if it has no answer.
+    QuestionClosed(Option<String>),
     End(Box<RunResult>),
 }
 
+/// A sender of messages to the renderer, which may not run yet.
+#[derive(Debug, Clone)]
+pub struct RendererSender(mpsc::UnboundedSender<RendererMessage>);
+
+pub type RendererMessages = mpsc::UnboundedReceiver<RendererMessage>;
+
+impl RendererSender {
+    pub fn channel() -> (Self, RendererMessages) {
+        let (sender, messages) = mpsc::unbounded_channel();
+        (Self(sender), messages)
+    }
+
+    /// Prints a message on a line of its own.
+    pub fn note(&self, text: &str) {
+        self.0.send(RendererMessage::Note(text.to_owned())).ok();
+    }
+
+    /// Prints a question, and waits until it is printed.
+    pub async fn ask(&self, text: String) {
+        let (shown, is_shown) = oneshot::channel();
+        self.0.send(RendererMessage::Question { text, shown }).ok();
+        // A renderer that is gone prints no question; the answer decides.
+        is_shown.await.ok();
+    }
+
+    pub fn close_question(&self, note: Option<&str>) {
+        self.0.send(RendererMessage::QuestionClosed(note.map(str::to_owned))).ok();
+    }
+}
+
 pub struct Renderer {
-    sender: mpsc::UnboundedSender<RendererMessage>,
+    sender: RendererSender,
     shown: oneshot::Receiver<RenderOutcome>,
     thread: Thread,
 }
@@ -51,21 +103,31 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(16);
 
 impl Renderer {
     /// Starts the rendering thread. `runtime` is the runtime that executes the run.
-    pub fn start(report: &Printer, events: bool, live: EventStream, runtime: &Handle) -> io::Result<Self> {
+    pub fn start(
+        report: &Printer,
+        events: bool,
+        live: EventStream,
+        channel: (RendererSender, RendererMessages),
+        runtime: &Handle,
+    ) -> io::Result<Self> {
         let show: Box<dyn Render> = match report.format() {
             Format::Json => Box::new(JsonRenderer::new(events)),
             Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events)),
         };
-        Self::spawn(show, live, runtime)
+        Self::spawn(show, live, channel, runtime)
     }
 
     /// Starts a renderer without output.
-    pub fn null(live: EventStream, runtime: &Handle) -> io::Result<Self> {
-        Self::spawn(Box::new(NullRenderer), live, runtime)
+    pub fn null(live: EventStream, channel: (RendererSender, RendererMessages), runtime: &Handle) -> io::Result<Self> {
+        Self::spawn(Box::new(NullRenderer), live, channel, runtime)
     }
 
-    fn spawn(mut show: Box<dyn Render>, live: EventStream, runtime: &Handle) -> io::Result<Self> {
-        let (sender, messages) = mpsc::unbounded_channel();
+    fn spawn(
+        mut show: Box<dyn Render>,
+        live: EventStream,
+        (sender, messages): (RendererSender, RendererMessages),
+        runtime: &Handle,
+    ) -> io::Result<Self> {
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
         let screen = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
@@ -77,14 +139,15 @@ impl Renderer {
         Ok(Self { sender, shown, thread: screen.thread().clone() })
     }
 
-    pub fn note(&self, text: &str) {
-        self.sender.send(RendererMessage::Note(text.to_owned())).ok();
+    /// Notes a signal of the user with a message.
+    pub fn stop(&self, text: &str) {
+        self.sender.0.send(RendererMessage::Stop(text.to_owned())).ok();
         self.thread.unpark();
     }
 
     /// Renders the result and waits until all output is written.
     pub async fn end(self, result: RunResult) -> RenderOutcome {
-        self.sender.send(RendererMessage::End(Box::new(result))).ok();
+        self.sender.0.send(RendererMessage::End(Box::new(result))).ok();
         drop(self.sender);
         self.thread.unpark();
         self.shown.await.unwrap_or_default()
@@ -98,7 +161,11 @@ async fn print(
 ) -> RenderOutcome {
     let mut shown = RenderOutcome::default();
     let (mut end, mut is_open, mut is_quiet) = (None, true, true);
+    // Events that arrived while a question was open.
+    let (mut held, mut is_asking) = (Vec::new(), false);
     let mut moments = tokio::time::interval(IDLE_INTERVAL);
+    let mut repaints = tokio::time::interval(REPAINT_INTERVAL);
+    repaints.set_missed_tick_behavior(MissedTickBehavior::Skip);
     while is_open || end.is_none() {
         if is_open && live.is_idle() {
             show.flush();
@@ -112,18 +179,45 @@ async fn print(
             next = live.next(), if is_open => match next {
                 Some(live) => {
                     is_quiet = false;
-                    show.live(&live);
+                    if is_asking {
+                        held.push(live);
+                    } else {
+                        show.live(&live);
+                    }
                 }
                 None => is_open = false,
             },
             message = messages.recv(), if end.is_none() => match message {
                 Some(RendererMessage::Note(text)) => show.note(&text),
+                Some(RendererMessage::Stop(text)) => {
+                    show.stop();
+                    show.note(&if is_asking { format!("\n{text}") } else { text });
+                }
+                Some(RendererMessage::Question { text, shown }) => {
+                    show.flush();
+                    show.question(&text);
+                    is_asking = true;
+                    shown.send(()).ok();
+                }
+                Some(RendererMessage::QuestionClosed(note)) => {
+                    is_asking = false;
+                    if let Some(note) = note {
+                        show.note(&format!("\n{note}"));
+                    }
+                    for live in held.drain(..) {
+                        show.live(&live);
+                    }
+                }
                 Some(RendererMessage::End(result)) => end = Some(result),
                 // The renderer handle was dropped: the result is not rendered.
                 None => return shown,
             },
-            _ = moments.tick() => if std::mem::replace(&mut is_quiet, true) { show.idle() },
+            _ = moments.tick() => if std::mem::replace(&mut is_quiet, true) && !is_asking { show.idle() },
+            _ = repaints.tick(), if show.is_animated() && !is_asking => show.tick(),
         }
+    }
+    for live in &held {
+        show.live(live);
     }
     let dropped = live.dropped();
     if dropped > 0 {

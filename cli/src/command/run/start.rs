@@ -18,7 +18,7 @@ use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, ThreadGrant};
 use super::kept::KeptSettings;
-use super::renderer::Renderer;
+use super::renderer::{Renderer, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
 use crate::args::Format;
@@ -148,7 +148,8 @@ pub fn run_to_end(
         | ThreadStart::HandOver { .. } => Vec::new(),
     };
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
-    options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned());
+    let (sender, messages) = RendererSender::channel();
+    options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone());
     let runtime = runtime::start_runtime(start.worker_count())?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
@@ -170,10 +171,11 @@ pub fn run_to_end(
         }
         let mut handle = start_thread(&engine, start, how).await?;
         let live = handle.live.take();
+        let channel = (sender, messages);
         let screen = if how.detached || how.silent {
-            Renderer::null(live, runtime.handle())
+            Renderer::null(live, channel, runtime.handle())
         } else {
-            Renderer::start(report, how.events, live, runtime.handle())
+            Renderer::start(report, how.events, live, channel, runtime.handle())
         };
         if how.detached {
             let announcement = detach::announcement(&handle.thread_id);

@@ -22,6 +22,11 @@ impl Stdout {
         self.open_line = !text.ends_with('\n');
     }
 
+    /// Returns true if the last output is not a complete line.
+    pub fn has_open_line(&self) -> bool {
+        self.open_line
+    }
+
     pub fn line(&mut self, text: &str) {
         self.text(&format!("{text}\n"));
     }

@@ -158,13 +158,11 @@ impl SignalForwarder<'_> {
         self.asked += 1;
         match self.asked {
             1 => {
-                screen.note(
-                    "stopping after the current step: waiting for the model or tool to finish; press Ctrl-C again to stop now",
-                );
+                screen.stop("waiting for the call to end; Ctrl-C again to stop now");
                 self.engine.broadcast(&ControlMessage::Cancel);
             }
             2 => {
-                screen.note("stopping now");
+                screen.stop("stopping now");
                 self.engine.broadcast(&ControlMessage::Kill);
             }
             _ => return true,

@@ -15,6 +15,7 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{limit_headroom, pending_approval};
 
 use super::control::accepts_messages;
+use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::command::run::ask::ThreadGrant;
@@ -27,9 +28,8 @@ use crate::workspace::Spaces;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Raise a limit to this value (repeatable): `turns`, `tokens`, `spend`, `spawns`, `duration_seconds`
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "deny")]
     raise: Vec<String>,
@@ -68,7 +68,7 @@ enum ApprovalScope {
 pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let raises: Result<Vec<ControlMessage>, CommandError> = args.raise.iter().map(|text| parse_raise(text)).collect();
     let mut letters = raises?;
-    let record = book.load(&args.thread)?;
+    let record = book.load(args.thread.select(book)?.as_str())?;
     let row = &record.entry.row;
     let id = &row.id;
     accepts_messages(row)?;
@@ -174,7 +174,7 @@ fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Even
     let given = events.iter().filter(|event| event.seq > open.seq).find_map(answer);
     let how = match given {
         Some(Approval::Approved) => "the request was already approved",
-        Some(Approval::Refused) => "the request was already denied",
+        Some(Approval::Refused | Approval::PolicyRefused) => "the request was already denied",
         Some(Approval::Suspended) | None => "the request is no longer open",
     };
     CommandError::failed(format!("the answer to `{id}` came too late: {how}"))

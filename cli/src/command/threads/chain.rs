@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::control::print_entries;
+use super::reference::ThreadArg;
 use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
@@ -18,16 +19,15 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ChainArgs {
-    /// Id of any thread in the chain
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
 }
 
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct SearchArgs {
-    /// Id of any thread in the chain
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// A regular expression
     #[arg(value_name = "PATTERN")]
     pattern: String,
@@ -58,7 +58,7 @@ pub struct MatchOutput {
 }
 
 pub fn chain(args: &ChainArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let thread = book.find(&args.thread)?.row.id;
+    let thread = args.thread.select(book)?;
     let chain = Threads::open(&spaces.project)?.chain(&thread)?;
     let entries: Result<Vec<ThreadEntry>, CommandError> = chain.iter().map(|id| book.find(id.as_str())).collect();
     print_entries(&entries?, report)
@@ -67,7 +67,7 @@ pub fn chain(args: &ChainArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
 pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let pattern = Regex::new(&args.pattern)
         .map_err(|error| CommandError::usage(format!("the pattern is not a valid regular expression: {error}")))?;
-    let thread = book.find(&args.thread)?.row.id;
+    let thread = args.thread.select(book)?;
     let limit = args.limit.get();
     // One more match than printed shows whether there are more.
     let mut found = Threads::open(&spaces.project)?.search(&thread, &pattern, limit.saturating_add(1))?;

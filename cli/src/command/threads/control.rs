@@ -13,6 +13,7 @@ use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
 use super::list::{ListOutput, ThreadOutput, status_name};
+use super::reference::{ThreadArg, ThreadsArg};
 use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
@@ -24,16 +25,15 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct StopArgs {
-    /// Ids of the threads
-    #[arg(value_name = "THREAD", required = true)]
-    threads: Vec<String>,
+    #[command(flatten)]
+    threads: ThreadsArg,
 }
 
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct SteerArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Text of the message
     #[arg(value_name = "TEXT")]
     text: String,
@@ -50,8 +50,9 @@ const KILL_GRACE: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    for thread in &args.threads {
-        let entry = book.last_of_chain(thread)?;
+    let threads = args.threads.select(book)?;
+    for thread in &threads {
+        let entry = book.last_of_chain(thread.as_str())?;
         match book.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
@@ -61,13 +62,14 @@ pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
             Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Cancel, book, spaces, report)?,
         }
     }
-    print_status(&args.threads, book, report)
+    print_status(&threads, book, report)
 }
 
 pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let mut exit = Exit::Fine;
-    for thread in &args.threads {
-        let entry = book.last_of_chain(thread)?;
+    let threads = args.threads.select(book)?;
+    for thread in &threads {
+        let entry = book.last_of_chain(thread.as_str())?;
         match book.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
@@ -78,12 +80,12 @@ pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
             Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Kill, book, spaces, report)?,
         }
     }
-    let told = print_status(&args.threads, book, report)?;
+    let told = print_status(&threads, book, report)?;
     Ok(if exit == Exit::Fine { told } else { exit })
 }
 
 pub fn steer(args: &SteerArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entry = book.last_of_chain(&args.thread)?;
+    let entry = book.last_of_chain(args.thread.select(book)?.as_str())?;
     let id = &entry.row.id;
     if !args.image.is_empty() {
         return Err(CommandError::usage("images cannot be sent to a running thread: messages are text only")
@@ -195,9 +197,9 @@ fn end_orphan(
 }
 
 /// Prints the current status of the threads.
-fn print_status(threads: &[String], book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+pub fn print_status(threads: &[ThreadId], book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entries: Result<Vec<ThreadEntry>, CommandError> =
-        threads.iter().map(|thread| book.last_of_chain(thread)).collect();
+        threads.iter().map(|thread| book.last_of_chain(thread.as_str())).collect();
     print_entries(&entries?, report)
 }
 

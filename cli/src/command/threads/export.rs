@@ -13,6 +13,7 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 use rye_engine::tool::secrets::{add_secrets, mask_value};
 
+use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::exit::Exit;
@@ -25,9 +26,8 @@ const MAX_THREADS: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Export a script: every reply and failure, with the expected contents of each request
     #[arg(long, required = true)]
     script: bool,
@@ -40,7 +40,7 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(&args.thread)?;
+    let record = book.load(args.thread.select(book)?.as_str())?;
     let threads = Threads::open(&spaces.project)?;
     let mut script = Script::default();
     let mut exported = 0;

@@ -1,11 +1,16 @@
 //! `rye threads list`: lists the threads of a project.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::{AnsiColor, Style};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use rye_engine::store::ThreadRow;
-use rye_engine::thread::PrintedCost;
+use rye_engine::thread::{PrintedCost, Status};
+use rye_engine::thread_id::ThreadId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,6 +18,7 @@ use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
 use crate::exit::Exit;
+use crate::present::step::Step;
 use crate::present::table::{Cell, Table};
 use crate::present::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
 use crate::report::Printer;
@@ -22,18 +28,86 @@ pub struct ListArgs {
     /// Only threads that have not ended
     #[arg(long)]
     active: bool,
+    /// Only threads with this status (repeatable)
+    #[arg(long, value_enum, value_name = "STATUS")]
+    status: Vec<StatusFilter>,
     /// Only threads of this directive
     #[arg(long, value_name = "ID")]
     directive: Option<String>,
-    /// Maximum number of threads
+    /// Only threads that started at this time or later: an age (`30m`, `2h`, `7d`) or a date (`2026-02-14`)
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Since>,
+    /// Maximum number of trees: a thread with the threads that it started
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+}
+
+/// Values of `--status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StatusFilter {
+    Created,
+    Running,
+    Completed,
+    Error,
+    Cancelled,
+    Killed,
+    Continued,
+    Suspended,
+    /// Not ended, and no live process runs it
+    Orphaned,
+}
+
+impl StatusFilter {
+    fn accepts(self, entry: &ThreadEntry) -> bool {
+        let name = match self {
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Killed => "killed",
+            Self::Continued => "continued",
+            Self::Suspended => "suspended",
+            Self::Orphaned => "orphaned",
+        };
+        status_name(entry) == name
+    }
+}
+
+/// Start of the listed period, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Since(i64);
+
+fn parse_since(text: &str) -> Result<Since, String> {
+    let expected = "expected an age such as `30m`, `2h` or `7d`, or a date such as `2026-02-14`";
+    let age = |seconds: i64, at: usize| {
+        let count: i64 = text.get(..at)?.parse().ok()?;
+        Some(now().saturating_sub(count.checked_mul(seconds)?.checked_mul(1000)?))
+    };
+    let found = match text.char_indices().last() {
+        Some((at, 's')) => age(1, at),
+        Some((at, 'm')) => age(60, at),
+        Some((at, 'h')) => age(3_600, at),
+        Some((at, 'd')) => age(86_400, at),
+        Some((at, 'w')) => age(604_800, at),
+        Some(_) | None => parse_date(text),
+    };
+    found.map(Since).ok_or_else(|| expected.to_owned())
+}
+
+/// Parses a date, or a date and time, in UTC unless it has an offset.
+fn parse_date(text: &str) -> Option<i64> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(at.as_millisecond());
+    }
+    let local: DateTime = text.parse().ok()?;
+    Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
 /// Output of `rye threads list --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListOutput {
-    /// Threads, newest first.
+    /// Threads: the newest tree first, each thread before the threads that it started.
     pub threads: Vec<ThreadOutput>,
 }
 
@@ -48,6 +122,9 @@ pub struct ThreadOutput {
     pub status: String,
     /// True if the thread has not ended and no live process owns it; `rye run --resume` recovers it.
     pub orphaned: bool,
+    /// Current step of a thread that has not ended: `turn N`, names of tools, `waiting for approval`, ….
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     pub parent: Option<String>,
     /// Root thread of the tree; the thread itself if it has no parent.
     pub root: String,
@@ -88,6 +165,7 @@ impl ThreadOutput {
             tool: row.tool.clone(),
             status: row.status.as_str().to_owned(),
             orphaned: entry.orphaned,
+            step: None,
             parent: row.parent.as_ref().map(ToString::to_string),
             root: row.root.to_string(),
             plan_id: row.plan_id.clone(),
@@ -113,36 +191,101 @@ pub fn run(args: &ListArgs, book: &ThreadReader, report: &Printer) -> Result<Exi
         )),
     }
     entries.retain(|entry| !args.active || !entry.row.status.has_ended());
+    entries.retain(|entry| args.status.is_empty() || args.status.iter().any(|status| status.accepts(entry)));
+    entries.retain(|entry| args.since.is_none_or(|since| entry.row.created_at >= since.0));
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
-    entries.sort_by(|a, b| (Reverse(a.row.created_at), &a.row.id).cmp(&(Reverse(b.row.created_at), &b.row.id)));
-    entries.truncate(args.limit.unwrap_or(usize::MAX));
+    let rows: Vec<ListedThread> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX))
+        .into_iter()
+        .map(|(entry, branch)| ListedThread { step: current_step(&entry, book), entry, branch })
+        .collect();
     match report.format() {
-        Format::Json => report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?,
-        Format::Human if entries.is_empty() => report.note("no threads"),
+        Format::Json => {
+            let output = |row: &ListedThread| ThreadOutput { step: row.step.clone(), ..ThreadOutput::new(&row.entry) };
+            report.json(&ListOutput { threads: rows.iter().map(output).collect() })?;
+        }
+        Format::Human if rows.is_empty() => report.note("no threads"),
         format @ (Format::Human | Format::Plain) => {
-            table(&entries, format).lines(format).iter().try_for_each(|line| report.line(line))?;
+            table(&rows, format).lines(format).iter().try_for_each(|line| report.line(line))?;
         }
     }
     Ok(Exit::Fine)
 }
 
-fn table(entries: &[ThreadEntry], format: Format) -> Table {
-    let mut table = Table::new(&["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"], &[3, 4, 5]);
-    let now = now();
+/// A thread in the list, with its place in its tree.
+struct ListedThread {
+    entry: ThreadEntry,
+    /// Lines that connect the thread with its parent, for human output.
+    branch: String,
+    step: Option<String>,
+}
+
+/// Arranges threads as trees, the newest first; children follow their parent in the order of their start. A thread whose
+/// parent is not among them starts a tree of its own.
+fn arrange_trees(mut entries: Vec<ThreadEntry>, limit: usize) -> Vec<(ThreadEntry, String)> {
+    let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
+    let parent = |entry: &ThreadEntry| entry.row.parent.clone().filter(|parent| ids.contains(parent));
+    // Popped from the end: the oldest child and the newest root come last.
+    entries.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
+    let mut children: BTreeMap<Option<ThreadId>, Vec<ThreadEntry>> = BTreeMap::new();
     for entry in entries {
+        children.entry(parent(&entry)).or_default().push(entry);
+    }
+    let mut roots = children.remove(&None).unwrap_or_default();
+    roots.sort_by(|a, b| (Reverse(a.row.created_at), &a.row.id).cmp(&(Reverse(b.row.created_at), &b.row.id)));
+    roots.truncate(limit);
+    let mut arranged = Vec::new();
+    let mut open: Vec<(ThreadEntry, String, String)> =
+        roots.into_iter().rev().map(|root| (root, String::new(), String::new())).collect();
+    while let Some((entry, branch, below)) = open.pop() {
+        let own = children.remove(&Some(entry.row.id.clone())).unwrap_or_default();
+        for (n, child) in own.into_iter().enumerate() {
+            let (corner, line) = if n == 0 { ("└ ", "  ") } else { ("├ ", "│ ") };
+            open.push((child, format!("{below}{corner}"), format!("{below}{line}")));
+        }
+        arranged.push((entry, branch));
+    }
+    arranged
+}
+
+/// Returns the current step of a thread that has not ended; `None` if its transcript cannot be read yet.
+fn current_step(entry: &ThreadEntry, book: &ThreadReader) -> Option<String> {
+    let status = entry.row.status;
+    if status.has_ended() && status != Status::Suspended {
+        return None;
+    }
+    let events = book.load(entry.row.id.as_str()).ok()?.events;
+    let mut step = Step::default();
+    for event in &events {
+        step.follow(&event.body);
+    }
+    Some(step.to_string())
+}
+
+fn table(rows: &[ListedThread], format: Format) -> Table {
+    let mut head = vec!["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"];
+    let has_steps = format == Format::Plain || rows.iter().any(|row| row.step.is_some());
+    head.extend(has_steps.then_some("STEP"));
+    let mut table = Table::new(&head, &[3, 4, 5]);
+    let now = now();
+    for ListedThread { entry, branch, step } in rows {
         let row = &entry.row;
+        let id = if format == Format::Human { format!("{branch}{}", row.id) } else { row.id.to_string() };
         let started =
             if format == Format::Human { format_elapsed(row.created_at, now) } else { format_date(row.created_at) };
         let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
-        table.row(vec![
-            row.id.as_str().into(),
+        let mut cells: Vec<Cell> = vec![
+            id.into(),
             runs(&entry.row).into(),
             Cell::styled(status_name(entry), standing_style(entry)),
             row.cost.turns.to_string().into(),
             tokens.to_string().into(),
             format_money(row.cost.spend).into(),
             started.into(),
-        ]);
+        ];
+        if has_steps {
+            cells.push(step.clone().unwrap_or_default().into());
+        }
+        table.row(cells);
     }
     table
 }

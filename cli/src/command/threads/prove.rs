@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
@@ -27,9 +28,8 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ProveArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Read the project's files at this git revision
     #[arg(long, value_name = "REV")]
     at: Option<String>,
@@ -55,12 +55,15 @@ pub struct ProveOutput {
 }
 
 pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(&args.thread)?;
+    let record = book.load(args.thread.select(book)?.as_str())?;
     let ThreadHead { opened: Some(opened), plan_id: Some(plan_id), .. } = ThreadHead::of(&record.events) else {
-        return Err(CommandError::failed(format!("the thread `{}` never started: it has no transcript", args.thread)));
+        return Err(CommandError::failed(format!(
+            "the thread `{}` never started: it has no transcript",
+            record.entry.row.id
+        )));
     };
     if let Some(tool) = opened.tool() {
-        let told = format!("`{}` runs the tool `{tool}`, which sends no request", args.thread);
+        let told = format!("`{}` runs the tool `{tool}`, which sends no request", record.entry.row.id);
         let above = opened.parent.as_ref().map(|link| format!("prove its caller instead: `{}`", link.thread_id));
         return Err(CommandError::usage(told).with_help(above.unwrap_or_default()));
     }

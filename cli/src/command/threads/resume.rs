@@ -6,6 +6,7 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
 use super::control::accepts_messages;
+use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
@@ -16,9 +17,8 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Message to the thread; required if the thread has finished
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
@@ -37,9 +37,8 @@ pub struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub struct HandoffArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Accept a transcript that none of your keys signed; a damaged one is still refused
     #[arg(long)]
     trust_record: bool,
@@ -57,7 +56,12 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Ex
     if args.detach {
         return detach::start_detached(false, report);
     }
-    let start = select_resume(&args.thread, args.message.clone(), args.fork_at, spaces)?;
+    let start = select_resume(
+        args.thread.select(&ThreadReader::open(&spaces.project)?)?.as_str(),
+        args.message.clone(),
+        args.fork_at,
+        spaces,
+    )?;
     let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
     run_to_end(start, how, spaces, report)
 }
@@ -74,7 +78,7 @@ pub fn handoff(
     if args.detach {
         return detach::start_detached(false, report);
     }
-    let row = book.last_of_chain(&args.thread)?.row;
+    let row = book.last_of_chain(args.thread.select(book)?.as_str())?.row;
     accepts_messages(&row)?;
     let id = row.id.clone();
     let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };

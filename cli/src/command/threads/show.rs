@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::list::{ThreadOutput, status_name};
+use super::reference::ThreadArg;
 use super::thread_reader::{LoadedThread, ThreadReader};
 use crate::CommandError;
 use crate::args::Format;
@@ -23,9 +24,8 @@ use crate::report::{Printer, printable};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
 }
 
 /// Output of `rye threads show THREAD --format json`.
@@ -99,7 +99,7 @@ struct AccountInTree {
 }
 
 pub fn run(args: &ShowArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(&args.thread)?;
+    let record = book.load(args.thread.select(book)?.as_str())?;
     let ledger = tree_accounts(book, &record.entry.row.root)?;
     let chain = continuation_chain(book, &record)?;
     match report.format() {

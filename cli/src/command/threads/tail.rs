@@ -11,6 +11,7 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
+use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;
 use super::transcript::{format_human, format_json_line, format_plain};
 use crate::CommandError;
@@ -20,9 +21,8 @@ use crate::report::{Printer, printable};
 
 #[derive(Debug, Args)]
 pub struct TailArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Follow new events until the thread ends
     #[arg(short, long)]
     follow: bool,
@@ -37,7 +37,7 @@ pub struct TailArgs {
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub fn run(args: &TailArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let mut thread = book.find(&args.thread)?.row.id;
+    let mut thread = args.thread.select(book)?;
     let mut skip = Some(args.lines);
     let mut seen = BTreeSet::new();
     while seen.insert(thread.clone()) {

@@ -115,11 +115,10 @@ impl ThreadReader {
         Ok((entries, unreadable))
     }
 
-    /// Returns a thread by the id that the user typed.
-    pub fn find(&self, id: &str) -> Result<ThreadEntry, CommandError> {
-        let thread = ThreadId::parse(id).map_err(|invalid| {
-            CommandError::usage(format!("`{}` is not a valid thread id: {}", id.escape_debug(), invalid.reason))
-        })?;
+    /// Returns a thread by a reference of the user ([`Self::resolve`]).
+    pub fn find(&self, reference: &str) -> Result<ThreadEntry, CommandError> {
+        let thread = self.resolve(reference)?;
+        let id = thread.as_str();
         if let Some(registry) = &self.registry {
             if let Some(row) = registry.thread(&thread)? {
                 return Ok(entry(registry, row)?);
@@ -131,17 +130,6 @@ impl ThreadReader {
             return Ok(ThreadEntry { orphaned: !row.status.has_ended() && !anybody, row });
         }
         Err(self.unknown_thread(id)?)
-    }
-
-    /// Returns the id of a thread that has a registry row or a transcript, whatever its state.
-    pub fn stored_id(&self, id: &str) -> Result<ThreadId, CommandError> {
-        let thread = ThreadId::parse(id).map_err(|invalid| {
-            CommandError::usage(format!("`{}` is not a valid thread id: {}", id.escape_debug(), invalid.reason))
-        })?;
-        if self.disk.exists(&layout::transcript(&thread)).unwrap_or(false) {
-            return Ok(thread);
-        }
-        self.find(id).map(|entry| entry.row.id)
     }
 
     /// Returns a thread with its transcript, which is empty if the thread never started. Status and cost come from the
@@ -185,6 +173,12 @@ impl ThreadReader {
         Ok((reading, events?))
     }
 
+    /// Returns true if a thread has a registry row or a transcript, whatever its state.
+    pub fn is_stored(&self, thread: &ThreadId) -> Result<bool, CommandError> {
+        let registered = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
+        Ok(registered.is_some() || self.disk.exists(&layout::transcript(thread)).unwrap_or(false))
+    }
+
     fn ids(&self) -> Result<Vec<ThreadId>, StoreError> {
         match &self.registry {
             Some(registry) => Ok(registry.threads()?.into_iter().map(|row| row.id).collect()),
@@ -199,7 +193,7 @@ impl ThreadReader {
         Ok(layout::find_threads(&*self.disk)?.iter().filter(|id| !known.contains(*id)).count())
     }
 
-    fn unknown_thread(&self, id: &str) -> Result<CommandError, CommandError> {
+    pub fn unknown_thread(&self, id: &str) -> Result<CommandError, CommandError> {
         let ids = self.ids()?;
         let recorded =
             ThreadId::parse(id).is_ok_and(|thread| self.disk.exists(&layout::transcript(&thread)).unwrap_or(false));
@@ -208,18 +202,8 @@ impl ThreadReader {
                 CommandError::failed(format!("the thread `{id}` has a transcript, but is not in the registry"));
             return Ok(failure.with_help("rebuild the registry with `rye threads repair`"));
         }
-        let failure = CommandError::usage(format!("no such thread: `{id}`"));
-        // A directive's name selects its latest thread: thread ids of a directive sort by time.
-        let of_directive = |thread: &&ThreadId| {
-            thread
-                .as_str()
-                .strip_prefix(id)
-                .and_then(|rest| rest.strip_prefix('-'))
-                .is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
-        };
-        let meant = ids.iter().rfind(of_directive).map(ToString::to_string);
-        let meant = meant.or_else(|| closest(id, ids.iter().map(ThreadId::as_str)));
-        Ok(match meant {
+        let failure = CommandError::usage(format!("no such thread: `{}`", id.escape_debug()));
+        Ok(match closest(id, ids.iter().map(ThreadId::as_str)) {
             Some(meant) => failure.with_help(format!("did you mean `{meant}`?")),
             None if ids.is_empty() => failure.with_help("this project has no threads yet"),
             None => failure.with_help("list them with `rye threads list`"),

@@ -9,6 +9,7 @@ use rye_engine::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
@@ -23,9 +24,8 @@ const MAX_TEXT_LINES: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct TranscriptArgs {
-    /// Id of the thread
-    #[arg(value_name = "THREAD")]
-    thread: String,
+    #[command(flatten)]
+    thread: ThreadArg,
     /// Print the raw lines of the transcript file, a JSON object each
     #[arg(long)]
     json: bool,
@@ -48,7 +48,7 @@ pub struct TranscriptOutput<'e> {
 }
 
 pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(&args.thread)?;
+    let record = book.load(args.thread.select(book)?.as_str())?;
     let skipped = args.tail.map_or(0, |tail| record.events.len().saturating_sub(tail));
     if report.format() == Format::Json && !args.json {
         let thread_id = record.entry.row.id.as_str();

@@ -11,6 +11,7 @@ use rye_engine::threads::verify::{ThreadVerdict, ThreadVerification};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::reference::select_threads;
 use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
@@ -24,6 +25,9 @@ pub struct VerifyThreadsArgs {
     /// Ids of the threads; without any, all threads of the project
     #[arg(value_name = "THREAD")]
     threads: Vec<String>,
+    /// Verify the newest thread
+    #[arg(long)]
+    last: bool,
     /// Also fail if a thread is not completely signed with a trusted key
     #[arg(long)]
     strict: bool,
@@ -92,8 +96,8 @@ pub fn run(
 
 /// Returns the named threads; without any, all threads with a registry row or a transcript.
 fn selected_threads(args: &VerifyThreadsArgs, book: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
-    if !args.threads.is_empty() {
-        return args.threads.iter().map(|id| book.stored_id(id)).collect();
+    if args.last || !args.threads.is_empty() {
+        return select_threads(&args.threads, args.last, book);
     }
     let mut ids: BTreeSet<ThreadId> = layout::find_threads(book.disk())?.into_iter().collect();
     if let Some(registry) = book.registry() {

@@ -11,8 +11,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::control::print_entries;
-use super::thread_reader::{ThreadEntry, ThreadReader};
+use super::control::print_status;
+use super::reference::ThreadsArg;
+use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::args::Format;
 use crate::command::run::{RunOutput, exit_of_run};
@@ -23,9 +24,8 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// Ids of the threads
-    #[arg(value_name = "THREAD", required = true)]
-    threads: Vec<String>,
+    #[command(flatten)]
+    threads: ThreadsArg,
     /// Maximum time to wait for all threads together, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
     timeout: f64,
@@ -36,9 +36,8 @@ const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
 #[derive(Debug, Args)]
 pub struct ThreadIdsArgs {
-    /// Ids of the threads
-    #[arg(value_name = "THREAD", required = true)]
-    threads: Vec<String>,
+    #[command(flatten)]
+    threads: ThreadsArg,
 }
 
 /// Output of `rye threads wait` and `rye threads results` with `--format json`.
@@ -62,7 +61,7 @@ pub struct WaitOutcomeOutput {
 pub fn wait(args: &WaitArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let timeout = Duration::try_from_secs_f64(args.timeout)
         .map_err(|_| CommandError::usage(format!("`--timeout {}` is not a valid number of seconds", args.timeout)))?;
-    wait_for(&args.threads, timeout, book, spaces, report)
+    wait_for(&args.threads.select(book)?, timeout, spaces, report)
 }
 
 pub fn results(
@@ -71,30 +70,20 @@ pub fn results(
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    wait_for(&args.threads, Duration::ZERO, book, spaces, report).map(|_| Exit::Fine)
+    wait_for(&args.threads.select(book)?, Duration::ZERO, spaces, report).map(|_| Exit::Fine)
 }
 
 pub fn status(args: &ThreadIdsArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entries: Result<Vec<ThreadEntry>, CommandError> =
-        args.threads.iter().map(|thread| book.last_of_chain(thread)).collect();
-    print_entries(&entries?, report)
+    print_status(&args.threads.select(book)?, book, report)
 }
 
-fn wait_for(
-    threads: &[String],
-    timeout: Duration,
-    book: &ThreadReader,
-    spaces: &Spaces,
-    report: &Printer,
-) -> Result<Exit, CommandError> {
-    let ids: Result<Vec<ThreadId>, CommandError> = threads.iter().map(|id| Ok(book.find(id)?.row.id)).collect();
-    let ids = ids?;
+fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let store = Arc::new(Threads::open(&spaces.project)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let waited: Result<Vec<WaitOutcome>, CommandError> = runtime.block_on(async {
         let until = Instant::now() + timeout.min(MAX_TIMEOUT);
         let mut waited = Vec::with_capacity(ids.len());
-        for id in &ids {
+        for id in ids {
             waited.push(store.wait(id, until).await?);
         }
         Ok(waited)
@@ -102,7 +91,7 @@ fn wait_for(
     let waited = waited?;
     let all_finished = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
     let worst = waited.iter().map(code).max_by_key(|exit| weight(*exit)).unwrap_or(Exit::Fine);
-    let list = threads.iter().zip(waited);
+    let list = ids.iter().map(ThreadId::as_str).zip(waited);
     match report.format() {
         Format::Json => {
             let threads = list.map(|(asked, one)| output(asked, one)).collect();

@@ -7,14 +7,14 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
-use super::super::effect::{AwaitedChild, Effect, SpawnChild};
+use super::super::effect::{AwaitedChild, CallToApprove, Effect, SpawnChild};
 use super::super::gate::{self, GateDecision};
 use super::super::outputs;
 use super::super::state::{CallPhase, CallState, RunPosition, ThreadState};
 use super::super::state_store::{self, StateOp};
 use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
-use crate::event::{ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
+use crate::event::{Approval, ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
 /// Returns the current group, or the next one.
 fn group(walk: &WalkContext<'_>) -> Range<usize> {
@@ -77,19 +77,24 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(answers)
 }
 
-/// Returns the text of the approval request for the call at the gate.
-pub(super) fn approval_text(walk: &WalkContext<'_>) -> String {
+/// Returns the call at the gate, if it needs an approval.
+pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
+    let state = walk.state;
+    let request = |index| match gate::authorize(walk.plan, state, index) {
+        GateDecision::Asks { capability, tool } => Some((capability, tool)),
+        GateDecision::Run(_)
+        | GateDecision::Spawn(_)
+        | GateDecision::Keep(_)
+        | GateDecision::Return
+        | GateDecision::Answer { .. } => None,
+    };
     let group = group(walk);
-    waiting(walk.state, &group)
-        .find_map(|(index, call)| match gate::authorize(walk.plan, walk.state, index) {
-            GateDecision::Asks { capability } => Some(format!("{capability} with {}", call.call.input)),
-            GateDecision::Run(_)
-            | GateDecision::Spawn(_)
-            | GateDecision::Keep(_)
-            | GateDecision::Return
-            | GateDecision::Answer { .. } => None,
-        })
-        .unwrap_or_default()
+    let (call, (capability, tool)) = waiting(state, &group).find_map(|(index, call)| Some((call, request(index)?)))?;
+    let earlier = state.calls.list.iter().filter(|call| call.answer.is_some()).count();
+    let all = 0..state.calls.list.len();
+    let open = waiting(state, &all).filter(|(index, call)| call.answer.is_none() && request(*index).is_some()).count();
+    let input = call.call.input.clone();
+    Some(CallToApprove { capability, tool, input, number: earlier + 1, count: earlier + open })
 }
 
 pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
@@ -172,7 +177,7 @@ fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 events.extend(state_op_events(state, index, group.end, call, keep.into_inner()));
             }
             GateDecision::Answer { why, text } => events.push(refused(why, text)),
-            GateDecision::Asks { capability } => {
+            GateDecision::Asks { capability, .. } => {
                 let text = format!("permission denied: {capability} needs an approval");
                 events.push(refused(ResultKind::Denied { capability }, text));
             }
@@ -260,9 +265,15 @@ fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let refuse = |(index, call): (usize, &CallState)| {
         let (why, text) = match gate::authorize(walk.plan, walk.state, index) {
             GateDecision::Answer { why, text } => (why, text),
-            GateDecision::Asks { capability } => {
-                let text = format!("permission denied: {capability} was not approved");
-                (ResultKind::Denied { capability }, text)
+            GateDecision::Asks { capability, .. } => {
+                if let Some(answer) = call.answer {
+                    let who = if answer == Approval::Refused { "the user" } else { "the policy without an approver" };
+                    let text = format!("permission denied: {capability} was not approved: {who} denied the call");
+                    (ResultKind::Unapproved { capability, answer }, text)
+                } else {
+                    let text = format!("permission denied: {capability} needs an approval");
+                    (ResultKind::Denied { capability }, text)
+                }
             }
             GateDecision::Run(_) | GateDecision::Spawn(_) | GateDecision::Keep(_) | GateDecision::Return => {
                 (ResultKind::Refused, "this plan cannot run any call".to_owned())
@@ -294,6 +305,7 @@ pub(in crate::machine) fn answer_event(
     let is_error = match why {
         ResultKind::Ran | ResultKind::Returned { .. } => false,
         ResultKind::Denied { .. }
+        | ResultKind::Unapproved { .. }
         | ResultKind::Blocked
         | ResultKind::Refused
         | ResultKind::Skipped

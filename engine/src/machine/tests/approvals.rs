@@ -2,8 +2,10 @@
 
 use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{ApprovalOrigin, Plan};
+use rye_grammar::ItemId;
 use serde_json::json;
 
+use super::super::effect::CallToApprove;
 use super::super::fixture::{SimulatedThread, call, calls, plan, text};
 use super::super::{Effect, Fact, next};
 use crate::event::{Approval, ControlMessage, EventBody, ResultKind};
@@ -57,7 +59,14 @@ fn approval_request_is_recorded_before_it_is_asked() {
         (open.asked, open.what.as_str(), open.seq),
         (ApprovalOrigin::Call, "rye.execute.tool.a.look with {\"x\":1}", seq)
     );
-    assert_eq!(effect, Effect::Ask { asked: open.asked, what: open.what });
+    let call = CallToApprove {
+        capability: "rye.execute.tool.a.look".into(),
+        tool: Some(ItemId::parse("a/look").unwrap()),
+        input: json!({"x": 1}),
+        number: 1,
+        count: 1,
+    };
+    assert_eq!(effect, Effect::Ask { asked: open.asked, what: open.what, call: Some(Box::new(call)) });
 }
 
 #[test]

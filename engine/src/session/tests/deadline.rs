@@ -4,18 +4,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rye_compiler::plan::{ApprovalOrigin, PlannedModel};
+use rye_compiler::plan::PlannedModel;
 use serde_json::json;
 
 use super::{Lab, calls, permit, say, thread};
 use crate::clock::ManualClock;
-use crate::engine::{ApprovalHandler, ApprovalPolicy, Engine, Providers};
+use crate::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Engine, Providers};
 use crate::event::{Approval, ControlMessage, EventBody};
 use crate::provider::wire::fake::{ScriptedServer, ServerMove, chunk, chunked, send};
 use crate::provider::wire::tests::settings;
 use crate::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, Wire, connect_provider};
 use crate::thread::Status;
-use crate::thread_id::ThreadId;
 
 const OVER: &str = "duration_seconds_exceeded";
 
@@ -155,7 +154,7 @@ async fn child_ends_at_the_deadline_of_its_parent() {
 struct SilentApprover(AtomicUsize);
 
 impl ApprovalHandler for SilentApprover {
-    fn ask<'a>(&'a self, _: &'a ThreadId, _: ApprovalOrigin, _: &'a str) -> BoxFuture<'a, Approval> {
+    fn ask<'a>(&'a self, _: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::pending().await

@@ -8,12 +8,11 @@ use rye_compiler::plan::ApprovalOrigin;
 use serde_json::json;
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::engine::{ApprovalHandler, ApprovalPolicy, Engine};
+use crate::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Engine};
 use crate::event::{Approval, ControlMessage};
 use crate::provider::BoxFuture;
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
-use crate::thread_id::ThreadId;
 use crate::threads::pending_approval;
 
 const ESCALATE: &str = "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n";
@@ -196,7 +195,7 @@ struct SilentApprover {
 }
 
 impl ApprovalHandler for SilentApprover {
-    fn ask<'a>(&'a self, _: &'a ThreadId, _: ApprovalOrigin, _: &'a str) -> BoxFuture<'a, Approval> {
+    fn ask<'a>(&'a self, _: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         struct Gone<'a>(&'a SilentApprover);
         impl Drop for Gone<'_> {
             fn drop(&mut self) {

@@ -12,7 +12,7 @@ use rye_compiler::plan::ApprovalOrigin;
 
 use super::super::{Lab, SingleProvider};
 use super::scenarios::Scenario;
-use crate::engine::{ApprovalHandler, ApprovalPolicy, Engine, EngineContext};
+use crate::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Engine, EngineContext};
 use crate::event::{Approval, ControlMessage};
 use crate::keys::KeyFolder;
 use crate::provider::{BoxFuture, CallError, FailedStage};
@@ -110,9 +110,9 @@ impl ScenarioTool {
 struct ScenarioApprover(Outside);
 
 impl ApprovalHandler for ScenarioApprover {
-    fn ask<'a>(&'a self, _: &'a ThreadId, asked: ApprovalOrigin, _: &'a str) -> BoxFuture<'a, Approval> {
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            match (self.0.happens("asked"), asked) {
+            match (self.0.happens("asked"), request.asked) {
                 // Without power nothing of an answer persists, and the next disk operation ends the process.
                 (Err(_), ApprovalOrigin::Call | ApprovalOrigin::Limit) => Approval::Refused,
                 (Ok(()), ApprovalOrigin::Call) => Approval::Approved,

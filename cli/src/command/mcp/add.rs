@@ -1,0 +1,95 @@
+//! `rye mcp add`: adds a server to `.mcp.json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::{ArgGroup, Args};
+use rye_compiler::item::Items;
+use rye_engine::rooted_dir::RootedDir;
+use rye_engine::tool::mcp::{McpServer, config};
+use serde_json::{Map, Value, json};
+
+use crate::CommandError;
+use crate::workspace::Spaces;
+
+/// File of the servers, in the format of other programs.
+const SERVERS_FILE: &str = ".mcp.json";
+/// Maximum size in bytes of an existing file to extend.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("server").required(true).args(["url", "command"]))]
+#[command(
+    override_usage = "rye mcp add [OPTIONS] <NAME> -- <COMMAND>...\n       rye mcp add [OPTIONS] <NAME> --url <URL>"
+)]
+pub struct AddArgs {
+    /// Name of the server
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// URL of a server that is reached over HTTP
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Program of the server and its arguments, after `--`
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<String>,
+}
+
+/// Adds a server and trusts it: the user has just named its command or URL.
+pub fn add_server(
+    args: &AddArgs,
+    configured: &BTreeMap<String, McpServer>,
+    spaces: &Spaces,
+) -> Result<McpServer, CommandError> {
+    let name = &args.name;
+    if let Some(known) = configured.get(name) {
+        return Err(CommandError::usage(format!("the server `{name}` is configured in `{}` already", known.origin))
+            .with_help(format!("update its items with `rye mcp refresh {name}`")));
+    }
+    let within = RootedDir::open(&spaces.project)?;
+    let before = within.read(Path::new(SERVERS_FILE), MAX_FILE_BYTES)?;
+    let text = with_server(before.as_deref(), name, entry(args))?;
+    within.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
+    match find_server(name, spaces) {
+        Ok(server) => {
+            if !spaces.own {
+                spaces.trust().record_trust(server.trust_requirement().as_slice())?;
+            }
+            Ok(server)
+        }
+        Err(failure) => {
+            // The entry is invalid: leave the file as it was.
+            match before {
+                Some(bytes) => within.replace(Path::new(SERVERS_FILE), &bytes)?,
+                None => within.remove(Path::new(SERVERS_FILE))?,
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
+    let world = spaces.open()?;
+    let mut all = config::read_servers(&spaces.project, &Items::new(&world)).map_err(CommandError::usage)?;
+    all.remove(name).ok_or_else(|| CommandError::failed(format!("`{SERVERS_FILE}` does not configure `{name}`")))
+}
+
+fn entry(args: &AddArgs) -> Value {
+    match (&args.url, args.command.split_first()) {
+        (None, Some((program, rest))) => json!({"command": program, "args": rest}),
+        (url, _) => json!({"type": "http", "url": url}),
+    }
+}
+
+/// Returns the text of the file with one more server.
+fn with_server(before: Option<&[u8]>, name: &str, entry: Value) -> Result<String, CommandError> {
+    let broken = |why: &str| CommandError::failed(format!("`{SERVERS_FILE}` cannot be extended: {why}"));
+    let mut file: Map<String, Value> = match before {
+        None => Map::new(),
+        Some(bytes) => serde_json::from_slice(bytes).map_err(|error| broken(&error.to_string()))?,
+    };
+    let servers = file.entry("mcpServers").or_insert_with(|| Value::Object(Map::new()));
+    let servers = servers.as_object_mut().ok_or_else(|| broken("`mcpServers` is not an object"))?;
+    servers.insert(name.to_owned(), entry);
+    let text = serde_json::to_string_pretty(&file).map_err(std::io::Error::other)?;
+    Ok(format!("{text}\n"))
+}

@@ -1,0 +1,258 @@
+//! Live progress of a run at a terminal: a line for the thread and one for each child, repainted below the output while
+//! a call runs. A terminal that cannot repaint gets a line from time to time instead.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rye_engine::event::{Event, EventBody};
+use rye_engine::provider::Delta;
+use rye_engine::thread_id::ThreadId;
+
+use crate::args::Format;
+use crate::present::step::Step;
+use crate::present::wrap::{self, OutputStream};
+use crate::present::{format_count, truncate_line};
+use crate::report::{Printer, printable};
+
+/// Time between two repaints.
+pub const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two lines on a terminal that cannot repaint.
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
+/// A call is shown once it takes this long, so that quick steps do not flicker.
+const SHOWN_AFTER: Duration = Duration::from_millis(300);
+/// Minimum width to repaint at, in columns.
+const MIN_WIDTH_COLUMNS: usize = 20;
+/// Width if the terminal does not report one, in columns.
+const DEFAULT_WIDTH_COLUMNS: usize = 80;
+/// Maximum number of children with a line of their own.
+const MAX_CHILDREN: usize = 6;
+/// Estimated bytes of a streamed token.
+const BYTES_PER_TOKEN: u64 = 4;
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// The threads that are running, and the painted lines.
+pub struct Progress {
+    threads: BTreeMap<ThreadId, Activity>,
+    started: Instant,
+    /// Signals of the user so far.
+    stops: u32,
+    painted: Option<ProgressBar>,
+    /// True if the terminal can repaint lines.
+    repaints: bool,
+    last_line: Instant,
+}
+
+/// The current step of a thread.
+struct Activity {
+    step: Step,
+    since: Instant,
+    /// Bytes of the reply so far.
+    bytes: u64,
+}
+
+impl Progress {
+    /// Returns the progress of a run; `None` unless stderr is a terminal and the output is for a person.
+    pub fn for_terminal(report: &Printer) -> Option<Self> {
+        if report.format() != Format::Human || report.is_quiet() || report.has_log() || !stderr().is_terminal() {
+            return None;
+        }
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let repaints = !is_dumb && !is_set("ACCESSIBLE") && width() >= MIN_WIDTH_COLUMNS;
+        Some(Self::new(repaints))
+    }
+
+    fn new(repaints: bool) -> Self {
+        let started = Instant::now();
+        Self { threads: BTreeMap::new(), started, stops: 0, painted: None, repaints, last_line: started }
+    }
+
+    /// Returns true if running calls are shown by repainted lines.
+    pub fn repaints(&self) -> bool {
+        self.repaints
+    }
+
+    /// Follows an event of a thread.
+    pub fn event(&mut self, thread: &ThreadId, event: &Event) {
+        if matches!(event.body, EventBody::Ended(_)) {
+            self.threads.remove(thread);
+            return;
+        }
+        let activity = self.threads.entry(thread.clone()).or_insert_with(Activity::new);
+        if activity.step.follow(&event.body) {
+            (activity.since, activity.bytes) = (Instant::now(), 0);
+        }
+    }
+
+    /// Counts a streamed piece.
+    pub fn delta(&mut self, thread: &ThreadId, delta: &Delta) {
+        let Some(activity) = self.threads.get_mut(thread) else { return };
+        let text = match delta {
+            Delta::Text(text) | Delta::Thinking(text) => text,
+            Delta::ToolCallInput { fragment, .. } => fragment,
+            Delta::ToolCallStarted { name, .. } => name,
+        };
+        activity.bytes = activity.bytes.saturating_add(text.len() as u64);
+    }
+
+    /// Follows a signal of the user.
+    pub fn stop(&mut self) {
+        self.stops += 1;
+    }
+
+    /// Removes the painted lines before other output.
+    pub fn hide(&mut self) {
+        if let Some(bar) = self.painted.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Repaints the lines. On a terminal that cannot repaint, returns a line to print if one is due.
+    pub fn tick(&mut self, main: Option<&ThreadId>) -> Option<String> {
+        let is_long = |activity: &Activity| activity.since.elapsed() >= SHOWN_AFTER;
+        if !self.threads.values().any(is_long) {
+            return None;
+        }
+        if !self.repaints {
+            if self.last_line.elapsed() < LINE_INTERVAL {
+                return None;
+            }
+            self.last_line = Instant::now();
+            return self.lines(main, usize::MAX).into_iter().next();
+        }
+        let columns = width();
+        let mut lines = self.lines(main, columns.saturating_sub(3));
+        let frames = self.started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
+        let frame = FRAMES.get(usize::try_from(frames).unwrap_or(0) % FRAMES.len()).copied().unwrap_or_default();
+        for (n, line) in lines.iter_mut().enumerate() {
+            *line = if n == 0 { format!("{frame} {line}") } else { format!("  {line}") };
+        }
+        let bar = self.painted.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.with_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        });
+        bar.set_message(lines.join("\n"));
+        None
+    }
+
+    /// Returns the line of the thread, then those of its children, each at most this wide.
+    fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
+        let stop = match self.stops {
+            0 => "Ctrl-C to cancel",
+            1 => "waiting for the call to end; Ctrl-C again to stop now",
+            _ => "stopping now",
+        };
+        let own = main.and_then(|main| self.threads.get(main));
+        let mut fields = own.map_or_else(|| vec!["running".to_owned()], Activity::fields);
+        fields.push(stop.to_owned());
+        let mut lines = vec![fit_fields(&fields, columns)];
+        let children: Vec<_> = self.threads.iter().filter(|(thread, _)| Some(*thread) != main).collect();
+        for (thread, activity) in children.iter().take(MAX_CHILDREN) {
+            let mut fields = activity.fields();
+            if let Some(first) = fields.first_mut() {
+                *first = format!("{thread}: {first}");
+            }
+            lines.push(fit_fields(&fields, columns));
+        }
+        if let more @ 1.. = children.len().saturating_sub(MAX_CHILDREN) {
+            lines.push(fit_fields(&[format!("and {} more", format_count(more as u64, "thread"))], columns));
+        }
+        lines
+    }
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self { step: Step::default(), since: Instant::now(), bytes: 0 }
+    }
+
+    fn fields(&self) -> Vec<String> {
+        let mut fields = vec![self.step.to_string(), format!("{} s", self.since.elapsed().as_secs())];
+        if let Step::Model { model, .. } = &self.step {
+            fields.push(model.clone());
+            let tokens = self.bytes.div_ceil(BYTES_PER_TOKEN);
+            fields.extend((tokens > 0).then(|| format!("~{}", format_count(tokens, "token"))));
+        }
+        fields
+    }
+}
+
+/// Joins the fields that fit into a line; drops fields from the right, and cuts the first one if necessary.
+fn fit_fields(fields: &[String], columns: usize) -> String {
+    let mut line = String::new();
+    for field in fields {
+        let field = printable(field);
+        let next = if line.is_empty() { field } else { format!("{line} · {field}") };
+        if next.chars().count() > columns {
+            break;
+        }
+        line = next;
+    }
+    match fields.first().filter(|_| line.is_empty()) {
+        Some(first) => truncate_line(&printable(first), columns.saturating_sub(1)),
+        None => line,
+    }
+}
+
+fn width() -> usize {
+    wrap::columns(OutputStream::Error).unwrap_or(DEFAULT_WIDTH_COLUMNS)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_engine::event::{AttemptIntended, ChildEnded, ChildSpawned};
+    use rye_engine::thread::{Cost, Status};
+
+    use super::*;
+
+    fn event(body: EventBody) -> Event {
+        Event { seq: 0, ts: 0, body }
+    }
+
+    fn attempt(turn: u64) -> Event {
+        event(EventBody::AttemptIntended(AttemptIntended {
+            turn,
+            attempt: 0,
+            model: "sonnet".into(),
+            input_bound: 0,
+            max_output: 0,
+            worst_case: 0,
+            compacts: false,
+        }))
+    }
+
+    #[test]
+    fn lines_show_the_call_and_each_child() {
+        let (main, child) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("b-1").unwrap());
+        let mut progress = Progress::new(true);
+        progress.event(&main, &attempt(2));
+        assert_eq!(progress.lines(Some(&main), 80), ["turn 2 · 0 s · sonnet · Ctrl-C to cancel"]);
+        progress.delta(&main, &Delta::Text("12345".into()));
+        assert_eq!(progress.lines(Some(&main), 80), ["turn 2 · 0 s · sonnet · ~2 tokens · Ctrl-C to cancel"]);
+        let spawned = ChildSpawned { spawn: 0, thread_id: "b-1".into(), spend: 0 };
+        progress.threads.get_mut(&main).unwrap().step = Step::Between;
+        progress.event(&main, &event(EventBody::ChildSpawned(spawned)));
+        progress.event(&child, &attempt(1));
+        let shown = ["waiting for a child · 0 s · Ctrl-C to cancel", "b-1: turn 1 · 0 s · sonnet"];
+        assert_eq!(progress.lines(Some(&main), 80), shown);
+        let (status, cost) = (Status::Completed, Cost::default());
+        let ended = ChildEnded { spawn: 0, thread_id: "b-1".into(), status, cost, asked_ms: 0 };
+        progress.threads.remove(&child);
+        progress.event(&main, &event(EventBody::ChildEnded(ended)));
+        progress.stop();
+        let stopping = "between calls · 0 s · waiting for the call to end; Ctrl-C again to stop now";
+        assert_eq!(progress.lines(Some(&main), 80), [stopping]);
+    }
+
+    #[test]
+    fn narrow_line_drops_fields_from_the_right() {
+        let fields = ["turn 1".to_owned(), "3 s".to_owned(), "a-long-model-name".to_owned()];
+        assert_eq!(fit_fields(&fields, 80), "turn 1 · 3 s · a-long-model-name");
+        assert_eq!(fit_fields(&fields, 20), "turn 1 · 3 s");
+        assert_eq!(fit_fields(&fields, 5), "turn…");
+        assert_eq!(fit_fields(&["\u{1b}[2J".to_owned()], 80), "\u{FFFD}[2J");
+    }
+}

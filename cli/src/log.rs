@@ -1,0 +1,52 @@
+//! Logs of the engine and the compiler: structured lines on stderr, requested with `-vv` or `RYE_LOG`.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::CommandError;
+use crate::args::Global;
+
+/// Environment variable with the filter of the log: a level, or targets with levels (`rye_engine=debug`).
+const LOG_VARIABLE: &str = "RYE_LOG";
+
+/// Starts the log if it is requested; returns true if it is. `RYE_LOG` overrides the level of `-vv`.
+///
+/// # Errors
+/// An invalid filter.
+pub fn start_log(global: &Global) -> Result<bool, CommandError> {
+    let Some(directives) = log_filter(std::env::var(LOG_VARIABLE).ok(), global.verbose) else { return Ok(false) };
+    let filter = EnvFilter::try_new(&directives).map_err(|error| {
+        CommandError::usage(format!("`{LOG_VARIABLE}` is not a valid filter: {error}"))
+            .with_help("use a level such as `debug`, or targets such as `rye_engine=trace`")
+    })?;
+    let colored =
+        std::io::stderr().is_terminal() && anstream::stderr().current_choice() != anstream::ColorChoice::Never;
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colored).with_writer(std::io::stderr).init();
+    Ok(true)
+}
+
+/// Returns the filter of the log; `None` if none is requested.
+fn log_filter(variable: Option<String>, verbose: u8) -> Option<String> {
+    let level = match verbose {
+        0 | 1 => None,
+        2 => Some("debug"),
+        _ => Some("trace"),
+    };
+    let all = level.map(|level| format!("rye={level},rye_engine={level},rye_compiler={level},rye_grammar={level}"));
+    variable.filter(|filter| !filter.trim().is_empty()).or(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variable_overrides_the_flag() {
+        assert_eq!(log_filter(None, 1), None);
+        assert_eq!(log_filter(Some(" ".into()), 0), None);
+        assert!(log_filter(None, 2).is_some_and(|filter| filter.contains("rye_engine=debug")));
+        assert!(log_filter(None, 5).is_some_and(|filter| filter.contains("rye_engine=trace")));
+        assert_eq!(log_filter(Some("warn".into()), 2).as_deref(), Some("warn"));
+    }
+}

@@ -1,0 +1,101 @@
+//! Tests of help texts, the version, manual pages, logs and the environment variables of options.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::TestProject;
+
+#[test]
+fn only_commands_with_more_formats_offer_them() {
+    let place = TestProject::new();
+    for (command, offered, not_offered) in [
+        ("check", &["sarif", "github"][..], &["html"][..]),
+        ("plan", &["markdown", "html"], &["sarif"]),
+        ("run", &[], &["sarif", "github", "markdown", "html"]),
+    ] {
+        let help = place.run_ok(&[command, "--help"]);
+        assert!(help.contains("Options of every command:"), "{help}");
+        let offers = |format: &&str| help.contains(&format!("- {format}:"));
+        assert!(offered.iter().all(&offers), "{command}: {help}");
+        assert!(!not_offered.iter().any(offers), "{command}: {help}");
+    }
+    // The position of a format does not matter, and the other commands refuse it.
+    place.run_ok(&["init"]);
+    let place = place.cloned();
+    assert!(place.run_ok(&["--format", "sarif", "check"]).contains("2.1.0"));
+    let refused = place.rye(&["threads", "list", "--format", "sarif"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stdout.contains("does not support `--format sarif`"), "{}", refused.stdout);
+}
+
+#[test]
+fn fetch_usage_names_the_type_first() {
+    let help = TestProject::new().run_ok(&["fetch", "--help"]);
+    assert!(help.contains("rye fetch [OPTIONS] <TYPE> <ID>"), "{help}");
+}
+
+#[test]
+fn version_names_commit_and_features() {
+    let place = TestProject::new();
+    let long = place.run_ok(&["--version"]);
+    let lines: Vec<&str> = long.lines().collect();
+    let version = format!("rye {}", env!("CARGO_PKG_VERSION"));
+    assert!(
+        matches!(lines.as_slice(), [first, commit, features]
+        if *first == version && commit.starts_with("commit: ") && features.starts_with("features: ")),
+        "{long}"
+    );
+    assert_eq!(place.run_ok(&["-V"]).trim(), version);
+}
+
+#[test]
+fn man_writes_a_page_per_command() {
+    let place = TestProject::new();
+    assert!(place.run_ok(&["man"]).contains(".TH rye 1"));
+    let pages = place.run_ok(&["man", "pages"]);
+    for page in ["rye.1", "rye-run.1", "rye-threads-list.1"] {
+        assert!(pages.lines().any(|line| line == page), "{pages}");
+        assert!(place.read(&format!("pages/{page}")).contains(".SH"), "{page}");
+    }
+}
+
+#[test]
+fn environment_variables_set_defaults_and_flags_override_them() {
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    let elsewhere = TestProject::new();
+    let run = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = elsewhere.command(words);
+        command.env("RYE_PROJECT", place.project()).envs(variables.iter().copied());
+        rye::ProcessResult::from(command.output().unwrap())
+    };
+    let plan = ["plan", "first", "--input", "topic=tea"];
+    let done = run(&plan, &[("RYE_FORMAT", "json"), ("RYE_MODEL", "scripted/fast")]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let shown: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(shown.to_string().contains("scripted"), "{shown}");
+    let done = run(&[&plan[..], &["--format", "plain"]].concat(), &[("RYE_FORMAT", "json")]);
+    assert!(serde_json::from_str::<serde_json::Value>(&done.stdout).is_err(), "the flag wins");
+    let wrong = run(&plan, &[("RYE_FORMAT", "nonsense")]);
+    assert_eq!(wrong.code, Some(2));
+}
+
+#[test]
+fn log_is_printed_on_request() {
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    let words = ["run", "first", "--input", "topic=tea"];
+    place.run_ok(&["trust"]);
+    assert!(!place.rye(&words).stderr.contains("event written"));
+    let detailed = place.rye(&[&words[..], &["-vv"]].concat());
+    assert!(detailed.stderr.contains("event written") && detailed.stderr.contains("thread="), "{}", detailed.stderr);
+    let mut command = place.command(&words);
+    let logged = rye::ProcessResult::from(command.env("RYE_LOG", "rye_engine=debug").output().unwrap());
+    assert!(logged.stderr.contains("event written"), "{}", logged.stderr);
+    let mut command = place.command(&words);
+    let wrong = rye::ProcessResult::from(command.env("RYE_LOG", "rye=nonsense=x").output().unwrap());
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("`RYE_LOG` is not a valid filter"), "{}", wrong.stderr);
+}

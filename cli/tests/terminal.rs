@@ -1,0 +1,162 @@
+//! Tests of `rye run` at a terminal: approval requests, live progress, failures of children.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+#[path = "support/terminal.rs"]
+mod terminal;
+
+use rye::TestProject;
+use terminal::Terminal;
+
+fn directive(name: &str, grants: &str) -> String {
+    format!(
+        "# D\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\
+         <permissions><execute>{grants}</execute></permissions>\n<nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nGo.\n"
+    )
+}
+
+/// Returns a trusted project with the directive `shell` and this script.
+fn place(script: &str) -> TestProject {
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    place.write(".ai/directives/shell.md", &directive("shell", "<tool write=\"out/\">rye.bash.bash</tool>"));
+    place.write("script.yaml", script);
+    place.run_ok(&["trust"]);
+    place
+}
+
+/// Removes colors and other control sequences.
+fn plain(shown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = shown;
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        text.push_str(before);
+        let end = after.find(|c: char| c.is_ascii_alphabetic()).map_or(after.len(), |at| at + 1);
+        rest = &after[end..];
+    }
+    text.push_str(rest);
+    text
+}
+
+const TWO_CALLS: &str = "steps:\n  - tool_calls:\n      - { name: rye_bash_bash, input: { command: 'echo one >> out/log' } }\n      \
+                         - { name: rye_bash_bash, input: { command: 'echo two >> out/log' } }\n  - Done.\n";
+
+#[test]
+fn two_calls_are_asked_one_at_a_time_on_their_own_lines() {
+    let place = place(TWO_CALLS);
+    let mut run = Terminal::start(&place, 120, "run shell");
+    run.wait_for("Allow?", 1);
+    // A typo is no answer.
+    run.press("q\n");
+    run.wait_for("unknown answer `q`; type", 1);
+    run.press("n\n");
+    run.wait_for("Allow?", 2);
+    run.press("y\n");
+    let (code, shown) = run.end();
+    let shown = plain(&shown);
+    assert_eq!(code, Some(0), "{shown}");
+    let lines: Vec<&str> = shown.lines().collect();
+    let at = |text: &str| {
+        let found = lines.iter().position(|line| line.starts_with(text));
+        found.unwrap_or_else(|| panic!("no line starts with `{text}`:\n{shown}"))
+    };
+    let first = at("approval 1 of 2: thread shell-");
+    assert_eq!(lines[first + 1], "  capability: rye.execute.tool.rye.bash.bash");
+    assert_eq!(lines[first + 2], "  command: echo one >> out/log");
+    assert_eq!(lines[first + 3], "  sandbox: a process; reads the project, writes out/ of it; no network");
+    let second = at("approval 2 of 2: thread shell-");
+    assert_eq!(lines[second + 2], "  command: echo two >> out/log");
+    // The result of the first call stands between the questions, the second one after them.
+    let denied = at("error rye_bash_bash {\"command\":\"echo one >> out/log\"}: denied by you");
+    let ran = at("ok    rye_bash_bash {\"command\":\"echo two >> out/log\"}");
+    assert!(first < denied && denied < second && second < ran, "{shown}");
+    assert!(!shown.contains("no grant"), "{shown}");
+    assert_eq!(place.read("out/log"), "two\n");
+    let (_, list) = place.json(&["threads", "list"]);
+    let record = place.transcript(list["threads"][0]["thread_id"].as_str().unwrap());
+    let denied = record.iter().find(|line| line["type"] == "tool_call_result").unwrap();
+    assert_eq!(
+        (&denied["why"]["kind"], &denied["why"]["answer"]),
+        (&"unapproved".into(), &"refused".into()),
+        "{denied}"
+    );
+}
+
+#[test]
+fn running_call_is_shown_until_it_ends() {
+    let place = place("steps:\n  - { text: 'Hello there.', delay_ms: 1500 }\n");
+    let run = Terminal::start(&place, 100, "run shell");
+    run.wait_for("Ctrl-C to cancel", 3);
+    let (code, shown) = run.end();
+    let text = plain(&shown);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("turn 1 · 1 s · ") && text.contains(" · Ctrl-C to cancel"), "{text}");
+    // The progress line is cleared before the reply, which is printed once.
+    assert!(text.lines().any(|line| line.ends_with("Hello there.")), "{text}");
+    let cleared = shown.rfind("Ctrl-C to cancel").unwrap();
+    let reply = shown.find("Hello there.").unwrap();
+    assert!(cleared < reply && shown[cleared..reply].contains("\u{1b}[2K"), "{shown:?}");
+}
+
+#[test]
+fn output_to_a_pipe_has_no_progress() {
+    let place = place("steps:\n  - { text: 'Hello there.', delay_ms: 700 }\n");
+    for format in ["human", "plain", "json"] {
+        let done = place.rye(&["run", "shell", "--format", format]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        for out in [done.stdout, done.stderr] {
+            assert!(!out.contains('\r') && !out.contains('\u{1b}') && !out.contains("Ctrl-C"), "{out:?}");
+        }
+    }
+}
+
+#[test]
+fn narrow_and_colorless_terminal_shows_short_progress() {
+    let place = place("steps:\n  - { text: 'Hello there.', delay_ms: 1500 }\n");
+    let run = Terminal::start(&place, 30, "run shell --color never");
+    run.wait_for("turn 1", 3);
+    let (code, shown) = run.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!shown.contains("Ctrl-C to cancel"), "the line would be wider than the terminal: {shown}");
+    assert!(!shown.contains("\u{1b}[3") && !shown.contains("\u{1b}[1m"), "{shown:?}");
+}
+
+#[test]
+fn failed_child_shows_its_error_under_its_line() {
+    let place = place("");
+    place.write(".ai/directives/above.md", &directive("above", "<directive>below</directive>"));
+    place.write(".ai/directives/below.md", &directive("below", ""));
+    place.write(
+        "script.yaml",
+        "steps:\n  - tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: below } }]\n  - Done.\n\
+         threads:\n  below:\n    - fault: { status: 401, error: { message: 'the key was revoked by its owner' } }\n",
+    );
+    let done = place.rye(&["run", "above"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    let end = lines.iter().position(|line| line.starts_with("child below-") && line.ends_with(" error")).unwrap();
+    assert!(lines[end + 1].starts_with("  ") && lines[end + 1].contains("revoked by its owner"), "{}", done.stderr);
+    assert!(!lines[end..].iter().any(|line| line.contains("help:")), "{}", done.stderr);
+}
+
+#[test]
+fn keys_typed_before_a_question_do_not_answer_it() {
+    let place = place(
+        "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log; sleep 1' } }]\n  \
+         - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo two >> out/log' } }]\n  - Done.\n",
+    );
+    let mut run = Terminal::start(&place, 100, "run shell");
+    run.wait_for("Allow?", 1);
+    run.press("y\n");
+    run.wait_for("rye_bash_bash ·", 1);
+    run.press("y\n");
+    run.wait_for("Allow?", 2);
+    // The early key is gone: without another one, the question stays open.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(place.read("out/log"), "one\n");
+    run.press("n\n");
+    let (code, shown) = run.end();
+    assert_eq!((code, place.read("out/log").as_str()), (Some(0), "one\n"), "{shown}");
+}
