@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use rye_compiler::plan::Plan;
-use rye_compiler::plan::closure::NoPlan;
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, LockMismatch, check_plan, drift, entry};
+use rye_compiler::report::closure::NoPlan;
+use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, LockMismatch, check_plan, drift, entry};
 use rye_compiler::world::World;
 use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::ItemId;

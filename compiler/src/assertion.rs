@@ -15,7 +15,7 @@ use crate::diagnostics::{Diagnostics, Severity};
 use crate::item::Items;
 use crate::lower::cache::LowerContext;
 use crate::lower::origin;
-use crate::plan::render::json::SourceReport;
+use crate::plan::source::SourceReport;
 use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};

@@ -1,8 +1,6 @@
 //! The compiler's entry point: compiles one directive and its request to a plan. `check`, `plan` and `run` share this
 //! path, so a run executes exactly what was checked. Pure: the same sources and request give the same bytes.
 
-mod note;
-
 use std::collections::BTreeMap;
 
 use rye_grammar::{ItemId, Sources};
@@ -15,51 +13,14 @@ use crate::item::Items;
 use crate::lower::cache::LowerContext;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
-use crate::plan::provenance::OmissionReason;
-use crate::plan::{Capabilities, FieldType, ManifestEntry, Origins, Plan, PlanLimits};
+pub use crate::plan::note::{Note, OmissionReason};
+use crate::plan::{FieldType, ManifestEntry, Origins, Plan};
+pub use crate::request::{CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
-use crate::semantics::limits::LimitValue;
 use crate::trust::{self, TrustRequirement};
 use crate::validate::check_composed;
 use crate::world::{ItemKind, RecordingWorld, World};
-pub use note::Note;
-
-/// A request to compile one directive.
-#[derive(Debug, Clone)]
-pub struct CompileRequest {
-    pub directive: ItemId,
-    /// Input values; `None` if not known, so that every `{input:…}` stays pending. Given values are checked, and
-    /// defaults fill in the rest.
-    pub inputs: Option<Map<String, Value>>,
-    /// Limits that override the directive's own, by name.
-    pub limits: Vec<(String, LimitValue)>,
-    pub model: ModelOverride,
-    /// The thread that spawns this one, if any.
-    pub parent: Option<SpawnParent>,
-}
-
-/// The bounds that a spawning thread puts on its child.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SpawnParent {
-    pub limits: PlanLimits,
-    /// Capabilities that apply if the child's chain declares no permissions.
-    pub capabilities: Capabilities,
-}
-
-impl CompileRequest {
-    /// Creates a request without inputs, overrides or a parent.
-    pub fn new(directive: ItemId) -> Self {
-        Self { directive, inputs: None, limits: Vec::new(), model: ModelOverride::default(), parent: None }
-    }
-
-    /// Sets the inputs.
-    #[must_use]
-    pub fn with_inputs(mut self, inputs: Map<String, Value>) -> Self {
-        self.inputs = Some(inputs);
-        self
-    }
-}
 
 /// A plan with its explanation: origins, sources, notes and trust requirements.
 #[derive(Debug, Clone)]
@@ -87,7 +48,7 @@ pub struct Compilation {
     pub headless_policy: HeadlessPolicy,
     /// Set if programs start in bubblewrap; like `headless_policy`, filled in from the settings by the caller.
     pub bubblewrap: bool,
-    /// Estimated tokens of omitted items, filled in by [`crate::plan::omissions::estimate_tokens`].
+    /// Estimated tokens of omitted items, filled in by [`crate::report::omissions::estimate_tokens`].
     pub weights: BTreeMap<(OmissionReason, String), u64>,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,

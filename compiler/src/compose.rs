@@ -10,13 +10,14 @@ pub use context::report_unknown;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use rye_grammar::{ItemId, Span, Spanned};
+use rye_grammar::{ItemId, Span};
 
 use crate::diagnostics::{Checked, Diagnostics, InterfaceError, ItemError};
 use crate::extends;
 use crate::hook::{HookSource, PlanVerdict, PlannedHook};
 use crate::item::{Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
 use crate::plan::NudgePolicy;
+use crate::resolve::Route;
 use crate::resolve::{self, Launch, Routing};
 use crate::semantics::limits::LimitSetting;
 use crate::world::ItemKind;
@@ -75,12 +76,6 @@ pub enum OriginKind {
     Config(ItemId),
     /// A built-in default.
     BuiltIn,
-}
-
-#[derive(Debug, Clone)]
-pub struct Route {
-    pub hook: Arc<HookDecl>,
-    pub to: ItemId,
 }
 
 /// A knowledge item of the chain.
@@ -234,13 +229,6 @@ impl DeclaredOrigin {
 
     fn directive(directive: &Directive, span: Span) -> Self {
         Self { by: OriginKind::Directive(directive.id().clone()), span: Some(span) }
-    }
-}
-
-impl Route {
-    fn parent(&self) -> extends::RoutedParent {
-        let span = self.hook.item_span();
-        extends::RoutedParent { parent: Spanned::new(self.to.clone(), span), hook: self.hook.id.node.clone() }
     }
 }
 

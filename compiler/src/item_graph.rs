@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
+use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeShape};
 use crate::hook::HookAction;
 use crate::item::{Directive, Items};
 use crate::lower::origin;
-use crate::plan::render::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeShape};
-use crate::plan::render::json::SourceReport;
+use crate::plan::source::SourceReport;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space, World};

@@ -15,18 +15,19 @@ mod unpriced;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compile::{CompileRequest, Note};
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
 use crate::model::ModelOverride;
 use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
+use crate::plan::note::Note;
 use crate::plan::{
     Capabilities, ChainLink, Interface, NudgePolicy, Origin, Origins, PLAN_FORMAT, PalettePrimary, PaletteTool, Plan,
     PlannedModel, Segment, Tokenizer,
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
+use crate::request::CompileRequest;
 use crate::semantics::limits::{Limits, resolve};
 use crate::wire_tool::instructions;
 use cache::LowerContext;

@@ -2,21 +2,14 @@
 //! no absolute paths, times or line numbers. [`Origins`] holds the source locations beside it.
 
 pub mod bound;
-pub mod closure;
 pub mod cost;
 pub mod count;
-pub mod diff;
-pub mod forecast;
 pub mod graph;
-pub mod lock;
-pub mod matrix;
-pub mod omissions;
+pub mod note;
 pub mod prompt;
-pub mod provenance;
-pub mod render;
+pub mod source;
 mod tool_thread;
 pub mod verify;
-pub mod why;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +27,7 @@ use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
 use crate::tool_spec::Idempotence;
 use crate::world::{ItemKind, Space};
+pub use crate::world::{ManifestEntry, hex};
 pub use cost::{LongPromptPrices, Prices, RequestTokens, Tokens};
 pub use count::Tokenizer;
 pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
@@ -316,15 +310,6 @@ pub enum NudgePolicy {
     Always,
 }
 
-/// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ManifestEntry {
-    pub kind: ItemKind,
-    pub id: String,
-    pub space: Option<Space>,
-    pub sha256: Option<String>,
-}
-
 /// The source of every limit, capability, hook, layer and tool. Stored beside the plan, not in its hash. Keys:
 /// `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
 /// `extends.<directive>` of each link that has a parent, `input.<name>`, `output.<name>`, `link.<directive>`.
@@ -375,13 +360,4 @@ impl Plan {
     pub fn id(&self) -> Result<String, serde_json::Error> {
         Ok(hex(&Sha256::digest(self.to_bytes()?)))
     }
-}
-
-/// Formats bytes as lowercase hex.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, b| {
-        write!(out, "{b:02x}").ok();
-        out
-    })
 }

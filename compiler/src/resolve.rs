@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rye_grammar::ItemId;
 use rye_grammar::condition::Path;
+use rye_grammar::{ItemId, Spanned};
 use serde_json::{Map, Value};
 
-use crate::compose::Route;
+use crate::extends;
 use crate::item::{Directive, FieldDecl, HookDecl, Items, ModelRequest, OrderedHooks};
 use crate::semantics::condition::{Condition, Domain, Fuel, ReadingResult, Verdict};
 use crate::semantics::facts::Facts;
@@ -53,6 +53,21 @@ impl Routing {
             Self::Certain(_) => None,
             Self::Open { first, .. } => Some(first),
         }
+    }
+}
+
+/// The parent that a routing hook selects.
+#[derive(Debug, Clone)]
+pub struct Route {
+    pub hook: Arc<HookDecl>,
+    pub to: ItemId,
+}
+
+impl Route {
+    /// Returns the parent, with the place of the hook that selects it.
+    pub fn parent(&self) -> extends::RoutedParent {
+        let span = self.hook.item_span();
+        extends::RoutedParent { parent: Spanned::new(self.to.clone(), span), hook: self.hook.id.node.clone() }
     }
 }
 

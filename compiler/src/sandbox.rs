@@ -9,32 +9,13 @@ use crate::item::Items;
 use crate::plan::{PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
+use crate::tool_spec::builtin::BUILT_IN_TOOLS;
+pub use crate::tool_spec::builtin::SandboxKind;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::World;
 
-/// Built-in tools: name, the item of the standard library, and the kind of sandbox.
-const BUILT_IN_TOOLS: [(&str, &str, SandboxKind); 13] = [
-    ("read", "rye/file-system/read", SandboxKind::Files),
-    ("write", "rye/file-system/write", SandboxKind::Files),
-    ("edit", "rye/file-system/edit", SandboxKind::Files),
-    ("ls", "rye/file-system/ls", SandboxKind::Files),
-    ("glob", "rye/file-system/glob", SandboxKind::Files),
-    ("grep", "rye/file-system/grep", SandboxKind::Files),
-    ("knowledge_write", "rye/knowledge/write", SandboxKind::Files),
-    ("web_fetch", "rye/web/fetch", SandboxKind::Requests),
-    ("bash", "rye/bash/bash", SandboxKind::Process),
-    ("git_status", "rye/git/status", SandboxKind::Process),
-    ("git_diff", "rye/git/diff", SandboxKind::Process),
-    ("git_log", "rye/git/log", SandboxKind::Process),
-    ("git_show", "rye/git/show", SandboxKind::Process),
-];
 /// Built-in tools that only read files of the project: an item of any id may use them.
 const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
-
-/// Returns the names of the built-in tools.
-pub fn built_in_names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN_TOOLS.iter().map(|(name, ..)| *name)
-}
 
 /// The sandbox of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,21 +28,6 @@ pub struct ToolSandbox {
     /// Granted hosts. The engine's own requests go to no others. For a process, any host opens the whole network,
     /// because the sandbox cannot distinguish hosts.
     pub net: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxKind {
-    /// The engine itself: the machine is not touched.
-    Engine,
-    /// Files of the project, through handles.
-    Files,
-    /// Requests sent by the engine, only to granted hosts.
-    Requests,
-    /// A process of its own, in a sandbox.
-    Process,
-    /// The unsandboxed program of an MCP server whose settings say `wall: none`, with all rights of the user.
-    None,
 }
 
 impl SandboxKind {

@@ -2,6 +2,7 @@
 //! no file; the palette, the gate and the engine's registry share the value.
 
 mod argv;
+pub mod builtin;
 mod http;
 mod idempotence;
 mod read;
@@ -47,7 +48,7 @@ pub struct ToolSpec {
 /// engine keeps its own list equal to this one.
 pub fn builtins() -> Vec<&'static str> {
     // A running engine adds the orchestrator: it does not touch the machine and needs no sandbox.
-    let mut names: Vec<&str> = crate::sandbox::built_in_names().chain(["orchestrator"]).collect();
+    let mut names: Vec<&str> = builtin::built_in_names().chain(["orchestrator"]).collect();
     names.sort_unstable();
     names
 }

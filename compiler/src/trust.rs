@@ -4,8 +4,7 @@
 //! the user trusts those files is recorded by the engine.
 
 pub mod command_files;
-mod reach;
-mod workspace;
+pub(crate) mod reach;
 
 use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
@@ -23,14 +22,13 @@ use crate::world::{ItemKind, Space};
 use command_files::CallValues;
 
 pub use reach::{of_user_space, script, script_of, user_space_of};
-pub use workspace::requirements_of_workspace;
 
 /// The settings files with hooks. Directives declare hooks too.
-const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
 /// The standard tool that runs a shell text.
 const SHELL_TOOL: &str = "rye/bash/bash";
-const RISK_FILE: &str = "agent/capability_risk";
-const PROVIDER_PREFIX: &str = "agent/providers/";
+pub(crate) const RISK_FILE: &str = "agent/capability_risk";
+pub(crate) const PROVIDER_PREFIX: &str = "agent/providers/";
 /// Maximum characters shown of one requirement.
 const MAX_SHOWN_CHARS: usize = 600;
 /// The API format of the scripted provider, which sends no requests.
@@ -221,7 +219,7 @@ pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> 
 }
 
 /// Returns the words that may name project files in the command that a hook gives to the shell.
-fn files_of_hook(action: &HookAction) -> Vec<String> {
+pub(crate) fn files_of_hook(action: &HookAction) -> Vec<String> {
     match action.call() {
         Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, params }) if item_id == SHELL_TOOL => {
             let command = params.get("command").and_then(serde_json::Value::as_str);
@@ -232,7 +230,7 @@ fn files_of_hook(action: &HookAction) -> Vec<String> {
 }
 
 /// Checks whether a project file changes a provider's endpoint, key or prices.
-fn is_redirected(wire: &str, from_project: &[String]) -> bool {
+pub(crate) fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }
 
@@ -240,7 +238,7 @@ fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> TrustRequirement 
     provider(&model.provider, &model.connection, &model.from_project, subjects)
 }
 
-fn provider(
+pub(crate) fn provider(
     id: &str,
     connection: &serde_json::Value,
     from_project: &[String],
@@ -268,7 +266,7 @@ fn provider(
     }
 }
 
-fn own_risks(subjects: Vec<Subject>) -> TrustRequirement {
+pub(crate) fn own_risks(subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Risk,
         name: RISK_FILE.to_owned(),

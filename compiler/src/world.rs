@@ -12,7 +12,7 @@ use rye_grammar::tool_header::ScriptReader;
 use serde::{Deserialize, Serialize};
 
 pub use map::MapWorld;
-pub use recording::RecordingWorld;
+pub use recording::{ManifestEntry, RecordingWorld};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -29,6 +29,15 @@ pub enum ItemKind {
     Knowledge,
     Tool,
     Config,
+}
+
+/// Formats bytes as lowercase hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, b| {
+        write!(out, "{b:02x}").ok();
+        out
+    })
 }
 
 impl Space {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::plan::omissions::estimate_tokens;
-use rye_compiler::plan::render::{text, view};
+use rye_compiler::report::omissions::estimate_tokens;
+use rye_compiler::report::render::{text, view};
 use rye_compiler::validate::{self, Selection};
 use rye_compiler::world::World;
 use rye_engine::disk_world::DiskWorld;

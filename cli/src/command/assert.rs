@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use rye_compiler::assertion::{AssertReport, Spawn, TraceStep, Violation, assert};
 use rye_compiler::diagnostics::Severity;
-use rye_compiler::plan::render::json::SourceReport;
+use rye_compiler::plan::source::SourceReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,9 +2,9 @@
 //! --graph`.
 
 use clap::{Args, ValueEnum};
+use rye_compiler::drawing::Drawing;
 use rye_compiler::item_graph::{ItemGraph, item_graph};
-use rye_compiler::plan::render::drawing::Drawing;
-use rye_compiler::plan::render::{dot, mermaid, svg};
+use rye_compiler::report::render::{dot, mermaid, svg};
 use rye_compiler::world::{ItemKind, World};
 
 use crate::CommandError;

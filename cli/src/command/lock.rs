@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use rye_compiler::plan::Plan;
-use rye_compiler::plan::closure::{collect_closure, plans};
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, drift, entry_of};
+use rye_compiler::report::closure::{collect_closure, plans};
+use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, drift, entry_of};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;

@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use rye_compiler::trust::{TrustRequirement, requirements_of_workspace};
+use rye_compiler::report::workspace_trust::requirements_of_workspace;
+use rye_compiler::trust::TrustRequirement;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::ItemId;

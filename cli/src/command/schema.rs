@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use rye_compiler::item_graph::ItemGraph;
-use rye_compiler::plan::diff::PlanDiff;
-use rye_compiler::plan::lock::Lock;
-use rye_compiler::plan::matrix::Matrix;
-use rye_compiler::plan::render::json::{GraphReport, PlanReport};
+use rye_compiler::report::diff::PlanDiff;
+use rye_compiler::report::lock::Lock;
+use rye_compiler::report::matrix::Matrix;
+use rye_compiler::report::render::json::{GraphReport, PlanReport};
 use schemars::{Schema, schema_for};
 
 use crate::CommandError;

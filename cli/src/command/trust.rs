@@ -4,7 +4,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
-use rye_compiler::trust::{TrustRequirement, TrustRequirementKind, requirements_of_workspace};
+use rye_compiler::report::workspace_trust::requirements_of_workspace;
+use rye_compiler::trust::{TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::World;
 use rye_engine::trust::{TrustError, TrustSnapshot};
 use schemars::JsonSchema;

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use rye_compiler::compile::{CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::SourcePlace;
-use rye_compiler::plan::why::{Explanation, NotInPlan, explain};
+use rye_compiler::report::why::{Explanation, NotInPlan, explain};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;

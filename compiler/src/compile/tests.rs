@@ -10,7 +10,9 @@ use serde_json::json;
 use super::*;
 use crate::hook::PlanVerdict;
 use crate::plan::graph::Node;
+use crate::plan::{Capabilities, PlanLimits};
 use crate::plan::{Grant, LayerKind, PalettePrimary};
+use crate::semantics::limits::LimitValue;
 use crate::world::{MapWorld, Space};
 use world::{deploy_world, minimal_world, with_directives};
 

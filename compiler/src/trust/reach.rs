@@ -26,7 +26,7 @@ const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Kno
 
 /// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
 /// or if an untrusted project may use all of them.
-pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
+pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
     let links = links(plan);
     let table = plan.settings.get("capability_risk").map(RiskTable::from_value);
     // An unreadable table classifies nothing as harmless.
@@ -74,7 +74,7 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
 }
 
 /// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.
-pub(super) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
+pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     let links = links(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
     inherits.then(|| {
@@ -83,7 +83,7 @@ pub(super) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
 }
 
 /// Lists the scripts that simulate the models of a plan.
-pub(super) fn of_scripts(plan: &Plan) -> Vec<TrustRequirement> {
+pub(crate) fn of_scripts(plan: &Plan) -> Vec<TrustRequirement> {
     let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
     let mut found: Vec<TrustRequirement> = Vec::new();
     for one in models.filter(|model| model.wire == SCRIPTED).filter_map(|model| script_of(&model.connection)) {
@@ -135,7 +135,7 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
 }
 
 /// Returns the requirement of [`of_user_space`] for the extends chain alone.
-pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
+pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = links(plan);
     if links.is_empty() {
         return None;
@@ -156,7 +156,7 @@ pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequiremen
 }
 
 /// Returns the item of the user space that a hook fetches.
-pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
+pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
     let (kind, id) = match action.call()? {
         HookCall::Fetch { item_type, item_id } => (item_type, item_id),
         HookCall::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
@@ -189,7 +189,7 @@ pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustReq
 }
 
 /// Returns the project files that declare a hook.
-pub(super) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
+pub(crate) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     match &hook.source {
         HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
         HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => {

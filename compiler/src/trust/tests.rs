@@ -5,6 +5,7 @@
 use super::*;
 use crate::compile::tests::compile_without_inputs;
 use crate::compile::tests::world::stdlib_world;
+use crate::report::workspace_trust::requirements_of_workspace;
 use crate::world::MapWorld;
 
 fn directive(model: &str, hooks: &str) -> String {

@@ -1,6 +1,7 @@
 //! A world that records every read and every miss, with the hash of the content: the manifest of a plan (`engine.md`
 //! 2). The manifest does not list files that were not read.
 
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -8,8 +9,17 @@ use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 use sha2::{Digest, Sha256};
 
+use super::hex;
 use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
-use crate::plan::{ManifestEntry, hex};
+
+/// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ManifestEntry {
+    pub kind: ItemKind,
+    pub id: String,
+    pub space: Option<Space>,
+    pub sha256: Option<String>,
+}
 
 /// Wraps a world; see [`RecordingWorld::manifest`].
 pub struct RecordingWorld<W> {

@@ -2,7 +2,7 @@
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::edit::{FormatRefusal, Formatted, format as format_directive, format_data, format_knowledge};
-use rye_compiler::plan::render::html::render;
+use rye_compiler::report::render::html::render;
 use rye_compiler::world::Space;
 use rye_engine::scripts::SyntaxTreeReader;
 use rye_engine::tool::builtin::page_text;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use rye_compiler::plan::render::json::PlanReport;
+use rye_compiler::report::render::json::PlanReport;
 use rye_compiler::semantics::value::parse_json;
 
 use crate::CommandError;

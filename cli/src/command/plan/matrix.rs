@@ -1,8 +1,8 @@
 //! `rye plan ID --all`: prints every context of a directive, by the conditions that read its inputs.
 
 use rye_compiler::compile::CompileRequest;
-use rye_compiler::plan::matrix::{Matrix, MatrixContext, build_matrix};
-use rye_compiler::plan::render::table::group_thousands;
+use rye_compiler::report::matrix::{Matrix, MatrixContext, build_matrix};
+use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::world::World;
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     };
     for context in &found.contexts {
         let dollars = |cost: &Option<Value>| {
-            cost.as_ref().map_or_else(|| "–".to_owned(), rye_compiler::plan::render::json::dollars)
+            cost.as_ref().map_or_else(|| "–".to_owned(), rye_compiler::report::render::json::dollars)
         };
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![

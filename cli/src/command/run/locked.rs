@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rye_compiler::plan::lock::Lock;
+use rye_compiler::report::lock::Lock;
 use rye_engine::engine::EngineOptions;
 
 use crate::CommandError;

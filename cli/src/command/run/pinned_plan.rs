@@ -1,9 +1,9 @@
 //! `rye run --plan FILE`: repeats the call of a plan file, and runs it only if it compiles to the same plan.
 
 use rye_compiler::compile::{Compilation, compile_with_sources};
-use rye_compiler::plan::diff::diff;
-use rye_compiler::plan::render::diff::lines;
-use rye_compiler::plan::render::json::{PlanReport, ReadReport, render};
+use rye_compiler::report::diff::diff;
+use rye_compiler::report::render::diff::lines;
+use rye_compiler::report::render::json::{PlanReport, ReadReport, render};
 use rye_grammar::Sources;
 
 use super::print_errors;

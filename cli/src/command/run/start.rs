@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::PlannedModel;
-use rye_compiler::plan::lock::Lock;
+use rye_compiler::report::lock::Lock;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
 use rye_engine::event::ControlMessage;
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};

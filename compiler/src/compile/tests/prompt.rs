@@ -6,8 +6,8 @@ use super::world::{minimal_world, with_directives};
 use super::{compile_without_inputs, expect_compilation, item_id, object};
 use crate::compile::{Compilation, CompileRequest};
 use crate::plan::prompt::{OpeningMessages, PromptFacts};
-use crate::plan::render::view;
 use crate::plan::{LayerKind, RuntimePlaceholder};
+use crate::report::render::view;
 use crate::world::MapWorld;
 
 /// A stand-in for a run that can fill in every placeholder.

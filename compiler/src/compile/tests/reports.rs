@@ -6,11 +6,11 @@ use serde_json::json;
 use super::world::{deploy_world, minimal_world, tool, with_directives};
 use super::{compile_without_inputs, expect_compilation, item_id, object};
 use crate::compile::{CompileRequest, compile};
+use crate::drawing::Drawing;
 use crate::plan::Tokenizer;
-use crate::plan::render::drawing::Drawing;
-use crate::plan::render::json::{PlanReport, render};
-use crate::plan::render::{dot, mermaid, svg, text};
-use crate::plan::why::explain;
+use crate::report::render::json::{PlanReport, render};
+use crate::report::render::{dot, mermaid, svg, text};
+use crate::report::why::explain;
 
 #[test]
 fn plan_text_contains_the_main_facts() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rye_compiler::plan::forecast::BILLIONTHS;
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
+use rye_compiler::report::forecast::BILLIONTHS;
 use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
 use rye_compiler::semantics::money::Nanos;
 use serde_json::Value;

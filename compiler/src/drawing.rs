@@ -1,0 +1,143 @@
+//! A graph to be drawn, independent of the output format. DOT, Mermaid and SVG render the same value.
+
+use crate::diagnostics::sanitize;
+use crate::plan::graph::{Graph, Node, Outcome};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Drawing {
+    /// Identifier of the whole drawing.
+    pub name: String,
+    /// Lays the layers out from left to right instead of top to bottom, for graphs that fan out and have long names.
+    pub sideways: bool,
+    pub nodes: Vec<DrawnNode>,
+    pub edges: Vec<DrawnEdge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrawnNode {
+    /// Unique in its drawing.
+    pub id: String,
+    pub label: String,
+    pub shape: NodeShape,
+    pub group: NodeGroup,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrawnEdge {
+    /// Positions in `nodes`.
+    pub from: usize,
+    pub to: usize,
+    pub label: String,
+    pub line: LineStyle,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeShape {
+    Box,
+    Oval,
+    Diamond,
+    Component,
+}
+
+/// The kind of thing that a node represents; selects its color.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeGroup {
+    Step,
+    Decision,
+    Hook,
+    Directive,
+    Knowledge,
+    Tool,
+    Pattern,
+    /// An item of a lower space: shadowed, or part of the standard library.
+    Far,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineStyle {
+    Solid,
+    Dashed,
+}
+
+impl NodeGroup {
+    /// Returns the CSS class in SVG.
+    pub fn css_class(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Decision => "decision",
+            Self::Hook => "hook",
+            Self::Directive => "directive",
+            Self::Knowledge => "knowledge",
+            Self::Tool => "tool",
+            Self::Pattern => "pattern",
+            Self::Far => "far",
+        }
+    }
+}
+
+impl Drawing {
+    /// Draws the execution graph of a plan; several outcomes between two nodes become one edge.
+    pub fn of_plan(graph: &Graph) -> Self {
+        let nodes = graph.0.keys().map(|node| {
+            let (shape, group) = node_style(*node);
+            DrawnNode { id: node.to_string(), label: node.to_string(), shape, group }
+        });
+        let at = |node: Node| graph.0.keys().position(|n| *n == node).unwrap_or_default();
+        let edges = joined(graph).into_iter().map(|(from, to, outcomes)| {
+            let words = outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            DrawnEdge { from: at(from), to: at(to), label: words, line: LineStyle::Solid }
+        });
+        Self { name: "plan".into(), sideways: false, nodes: nodes.collect(), edges: edges.collect() }
+    }
+
+    /// Returns an identifier for each node, made of letters, digits and `_` and unique in the drawing.
+    pub fn identifiers(&self) -> Vec<String> {
+        let mut taken: Vec<String> = Vec::with_capacity(self.nodes.len());
+        let mut seen = std::collections::BTreeSet::new();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let plain: String = node.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            let mut name = format!("n_{plain}");
+            if !seen.insert(name.clone()) {
+                name = format!("{name}_{i}");
+                seen.insert(name.clone());
+            }
+            taken.push(name);
+        }
+        taken
+    }
+}
+
+/// Returns a label on one line without control characters.
+pub fn one_line(text: &str) -> String {
+    sanitize(text, "\u{fffd}").into_owned()
+}
+
+fn node_style(node: Node) -> (NodeShape, NodeGroup) {
+    match node {
+        Node::Start | Node::Finish => (NodeShape::Oval, NodeGroup::Step),
+        Node::Hooks(_) => (NodeShape::Component, NodeGroup::Hook),
+        Node::Limits | Node::Gate | Node::Context => (NodeShape::Diamond, NodeGroup::Decision),
+        Node::Inbox
+        | Node::Model
+        | Node::Nudge
+        | Node::Ask(_)
+        | Node::Tools
+        | Node::Guard
+        | Node::Return
+        | Node::Compact
+        | Node::Handoff => (NodeShape::Box, NodeGroup::Step),
+    }
+}
+
+fn joined(graph: &Graph) -> Vec<(Node, Node, Vec<Outcome>)> {
+    let mut joined: Vec<(Node, Node, Vec<Outcome>)> = Vec::new();
+    for (from, out) in &graph.0 {
+        for (outcome, to) in out {
+            match joined.iter_mut().find(|(f, t, _)| f == from && t == to) {
+                Some((_, _, outcomes)) => outcomes.push(*outcome),
+                None => joined.push((*from, *to, vec![*outcome])),
+            }
+        }
+    }
+    joined
+}

@@ -1,0 +1,125 @@
+//! Notes about items that were omitted from a plan or changed during compilation.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Origin;
+use crate::world::{ItemKind, Space};
+
+/// An item that compilation omitted or changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "note", rename_all = "snake_case")]
+pub enum Note {
+    /// Suppressed item; `removed` lists the origins that would have provided it, and is empty if there are none.
+    Suppressed { id: String, by: Origin, removed: Vec<Origin> },
+    /// An item that several spaces have; the one of the highest space is used.
+    Shadowed { kind: ItemKind, id: String, used: Space, hidden: Vec<Space> },
+    /// An item that was provided more than once; the first occurrence stays.
+    Deduplicated { id: String, kept: Option<Origin>, dropped: Origin },
+    /// Knowledge whose text contains its own closing tag, sent as `&lt;/…`.
+    Escaped { id: String, tag: String, count: u64 },
+}
+
+/// Reasons for an omission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OmissionReason {
+    Suppressed,
+    Shadowed,
+    Deduplicated,
+    ConditionFalse,
+    Removed,
+    DroppedForSize,
+}
+
+impl OmissionReason {
+    /// Returns the reason of a note; `None` if the note is no omission.
+    pub fn of(note: &Note) -> Option<Self> {
+        match note {
+            Note::Suppressed { .. } => Some(Self::Suppressed),
+            Note::Shadowed { .. } => Some(Self::Shadowed),
+            Note::Deduplicated { .. } => Some(Self::Deduplicated),
+            Note::Escaped { .. } => None,
+        }
+    }
+
+    /// Returns the reason as it is written in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Suppressed => "suppressed",
+            Self::Shadowed => "shadowed",
+            Self::Deduplicated => "deduplicated",
+            Self::ConditionFalse => "condition_false",
+            Self::Removed => "removed",
+            Self::DroppedForSize => "dropped_for_size",
+        }
+    }
+}
+
+impl Note {
+    /// Returns the kind of the note as a lowercase word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Suppressed { .. } => "suppressed",
+            Self::Shadowed { .. } => "shadowed",
+            Self::Deduplicated { .. } => "deduplicated",
+            Self::Escaped { .. } => "escaped",
+        }
+    }
+
+    /// Returns the id of the item or hook.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Suppressed { id, .. }
+            | Self::Shadowed { id, .. }
+            | Self::Deduplicated { id, .. }
+            | Self::Escaped { id, .. } => id,
+        }
+    }
+
+    /// Returns the origin of the line that caused the note, if there is one.
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            Self::Suppressed { by, .. } => Some(by),
+            Self::Deduplicated { dropped, .. } => Some(dropped),
+            Self::Shadowed { .. } | Self::Escaped { .. } => None,
+        }
+    }
+}
+
+/// Prints the reason, without the id.
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Suppressed { by, removed, .. } => {
+                let suppressed_by = by.because.strip_prefix("declared by ").unwrap_or(&by.because);
+                write!(f, "suppressed by {suppressed_by}")?;
+                match removed.as_slice() {
+                    [] => f.write_str("; nothing provides it"),
+                    [one] => write!(f, "; {}", one.because),
+                    [one, rest @ ..] => write!(f, "; {}, and {} more", one.because, rest.len()),
+                }
+            }
+            Self::Shadowed { kind, used, hidden, .. } => {
+                let hidden: Vec<&str> = hidden.iter().map(|s| s.word()).collect();
+                write!(
+                    f,
+                    "the {} of the {} space shadows the one of {}",
+                    kind.word(),
+                    used.word(),
+                    hidden.join(" and ")
+                )
+            }
+            Self::Deduplicated { kept: Some(kept), dropped, .. } => {
+                write!(f, "also {}; it stays where it was {}", dropped.because, kept.because)
+            }
+            Self::Deduplicated { kept: None, dropped, .. } => {
+                write!(f, "{}; it stays at its first place", dropped.because)
+            }
+            Self::Escaped { tag, count, .. } => {
+                let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+                write!(f, "its text closes `<{tag}>` {times}: sent as `&lt;/{tag}>`")
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Reports on plans and compilations: rendering, comparison, contexts, cost estimates, derivations and the lock file. A
+//! report reads plans and is never part of one.
+
+pub mod closure;
+pub mod diff;
+pub mod forecast;
+pub mod lock;
+pub mod matrix;
+pub mod omissions;
+pub mod provenance;
+pub mod render;
+pub mod why;
+pub mod workspace_trust;

@@ -1,0 +1,93 @@
+//! The directives that a plan can start, directly or through others: by its grants, its hooks and its continuation. The
+//! result is an upper bound: a listed directive may still be refused at run time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::ItemId;
+
+use crate::compile::{Compilation, CompileRequest, compile};
+use crate::diagnostics::Diagnostics;
+use crate::hook::HookCall;
+use crate::plan::Plan;
+use crate::primary::{ItemType, Primary, capability};
+use crate::report::matrix::{MatrixError, build_matrix};
+use crate::semantics::capability::CapabilitySet;
+use crate::world::{ItemKind, World, WorldError};
+
+/// The reason why a directive has no plan of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoPlan {
+    /// The directive does not compile.
+    Errors(Diagnostics),
+    Matrix(MatrixError),
+}
+
+/// The plans of one directive.
+pub type Plans = Result<Vec<Compilation>, NoPlan>;
+
+/// Compiles a directive without inputs; if inputs decide its route, once for each context.
+///
+/// # Errors
+/// The directive has errors, or too many contexts.
+pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
+    let compiled = compile(world, &CompileRequest::new(id.clone()));
+    if let Some(compilation) = compiled.value {
+        return Ok(vec![compilation]);
+    }
+    let routed = compiled.diagnostics.iter().filter(|d| d.is_error()).all(|d| d.code() == "interface::missing-input");
+    if !routed {
+        return Err(NoPlan::Errors(compiled.diagnostics));
+    }
+    let found = build_matrix(world, &CompileRequest::new(id.clone())).map_err(NoPlan::Matrix)?;
+    let of_context = |inputs| {
+        let again = compile(world, &CompileRequest { inputs, ..CompileRequest::new(id.clone()) });
+        again.value.ok_or(NoPlan::Errors(again.diagnostics))
+    };
+    found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect()
+}
+
+/// Compiles every directive that the plans of one directive can start, directly or through others.
+///
+/// # Errors
+/// The list of directives cannot be read.
+pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
+    let listed = world.list(ItemKind::Directive)?;
+    let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
+    // Every link of a spawn chain must allow a start, so the roots bound all of them.
+    let bound = CapabilitySet::new(roots.iter().flat_map(|plan| patterns(plan)));
+    let mut found: BTreeMap<ItemId, Plans> = BTreeMap::new();
+    let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| starts(plan, &all, &bound)).collect();
+    while let Some(id) = waiting.pop() {
+        if found.contains_key(&id) || roots.iter().any(|plan| plan.directive == id) {
+            continue;
+        }
+        let plans = plans(world, &id);
+        for compilation in plans.iter().flatten() {
+            waiting.extend(starts(&compilation.plan, &all, &bound));
+        }
+        found.insert(id, plans);
+    }
+    Ok(found)
+}
+
+/// Returns the grant patterns of a plan and of its hooks.
+fn patterns(plan: &Plan) -> impl Iterator<Item = String> {
+    let own = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
+    let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
+    own.chain(hooks)
+}
+
+/// Returns the directives that a thread of this plan can start itself.
+fn starts(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
+    let own = CapabilitySet::new(patterns(plan));
+    let allowed = |id: &ItemId| {
+        let wanted = capability(Primary::Execute, ItemType::Directive, Some(id));
+        own.first_match(&wanted).is_some() && bound.first_match(&wanted).is_some()
+    };
+    let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());
+    let by_hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
+        Some(HookCall::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
+    });
+    granted.chain(by_hooks).chain(plan.continuation_directive.clone()).filter(|id| all.contains(id)).collect()
+}

@@ -1,0 +1,331 @@
+//! A comparison of two plans of one directive, for reviewers. Two compiled plans are compared completely, with every
+//! directive that they can start: plans with different ids always have a change with a direction. Of a plan from a
+//! file, only the content of `rye plan --format json` is known.
+
+mod capabilities;
+mod change;
+mod context;
+mod hooks;
+mod rest;
+mod settings;
+mod tools;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::compile::Compilation;
+use crate::report::closure::{Plans, collect_closure};
+use crate::report::render::json::{PlanReport, RunEstimateReport, render};
+use crate::world::WorldError;
+pub use capabilities::CapabilityChange;
+use change::DiffSides;
+pub use change::{ChangeArea, DiffSide, Direction, PlanChange};
+pub use context::{PartChange, PrefixChange};
+pub use hooks::HookChange;
+
+use crate::plan::source::SourceReport;
+
+/// The differences between two plans. A side is missing if the directive is new or removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDiff {
+    pub directive: String,
+    pub before: Option<String>,
+    pub after: Option<String>,
+    /// True if the directive, or one that it can start, may do or spend more than before, or if this cannot be ruled
+    /// out.
+    pub widened: bool,
+    /// Input tokens of the first request.
+    pub tokens: BeforeAfter<u64>,
+    /// Changed layers and tools, in the order of the new plan, then removed ones. They change the text sent, not the
+    /// permissions.
+    pub parts: Vec<PartChange>,
+    pub prefix: PrefixChange,
+    pub capabilities: Vec<CapabilityChange>,
+    pub hooks: Vec<HookChange>,
+    pub limits: Vec<LimitChange>,
+    /// All other changes, each with its direction.
+    pub changes: Vec<PlanChange>,
+    pub model: Option<BeforeAfter<String>>,
+    /// Parents, root first.
+    pub chain: Option<BeforeAfter<Vec<String>>>,
+    pub cost: CostChange,
+    /// Differing directives that this one can start.
+    pub starts: Vec<PlanDiff>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BeforeAfter<T> {
+    pub before: T,
+    pub after: T,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitChange {
+    pub name: String,
+    /// Dollars for `spend`.
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+    pub raised: bool,
+    pub source: Option<SourceReport>,
+}
+
+/// Dollars; null if a side is missing or has no price.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostChange {
+    pub first: BeforeAfter<Option<Value>>,
+    pub typical: BeforeAfter<Option<Value>>,
+    pub worst: BeforeAfter<Option<Value>>,
+}
+
+impl PlanDiff {
+    /// Checks whether the two plans, and all plans that they can start, are equal bytes.
+    pub fn is_empty(&self) -> bool {
+        self.before == self.after && self.starts.is_empty()
+    }
+
+    /// Checks whether only the ids differ.
+    fn has_no_changes(&self) -> bool {
+        self.parts.is_empty()
+            && self.capabilities.is_empty()
+            && self.hooks.is_empty()
+            && self.limits.is_empty()
+            && self.changes.is_empty()
+    }
+
+    fn set_widened(&mut self) {
+        self.widened = self.capabilities.iter().any(|change| change.direction.may_widen())
+            || self.limits.iter().any(|limit| limit.raised)
+            || self.hooks.iter().any(|hook| hook.direction.may_widen())
+            || self.changes.iter().any(|change| change.direction.may_widen())
+            || self.starts.iter().any(|start| start.widened);
+    }
+}
+
+/// Compares two printed plans; `None` stands for a missing directive. The direction of a changed file is unknown if the
+/// printed plan does not contain the file's content.
+pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
+    let mut found = of_reports(before, after);
+    found.hooks = hooks::of_reports(before, after);
+    if let (Some(before), Some(after)) = (before, after) {
+        found.changes = unread_files(before, after);
+        if before.plan_id != after.plan_id && found.has_no_changes() {
+            let what = "the plan differs in a part that is not printed".to_owned();
+            found.changes.push(PlanChange {
+                area: ChangeArea::Plan,
+                what,
+                direction: Direction::Unknown,
+                source: None,
+            });
+        }
+    }
+    found.set_widened();
+    found
+}
+
+/// Compares two compiled plans, and every directive that they can start; `None` stands for a missing directive.
+///
+/// # Errors
+/// The directives of a side cannot be listed.
+pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> Result<PlanDiff, WorldError> {
+    let (Some(old), Some(new)) = (before, after) else {
+        let report = |tree: Option<DiffSide<'_>>| tree.map(|tree| render(tree.compilation, Vec::new()));
+        return Ok(diff(report(before).as_ref(), report(after).as_ref()));
+    };
+    let mut found = of_trees(old, new);
+    let starts = |tree: DiffSide<'_>| collect_closure(tree.world, &[&tree.compilation.plan]);
+    let (was, is) = (starts(old)?, starts(new)?);
+    for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
+        // A directive without a plan cannot be started.
+        let side = |plans: Option<&'_ Plans>| plans.and_then(|plans| plans.as_ref().ok()).cloned().unwrap_or_default();
+        let (was, is) = (side(was.get(id)), side(is.get(id)));
+        for (was, is) in pairs(&was, &is) {
+            let one = match (was, is) {
+                (Some(was), Some(is)) if was.plan_id == is.plan_id && !reaches_others(was, is, old, new) => continue,
+                (Some(was), Some(is)) => {
+                    of_trees(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new })
+                }
+                (was, is) => {
+                    let report = |one: Option<&Compilation>| one.map(|one| render(one, Vec::new()));
+                    diff(report(was).as_ref(), report(is).as_ref())
+                }
+            };
+            found.starts.extend(without_reported(one, &found));
+        }
+    }
+    found.set_widened();
+    Ok(found)
+}
+
+/// Checks whether two equal plans reach tools whose files differ: a plan does not list every tool that its grants
+/// allow.
+fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: DiffSide<'_>) -> bool {
+    let trees = DiffSides::new(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new });
+    !tools::changes(&trees).is_empty()
+}
+
+/// Pairs the plans of one directive on both sides by their inputs.
+fn pairs<'c>(was: &'c [Compilation], is: &'c [Compilation]) -> Vec<(Option<&'c Compilation>, Option<&'c Compilation>)> {
+    let same = |one: &Compilation, other: &Compilation| one.request.inputs == other.request.inputs;
+    let mut found: Vec<_> = is.iter().map(|new| (was.iter().find(|old| same(old, new)), Some(new))).collect();
+    found.extend(was.iter().filter(|old| !is.iter().any(|new| same(old, new))).map(|old| (Some(old), None)));
+    found
+}
+
+/// Removes the changes that the starting directive already reports; `None` if none is left.
+fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
+    one.changes.retain(|change| !root.changes.contains(change));
+    one.hooks.retain(|hook| !root.hooks.contains(hook));
+    one.parts.retain(|part| !root.parts.contains(part));
+    one.limits.retain(|limit| !root.limits.contains(limit));
+    one.set_widened();
+    let is_on_one_side = one.before.is_none() != one.after.is_none();
+    (is_on_one_side || !one.has_no_changes()).then_some(one)
+}
+
+/// Compares two plans without those that they start.
+fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
+    let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
+    let mut found = of_reports(Some(&old), Some(&new));
+    let trees = DiffSides::new(before, after);
+    found.hooks = hooks::changes(&trees);
+    found.changes = rest::changes(&trees);
+    found.changes.extend(settings::changes(&trees));
+    found.changes.extend(tools::changes(&trees));
+    let sources = found.changes.iter().map(|change| &change.source);
+    let sources = sources.chain(found.hooks.iter().map(|hook| &hook.source));
+    let sources = sources.chain(found.limits.iter().map(|limit| &limit.source));
+    let sources = sources.chain(found.capabilities.iter().map(|change| &change.source));
+    let sources = sources.chain(found.parts.iter().map(|part| &part.source));
+    let named: BTreeSet<String> = sources.flatten().map(|source| source.file.clone()).collect();
+    found.changes.extend(rest::files(&trees, &named));
+    let missing: Vec<PlanChange> =
+        rest::unexplained(&trees).into_iter().filter_map(|one| unexplained_field(one, &found)).collect();
+    found.changes.extend(missing);
+    found.changes.sort_by_key(|change| change.area);
+    found.set_widened();
+    found
+}
+
+/// Returns the change of a plan field, unless another change already covers the field.
+fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanChange> {
+    let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
+    let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);
+    let said = match field.as_str() {
+        "manifest" | "chain" | "graph" => !found.has_no_changes(),
+        "prompt" => !found.parts.is_empty() || has(ChangeArea::Interface),
+        "palette" => has(ChangeArea::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
+        "dropped_tools" => has(ChangeArea::Tool) || has(ChangeArea::Setting) || !found.capabilities.is_empty(),
+        "capabilities" => !found.capabilities.is_empty() || has(ChangeArea::Approval),
+        "limits" => !found.limits.is_empty(),
+        "hooks" => !found.hooks.is_empty(),
+        "interface" => has(ChangeArea::Interface),
+        "model" => has(ChangeArea::Model),
+        "route" => has(ChangeArea::Chain),
+        "settings" => has(ChangeArea::Setting) || has(ChangeArea::Approval),
+        "description" | "category" | "nudge" | "continuation_directive" => has(ChangeArea::Plan),
+        _ => false,
+    };
+    if said {
+        return None;
+    }
+    // These fields can differ in notation only; their meaning is compared elsewhere.
+    if matches!(field.as_str(), "capabilities" | "prompt" | "dropped_tools" | "graph" | "manifest") {
+        change.direction = Direction::Neutral;
+    }
+    Some(change)
+}
+
+/// Lists changed files whose content a printed plan does not contain.
+fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
+    let hooked = |id: &str| {
+        let file = format!("{id}.md");
+        let all = before.hooks.iter().chain(&after.hooks).filter_map(|hook| hook.source.as_ref());
+        all.into_iter().any(|source| source.file.ends_with(&file))
+    };
+    let is_read = |plan: &PlanReport, id: &str| plan.manifest.iter().any(|read| read.kind == "tool" && read.id == id);
+    let mut found: Vec<PlanChange> = Vec::new();
+    let one_way = |from: &PlanReport, to: &PlanReport| -> Vec<crate::report::render::json::ReadReport> {
+        to.manifest.iter().filter(|read| !from.manifest.contains(read)).cloned().collect()
+    };
+    for read in one_way(before, after).into_iter().chain(one_way(after, before)) {
+        let unknown = match read.kind.as_str() {
+            "knowledge" => false,
+            "directive" => hooked(&read.id),
+            // A tool that became reachable or unreachable is reported with the grants.
+            "tool" => is_read(before, &read.id) && is_read(after, &read.id),
+            _ => true,
+        };
+        let what = format!("{} {} changed", read.kind, read.id);
+        let direction = if unknown { Direction::Unknown } else { Direction::Neutral };
+        if !found.iter().any(|change| change.what == what) {
+            found.push(PlanChange { area: ChangeArea::File, what, direction, source: None });
+        }
+    }
+    found
+}
+
+/// Compares the content of two printed plans.
+fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
+    let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
+    let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);
+    let cost = |of: fn(&PlanReport) -> &RunEstimateReport| BeforeAfter {
+        before: before.and_then(|plan| of(plan).cost.clone()),
+        after: after.and_then(|plan| of(plan).cost.clone()),
+    };
+    PlanDiff {
+        directive,
+        before: before.map(|plan| plan.plan_id.clone()),
+        after: after.map(|plan| plan.plan_id.clone()),
+        widened: false,
+        tokens: BeforeAfter { before: input(before), after: input(after) },
+        parts: context::parts(before, after),
+        prefix: context::prefix_change(before, after),
+        capabilities: capabilities::changes(before, after),
+        hooks: Vec::new(),
+        // A new directive raises no limits: its permissions are the change.
+        limits: limits(before, after),
+        changes: Vec::new(),
+        model: changed(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),
+        chain: changed(before, after, |plan| plan.chain.clone()),
+        cost: CostChange {
+            first: cost(|plan| &plan.cost.first),
+            typical: cost(|plan| &plan.cost.typical),
+            worst: cost(|plan| &plan.cost.worst),
+        },
+        starts: Vec::new(),
+    }
+}
+
+fn changed<T: PartialEq>(
+    before: Option<&PlanReport>,
+    after: Option<&PlanReport>,
+    of: impl Fn(&PlanReport) -> T,
+) -> Option<BeforeAfter<T>> {
+    let (before, after) = (of(before?), of(after?));
+    (before != after).then_some(BeforeAfter { before, after })
+}
+
+fn limits(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<LimitChange> {
+    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
+    let mut changes = Vec::new();
+    for (name, limit) in &after.limits {
+        let was = before.limits.get(name).map(|limit| limit.value.clone());
+        if was.as_ref() != Some(&limit.value) {
+            let number = |value: &Value| value.as_f64().unwrap_or(f64::INFINITY);
+            changes.push(LimitChange {
+                name: name.clone(),
+                raised: was.as_ref().is_some_and(|was| number(&limit.value) > number(was)),
+                before: was,
+                after: Some(limit.value.clone()),
+                source: limit.source.clone(),
+            });
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests;

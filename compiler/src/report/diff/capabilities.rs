@@ -1,0 +1,107 @@
+//! Added and removed capabilities, proved by glob inclusion (`language.md` 9).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::change::Direction;
+use crate::plan::source::SourceReport;
+use crate::report::render::json::{CapabilityReport, PlanReport, VerdictReport};
+use crate::semantics::glob::{Coverage, covers};
+use crate::semantics::needs::{is_folder_inside, is_host_inside};
+
+/// A grant that one side has and the other does not cover.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapabilityChange {
+    pub direction: Direction,
+    /// `rye.execute.tool.…`, or `net HOST` or `write FOLDER` with its pattern.
+    pub what: String,
+    /// The shortest capability that only one side allows; null if the search takes too long.
+    pub example: Option<String>,
+    /// `<permissions>`, or the hook whose grants contain it.
+    pub by: String,
+    pub source: Option<SourceReport>,
+}
+
+pub fn changes(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<CapabilityChange> {
+    let mut changes = one_way(before, after, Direction::Widened);
+    changes.extend(one_way(after, before, Direction::Narrowed));
+    changes
+}
+
+/// Lists the capabilities that `to` has and `from` does not cover.
+fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direction) -> Vec<CapabilityChange> {
+    let Some(to) = to else { return Vec::new() };
+    let held: &[CapabilityReport] = from.map_or(&[], |plan| &plan.capabilities);
+    let patterns: Vec<&str> = held.iter().map(|grant| grant.pattern.as_str()).collect();
+    let mut changes = Vec::new();
+    // A chain without `<permissions>` takes its parent's set, whatever it is.
+    if !to.permissions_declared && from.is_some_and(|plan| plan.permissions_declared) {
+        changes.push(CapabilityChange {
+            direction,
+            what: "the parent's grants: no link of the chain declares `<permissions>`".into(),
+            example: None,
+            by: "inherited at spawn".into(),
+            source: None,
+        });
+    }
+    for grant in &to.capabilities {
+        let change = |what: String, example: Option<String>| CapabilityChange {
+            direction,
+            what,
+            example,
+            by: grant.via.clone(),
+            source: grant.source.clone(),
+        };
+        if let Some(how) = uncovered(&patterns, &grant.pattern) {
+            changes.push(change(grant.pattern.clone(), example(how)));
+        }
+        // A need is covered only if a grant with this need covers the pattern.
+        let wider = |own: &[String], of: fn(&CapabilityReport) -> &Vec<String>, inside: fn(&str, &str) -> bool| {
+            let lacks = |item: &&String| {
+                let reach = held.iter().filter(|g| of(g).iter().any(|outer| inside(item, outer)));
+                let reach: Vec<&str> = reach.map(|g| g.pattern.as_str()).collect();
+                uncovered(&reach, &grant.pattern).is_some()
+            };
+            own.iter().filter(lacks).cloned().collect::<Vec<_>>()
+        };
+        for host in wider(&grant.net, |g| &g.net, is_host_inside) {
+            changes.push(change(format!("net {host} for {}", grant.pattern), None));
+        }
+        for folder in wider(&grant.write, |g| &g.write, is_folder_inside) {
+            changes.push(change(format!("write {folder} for {}", grant.pattern), None));
+        }
+    }
+    changes.extend(hooks(from, to, &patterns, direction));
+    changes
+}
+
+/// Compares the grants of live hooks beyond the thread's own set.
+fn hooks(from: Option<&PlanReport>, to: &PlanReport, own: &[&str], direction: Direction) -> Vec<CapabilityChange> {
+    let live = |verdict: VerdictReport| matches!(verdict, VerdictReport::Fires | VerdictReport::Depends);
+    let mut changes = Vec::new();
+    for hook in to.hooks.iter().filter(|hook| live(hook.verdict)) {
+        let twin = from.iter().flat_map(|plan| &plan.hooks).find(|h| h.id == hook.id && live(h.verdict));
+        let held: Vec<&str> =
+            own.iter().copied().chain(twin.iter().flat_map(|h| h.grants.iter().map(String::as_str))).collect();
+        for grant in &hook.grants {
+            if let Some(how) = uncovered(&held, grant) {
+                let example = example(how);
+                let (what, by) = (grant.clone(), format!("granted to the hook `{}`", hook.id));
+                changes.push(CapabilityChange { direction, what, example, by, source: hook.source.clone() });
+            }
+        }
+    }
+    changes
+}
+
+/// Returns the failure to cover `wanted`; `None` if the patterns cover it.
+fn uncovered(patterns: &[&str], wanted: &str) -> Option<Coverage> {
+    Some(covers(patterns, wanted)).filter(|coverage| *coverage != Coverage::Covered)
+}
+
+fn example(coverage: Coverage) -> Option<String> {
+    match coverage {
+        Coverage::Counterexample(example) => Some(example),
+        Coverage::Covered | Coverage::TooComplex => None,
+    }
+}

@@ -1,0 +1,130 @@
+//! A change of a plan and its direction.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use rye_grammar::ItemId;
+
+use crate::compile::Compilation;
+use crate::item::Items;
+use crate::plan::SourcePlace;
+use crate::plan::source::SourceReport;
+use crate::world::{ItemKind, World};
+
+/// The direction of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Changes the text sent or shown, not permissions or spending.
+    Neutral,
+    Narrowed,
+    /// Not proved to be narrower; counts as widened.
+    Unknown,
+    Widened,
+}
+
+impl Direction {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Neutral => "neutral",
+            Self::Narrowed => "narrowed",
+            Self::Unknown => "unknown",
+            Self::Widened => "widened",
+        }
+    }
+
+    /// Checks whether a reviewer has to agree: the change widens, or may widen.
+    pub fn may_widen(self) -> bool {
+        matches!(self, Self::Widened | Self::Unknown)
+    }
+
+    /// Returns the direction of a changed upper bound.
+    pub fn of_bound<T: PartialOrd>(before: &T, after: &T) -> Self {
+        if after > before { Self::Widened } else { Self::Narrowed }
+    }
+}
+
+/// The part of a plan that a change affects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeArea {
+    Chain,
+    Model,
+    Interface,
+    Approval,
+    Trust,
+    Tool,
+    Setting,
+    Start,
+    Plan,
+    File,
+}
+
+impl ChangeArea {
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Chain => "Chain",
+            Self::Model => "Model",
+            Self::Interface => "Interface",
+            Self::Approval => "Approvals",
+            Self::Trust => "Trust",
+            Self::Tool => "Tools",
+            Self::Setting => "Settings",
+            Self::Start => "Directives it can start",
+            Self::Plan => "Plan",
+            Self::File => "Files",
+        }
+    }
+}
+
+/// A change other than those of capabilities, limits, hooks and context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanChange {
+    pub area: ChangeArea,
+    pub what: String,
+    pub direction: Direction,
+    /// The location in the new files; for a removed part in the old ones.
+    pub source: Option<SourceReport>,
+}
+
+/// A side of a comparison.
+#[derive(Clone, Copy)]
+pub struct DiffSide<'a> {
+    pub world: &'a dyn World,
+    pub compilation: &'a Compilation,
+}
+
+/// Both sides, each with its own item cache.
+pub struct DiffSides<'a> {
+    pub before: DiffSide<'a>,
+    pub after: DiffSide<'a>,
+    pub old: Items<'a>,
+    pub new: Items<'a>,
+}
+
+impl<'a> DiffSides<'a> {
+    pub fn new(before: DiffSide<'a>, after: DiffSide<'a>) -> Self {
+        Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
+    }
+
+    /// Returns the source of a part in the new plan, else in the old one, else the directive's file.
+    pub fn origin(&self, key: &str) -> Option<SourceReport> {
+        let of = |tree: &DiffSide<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
+        let place = of(&self.after).or_else(|| of(&self.before));
+        place.as_ref().map(SourceReport::from).or_else(|| self.directive())
+    }
+
+    /// Returns the directive's own file.
+    pub fn directive(&self) -> Option<SourceReport> {
+        self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
+    }
+
+    /// Returns the first line of an item's file, in the new files, else in the old ones.
+    pub fn file(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
+        let of = |tree: &DiffSide<'_>| {
+            let found = tree.world.candidates(kind, id).ok()?.into_iter().next()?;
+            Some(SourcePlace { file: found.space.display(&found.path), line: 1, column: 1 })
+        };
+        of(&self.after).or_else(|| of(&self.before)).as_ref().map(SourceReport::from)
+    }
+}

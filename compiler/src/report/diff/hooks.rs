@@ -1,0 +1,394 @@
+//! Changes of hooks. Guards, and hooks that extend what a thread may do, are ordered by implication between their
+//! conditions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use rye_grammar::condition::{Path, Segment, from_data};
+use rye_grammar::{SourceId, Span};
+
+use super::change::{DiffSides, Direction};
+use super::tools;
+use crate::compile::Compilation;
+use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
+use crate::lower::HookTrace;
+use crate::plan::source::SourceReport;
+use crate::plan::{FieldType, InterfaceField};
+use crate::report::render::json::{HookReport, PlanReport, VerdictReport};
+use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
+use crate::semantics::hook_point::{self, Mode, PathMeaning};
+use crate::semantics::value::{Type, to_node};
+use crate::validate::domain;
+
+/// A hook that exists on one side only, or that differs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HookChange {
+    pub id: String,
+    pub event: String,
+    pub direction: Direction,
+    /// The reason for the direction.
+    pub why: String,
+    pub before: Option<VerdictReport>,
+    pub after: Option<VerdictReport>,
+    /// True if the hook could not fire before and can fire now.
+    pub newly_reachable: bool,
+    pub source: Option<SourceReport>,
+}
+
+/// The effect of a hook on a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HookRole {
+    /// Stops a call or a thread, or requests approval.
+    Guard,
+    /// Starts or signs an item.
+    Act,
+    /// Lets a thread continue, again or longer.
+    License,
+    /// Changes data, so it can withhold some of it.
+    Filter,
+    /// Adds text, or selects the chain. Both are compared elsewhere.
+    Text,
+}
+
+fn role(action: &HookAction) -> HookRole {
+    match action {
+        HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => HookRole::Guard,
+        HookAction::Execute { .. } | HookAction::Sign { .. } => HookRole::Act,
+        HookAction::Raise { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::FollowUp { .. }
+        | HookAction::Handoff
+        | HookAction::Compact => HookRole::License,
+        HookAction::Transform { .. }
+        | HookAction::Handled
+        | HookAction::Modify { .. }
+        | HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Replace { .. } => HookRole::Filter,
+        HookAction::SetExtends { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::Message { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::Inject { .. } => HookRole::Text,
+    }
+}
+
+/// Checks whether one hook has the same effect at its event as another, apart from conditions.
+fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
+    let same = match (&one.action, &other.action) {
+        (HookAction::Block { .. }, HookAction::Block { .. })
+        | (HookAction::Escalate, HookAction::Escalate | HookAction::Terminate { .. })
+        | (HookAction::Retry { .. }, HookAction::Retry { .. })
+        | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
+        (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => one == other,
+        (HookAction::Raise { limit: a, value: one }, HookAction::Raise { limit: b, value: other }) => {
+            // A raised limit covers a smaller raise of the same limit.
+            let at_most = one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one <= other);
+            a == b && (one == other || at_most)
+        }
+        (one, other) => one == other,
+    };
+    same && one.event == other.event
+}
+
+/// A live hook with its condition.
+struct LiveHook<'p> {
+    hook: &'p PlannedHook,
+    /// `None` if the condition cannot be parsed.
+    condition: Option<Condition>,
+}
+
+fn live(compilation: &Compilation) -> Vec<LiveHook<'_>> {
+    let of = |hook| LiveHook { hook, condition: condition(hook) };
+    compilation.plan.hooks.iter().filter(|hook| hook.is_live()).map(of).collect()
+}
+
+fn condition(hook: &PlannedHook) -> Option<Condition> {
+    let written = match (&hook.condition, &hook.verdict) {
+        (None, _) | (_, PlanVerdict::Fires) => return Some(Condition::always()),
+        (Some(written), _) => written,
+    };
+    let parsed = from_data(&to_node(written, Span::new(SourceId(0), 0, 0)));
+    if !parsed.errors.is_empty() {
+        return None;
+    }
+    parsed.tree.map_or_else(|| Some(Condition::always()), |expr| Condition::compile(&expr).ok())
+}
+
+/// Compares the hooks of two plans: each hook once, in the order of the new plan, then of the old one.
+pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
+    let (before, after) = (trees.before.compilation, trees.after.compilation);
+    let (old, new) = (live(before), live(after));
+    let parameters = tools::parameter_types(trees);
+    let covered = |one: &LiveHook<'_>, by: &[LiveHook<'_>]| {
+        let others: Vec<&Condition> = by
+            .iter()
+            .filter(|other| stands_in(one.hook, other.hook))
+            .filter_map(|other| other.condition.as_ref())
+            .collect();
+        let values = |path: &Path| values(one.hook.event, path, &parameters, (before, after));
+        match &one.condition {
+            Some(condition) => condition.implies_any(&others, &values),
+            None => Implication::Unproved,
+        }
+    };
+    let mut changes: Vec<HookChange> = Vec::new();
+    for one in &new {
+        if let Some((direction, why)) = gained(one.hook, &covered(one, &old)) {
+            note(&mut changes, one.hook, direction, why, (before, after));
+        }
+    }
+    for one in &old {
+        let answer = covered(one, &new);
+        let kept = new.iter().any(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event);
+        if let Some((direction, why)) = lost(one.hook, &answer, kept) {
+            note(&mut changes, one.hook, direction, why, (before, after));
+        }
+    }
+    for one in &old {
+        let softer = |other: &&LiveHook<'_>| {
+            let same = other.hook.id == one.hook.id && other.hook.event == one.hook.event;
+            same && one.hook.on_failure == OnFailure::Fail && other.hook.on_failure == OnFailure::Warn
+        };
+        if new.iter().any(|other| softer(&other)) {
+            let why = "its failure does not stop the thread any more".to_owned();
+            note(&mut changes, one.hook, Direction::Widened, why, (before, after));
+        }
+    }
+    order(&mut changes, before, after);
+    for hook in after.plan.hooks.iter().chain(&before.plan.hooks) {
+        let find = |compilation: &Compilation| -> Vec<PlannedHook> {
+            let of_id = |h: &&PlannedHook| h.id == hook.id && h.event == hook.event;
+            compilation.plan.hooks.iter().filter(of_id).cloned().collect()
+        };
+        if find(before) != find(after) {
+            note(&mut changes, hook, Direction::Neutral, "no other effect".into(), (before, after));
+        }
+    }
+    changes
+}
+
+/// Returns the direction and the reason for an effect that no hook of the old plan had.
+fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String)> {
+    let unproved = match answer {
+        Implication::Holds => return None,
+        Implication::Fails { .. } => false,
+        Implication::Unproved => true,
+    };
+    let wider = if unproved { Direction::Unknown } else { Direction::Widened };
+    let when = example(answer);
+    Some(match role(&hook.action) {
+        HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
+        HookRole::Act => (wider, format!("it now starts an item{when}")),
+        HookRole::License => (wider, format!("the thread now continues{when}")),
+        HookRole::Filter => (Direction::Neutral, format!("it changes more content{when}")),
+        HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
+    })
+}
+
+/// Returns the direction and the reason for an effect that no hook of the new plan has. `kept`: the new plan has a hook
+/// with this id.
+fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
+    let unproved = match answer {
+        Implication::Holds => return None,
+        Implication::Fails { .. } => false,
+        Implication::Unproved => true,
+    };
+    let when = example(answer);
+    Some(match role(&hook.action) {
+        HookRole::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
+        HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
+        HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
+        // The result of the item may have blocked a call or ended the thread.
+        HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "it may have stopped calls".to_owned()),
+        HookRole::Act => (Direction::Narrowed, "it starts less".to_owned()),
+        HookRole::License => (Direction::Narrowed, format!("the thread no longer continues{when}")),
+        HookRole::Filter => (Direction::Unknown, format!("stopped content may now pass{when}")),
+        HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
+    })
+}
+
+fn example(answer: &Implication) -> String {
+    match answer {
+        Implication::Fails { example } if !example.is_empty() => format!(", for example where {example}"),
+        Implication::Fails { .. } | Implication::Holds | Implication::Unproved => String::new(),
+    }
+}
+
+/// Checks whether the result of an executed item has an effect at an event.
+fn may_answer(event: HookPoint) -> bool {
+    match hook_point::row_of(event).mode {
+        Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
+        Mode::Collect | Mode::Observe => false,
+    }
+}
+
+/// Compares the order of hooks at events where the first result wins or where each hook gets the previous result.
+fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
+    let ordered = |hook: &&PlannedHook| {
+        let mode = hook_point::row_of(hook.event).mode;
+        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && role(&hook.action) != HookRole::Text
+    };
+    let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
+        let known = |hook: &&PlannedHook| {
+            other.plan.hooks.iter().any(|h| h.is_live() && h.id == hook.id && h.event == hook.event)
+        };
+        one.plan.hooks.iter().filter(ordered).filter(known).cloned().collect()
+    };
+    let (old, new) = (both(before, after), both(after, before));
+    for hook in &new {
+        let at = |list: &[PlannedHook]| -> Vec<String> {
+            let same_event = list.iter().filter(|h| h.event == hook.event);
+            same_event.take_while(|h| h.id != hook.id).map(|h| h.id.clone()).collect()
+        };
+        if at(&old) != at(&new) {
+            let why = "it answers in another order".to_owned();
+            note(changes, hook, Direction::Unknown, why, (before, after));
+        }
+    }
+}
+
+/// Adds a finding about a hook. Of several directions, the widest stays.
+fn note(
+    changes: &mut Vec<HookChange>,
+    hook: &PlannedHook,
+    direction: Direction,
+    why: String,
+    (before, after): (&Compilation, &Compilation),
+) {
+    let event = hook_point::row_of(hook.event).name;
+    if let Some(known) = changes.iter_mut().find(|change| change.id == hook.id && change.event == event) {
+        if known.direction < direction {
+            (known.direction, known.why) = (direction, why);
+        }
+        return;
+    }
+    let find = |compilation: &Compilation| -> Option<(PlanVerdict, Option<SourceReport>)> {
+        let all = || compilation.plan.hooks.iter().zip(&compilation.hooks);
+        let of_id = |(h, _): &(&PlannedHook, &HookTrace)| h.id == hook.id && h.event == hook.event;
+        let found = all().find(|one| of_id(one) && one.0.is_live()).or_else(|| all().find(of_id));
+        found.map(|(h, trace)| (h.verdict.clone(), trace.place.as_ref().map(SourceReport::from)))
+    };
+    let (was, is) = (find(before), find(after));
+    let verdict = |found: &Option<(PlanVerdict, _)>| found.as_ref().map(|(verdict, _)| verdict.into());
+    let lives =
+        |found: &Option<(PlanVerdict, _)>| matches!(found, Some((PlanVerdict::Fires | PlanVerdict::Depends { .. }, _)));
+    changes.push(HookChange {
+        id: hook.id.clone(),
+        event: event.to_owned(),
+        direction,
+        why,
+        before: verdict(&was),
+        after: verdict(&is),
+        newly_reachable: lives(&is) && !lives(&was),
+        source: is.and_then(|(_, place)| place).or_else(|| was.and_then(|(_, place)| place)),
+    });
+}
+
+/// Returns the values that a fact can have in both plans.
+fn values(
+    event: HookPoint,
+    path: &Path,
+    parameters: &BTreeMap<String, BTreeSet<&'static str>>,
+    (before, after): (&Compilation, &Compilation),
+) -> PathValues {
+    let point = hook_point::row_of(event);
+    let text = path.to_string();
+    let both = |of: &dyn Fn(&Compilation) -> String| {
+        let (old, new) = (of(before), of(after));
+        (old == new).then(|| Domain::Values(vec![Some(Value::from(new))]))
+    };
+    let known = match text.as_str() {
+        "directive" => both(&|one| one.plan.directive.to_string()),
+        "category" => both(&|one| one.plan.category.clone()),
+        "model" => both(&|one| one.plan.model.id.clone()),
+        _ => None,
+    };
+    let (domain, kind) = match point.resolve_path(path) {
+        PathMeaning::Input => input(path, before, after),
+        PathMeaning::Fact(kind) => (domain::fact_domain(point, path, None), kind),
+        PathMeaning::Open => (None, parameter(path, parameters)),
+        PathMeaning::Nothing => (None, None),
+    };
+    PathValues { domain: known.or(domain), kind }
+}
+
+/// Returns the type of a call's parameter. A parameter that no reachable tool declares counts as text, because no call
+/// contains it.
+fn parameter(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
+    let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
+        return None;
+    };
+    if root != "call" || input != "input" {
+        return None;
+    }
+    let types: Vec<&str> = parameters.get(name).into_iter().flatten().copied().collect();
+    match types.as_slice() {
+        [] => Some(Type::String),
+        [one] => Type::parse(one),
+        [..] => None,
+    }
+}
+
+fn input(path: &Path, before: &Compilation, after: &Compilation) -> (Option<Domain>, Option<Type>) {
+    let [_, Segment::Name(name)] = path.segments.as_slice() else { return (None, None) };
+    let (old, new) = (&before.plan.interface, &after.plan.interface);
+    let Some(field) = new.inputs.get(name).filter(|field| old.inputs.get(name) == Some(*field)) else {
+        return (None, None);
+    };
+    match (old.values.get(name), new.values.get(name)) {
+        (Some(one), Some(other)) if one == other => (Some(Domain::Values(vec![Some(one.clone())])), None),
+        (None, None) => (of_field(field), Some(field.kind.value_type())),
+        _ => (None, None),
+    }
+}
+
+fn of_field(field: &InterfaceField) -> Option<Domain> {
+    let optional = !field.required && field.default.is_none();
+    let absent = optional.then_some(None);
+    let values = |values: Vec<Value>| Domain::Values(values.into_iter().map(Some).chain(absent.clone()).collect());
+    if !field.choices.is_empty() {
+        return Some(values(field.choices.clone()));
+    }
+    match field.kind {
+        FieldType::Boolean => Some(values(vec![true.into(), false.into()])),
+        FieldType::Integer => Some(Domain::Number { whole: true, least: None, optional }),
+        FieldType::Number => Some(Domain::Number { whole: false, least: None, optional }),
+        FieldType::String | FieldType::Array | FieldType::Object => None,
+    }
+}
+
+/// Compares the hooks of two reports, which contain neither conditions nor actions. The direction of a hook that is
+/// live on one side only is unknown.
+pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<HookChange> {
+    let all = |plan: Option<&PlanReport>| plan.map(|p| p.hooks.clone()).unwrap_or_default();
+    let (old, new) = (all(before), all(after));
+    let lives = |verdict: Option<VerdictReport>| matches!(verdict, Some(VerdictReport::Fires | VerdictReport::Depends));
+    let both = before.is_some() && after.is_some();
+    let mut changes: Vec<HookChange> = Vec::new();
+    let find = |list: &[HookReport], hook: &HookReport| {
+        list.iter().find(|h| h.id == hook.id && h.event == hook.event).map(|h| h.verdict)
+    };
+    for hook in new.iter().chain(&old) {
+        let (was, is) = (find(&old, hook), find(&new, hook));
+        if was == is || changes.iter().any(|change| change.id == hook.id && change.event == hook.event) {
+            continue;
+        }
+        let unknown = both && lives(was) != lives(is);
+        changes.push(HookChange {
+            id: hook.id.clone(),
+            event: hook.event.clone(),
+            direction: if unknown { Direction::Unknown } else { Direction::Neutral },
+            why: if unknown { "a plan file does not contain its action".into() } else { String::new() },
+            before: was,
+            after: is,
+            newly_reachable: lives(is) && !lives(was),
+            source: hook.source.clone(),
+        });
+    }
+    changes
+}

@@ -1,0 +1,248 @@
+//! Changes of the remaining parts of a plan (chain, model, interface, trust requirements), and the guarantee that every
+//! difference is reported.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use rye_grammar::ItemId;
+
+use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
+use crate::plan::source::SourceReport;
+use crate::plan::{Interface, InterfaceField, ManifestEntry, PlannedModel, Prices};
+use crate::trust::{TrustRequirement, TrustRequirementKind};
+use crate::world::ItemKind;
+
+pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let (before, after) = (&trees.before.compilation.plan, &trees.after.compilation.plan);
+    let mut changes = Vec::new();
+    let mut add = |area, what: String, direction, source| changes.push(PlanChange { area, what, direction, source });
+    let ids = |links: &[crate::plan::ChainLink]| links.iter().map(|l| l.id.to_string()).collect::<Vec<_>>().join(" · ");
+    if ids(&before.chain) != ids(&after.chain) {
+        let what = format!("{} → {}", ids(&before.chain), ids(&after.chain));
+        // The context, grants and limits of the parents are compared separately.
+        add(ChangeArea::Chain, what, Direction::Neutral, trees.origin("extends"));
+    }
+    if before.route != after.route {
+        let shown = |route: &Option<String>| route.clone().unwrap_or_else(|| "no hook".into());
+        let what = format!("routed by {}, was {}", shown(&after.route), shown(&before.route));
+        let key = after.route.as_ref().or(before.route.as_ref()).map(|id| format!("hook.{id}")).unwrap_or_default();
+        add(ChangeArea::Chain, what, Direction::Neutral, trees.origin(&key));
+    }
+    for (direction, what) in model(&before.model, &after.model) {
+        add(ChangeArea::Model, what, direction, trees.origin("model"));
+    }
+    for (direction, what, key) in interface(&before.interface, &after.interface) {
+        add(ChangeArea::Interface, what, direction, trees.origin(&key));
+    }
+    for (name, same) in [
+        ("the description", before.description == after.description && before.category == after.category),
+        ("reminders (nudge)", before.nudge == after.nudge),
+        ("the continuation directive", before.continuation_directive == after.continuation_directive),
+        ("where the capabilities are declared", before.capabilities.from == after.capabilities.from),
+    ] {
+        if !same {
+            add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
+        }
+    }
+    changes.extend(trust(&trees.before.compilation.trust_requirements, &trees.after.compilation.trust_requirements));
+    changes
+}
+
+/// Compares two models. The connection decides where requests and the key are sent; a more expensive model may spend
+/// more within the same limits.
+fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)> {
+    let mut found = Vec::new();
+    let name = |model: &PlannedModel| format!("{}/{}", model.provider, model.id);
+    let is_other = name(before) != name(after);
+    if is_other {
+        let direction = if before.provider == after.provider {
+            spending(before.prices.as_ref(), after.prices.as_ref())
+        } else {
+            Direction::Unknown
+        };
+        found.push((direction, format!("{} → {}{}", name(before), name(after), may_spend(direction))));
+    } else if before.prices != after.prices {
+        // A spend limit buys more of a model with a lower declared price.
+        let direction = match spending(before.prices.as_ref(), after.prices.as_ref()) {
+            Direction::Widened => Direction::Widened,
+            Direction::Narrowed | Direction::Neutral | Direction::Unknown => Direction::Unknown,
+        };
+        found.push((direction, format!("its prices changed{}", may_spend(direction))));
+    }
+    if before.provider == after.provider && (before.connection != after.connection || before.wire != after.wire) {
+        found.push((Direction::Unknown, "requests, and the key, may go elsewhere".into()));
+    }
+    for (what, old, new) in [
+        ("context window", before.context_window, after.context_window),
+        ("longest reply", before.max_output, after.max_output),
+    ] {
+        if old != new && !is_other {
+            let direction = Direction::of_bound(&old, &new);
+            found.push((direction, format!("its {what} {old} → {new}{}", may_spend(direction))));
+        }
+    }
+    let fallback = |model: &PlannedModel| model.fallback.as_ref().map(|fallback| name(fallback));
+    if fallback(before) != fallback(after) {
+        let shown = |model: &PlannedModel| fallback(model).unwrap_or_else(|| "none".into());
+        let direction = match &after.fallback {
+            None => Direction::Narrowed,
+            // The provider already receives requests of this thread.
+            Some(new) if new.provider == before.provider => {
+                match spending(before.prices.as_ref(), new.prices.as_ref()) {
+                    Direction::Narrowed => Direction::Neutral,
+                    other @ (Direction::Neutral | Direction::Unknown | Direction::Widened) => other,
+                }
+            }
+            Some(_) => Direction::Unknown,
+        };
+        found.push((direction, format!("fallback {} → {}{}", shown(before), shown(after), may_spend(direction))));
+    } else if let (Some(old), Some(new)) = (&before.fallback, &after.fallback)
+        && old != new
+    {
+        found.extend(model(old, new).into_iter().map(|(direction, what)| (direction, format!("fallback: {what}"))));
+    }
+    if before != after && found.is_empty() {
+        found.push((Direction::Neutral, "its requests or token counts changed".into()));
+    }
+    found
+}
+
+fn may_spend(direction: Direction) -> &'static str {
+    if direction == Direction::Widened { ": may spend more" } else { "" }
+}
+
+/// Returns the direction of a price change: widened if a request may cost more.
+fn spending(before: Option<&Prices>, after: Option<&Prices>) -> Direction {
+    let (Some(before), Some(after)) = (before, after) else {
+        return if before.is_none() && after.is_none() { Direction::Neutral } else { Direction::Unknown };
+    };
+    let all = |prices: &Prices| {
+        let long =
+            prices.long_prompt.map_or([prices.input, prices.output, prices.cache_read, prices.cache_write], |l| {
+                [l.input, l.output, l.cache_read, l.cache_write]
+            });
+        [prices.input, prices.output, prices.cache_read, prices.cache_write].into_iter().chain(long).collect::<Vec<_>>()
+    };
+    let (old, new) = (all(before), all(after));
+    if new.iter().zip(&old).any(|(new, old)| new > old) {
+        Direction::Widened
+    } else if old == new {
+        Direction::Neutral
+    } else {
+        Direction::Narrowed
+    }
+}
+
+fn interface(before: &Interface, after: &Interface) -> Vec<(Direction, String, String)> {
+    let mut found = Vec::new();
+    let names: BTreeSet<&String> = before.inputs.keys().chain(after.inputs.keys()).collect();
+    for name in names {
+        let (direction, what) = match (before.inputs.get(name), after.inputs.get(name)) {
+            (Some(was), Some(is)) if was == is => continue,
+            (Some(was), Some(is)) => (input(was, is), "changed"),
+            (None, _) => (Direction::Neutral, "new"),
+            (_, None) => (Direction::Neutral, "gone"),
+        };
+        found.push((direction, format!("input `{name}` {what}"), format!("input.{name}")));
+    }
+    let names: BTreeSet<&String> = before.outputs.keys().chain(after.outputs.keys()).collect();
+    for name in names.into_iter().filter(|name| before.outputs.get(*name) != after.outputs.get(*name)) {
+        found.push((Direction::Neutral, format!("output `{name}` changed"), format!("output.{name}")));
+    }
+    if found.is_empty() && before != after {
+        found.push((Direction::Neutral, "the values of the inputs changed".into(), String::new()));
+    }
+    found
+}
+
+/// Returns the direction of an input's change: widened if it accepts more values.
+fn input(was: &InterfaceField, is: &InterfaceField) -> Direction {
+    let mut found = Direction::Neutral;
+    if was.kind != is.kind {
+        let wider = was.kind.value_type().fits(is.kind.value_type());
+        found = found.max(if wider { Direction::Widened } else { Direction::Unknown });
+    }
+    if was.choices != is.choices {
+        let inside = is.choices.iter().all(|choice| was.choices.contains(choice));
+        let same = inside && was.choices.len() == is.choices.len();
+        let narrower = !is.choices.is_empty() && (was.choices.is_empty() || inside);
+        let direction = match (same, narrower) {
+            (true, _) => Direction::Neutral,
+            (false, true) => Direction::Narrowed,
+            (false, false) => Direction::Widened,
+        };
+        found = found.max(direction);
+    }
+    if was.default != is.default && was.default.is_some() && is.default.is_some() {
+        found = found.max(Direction::Unknown);
+    }
+    found
+}
+
+/// Compares trust requirements. Risk tables and connections are compared separately.
+fn trust(before: &[TrustRequirement], after: &[TrustRequirement]) -> Vec<PlanChange> {
+    let starts = |one: &&TrustRequirement| {
+        matches!(one.kind, TrustRequirementKind::Hook | TrustRequirementKind::Tool | TrustRequirementKind::Server)
+    };
+    let missing =
+        |from: &[TrustRequirement], to: &[TrustRequirement], direction: Direction, word: &str| -> Vec<PlanChange> {
+            let known =
+                |one: &&TrustRequirement| !from.iter().any(|other| other.kind == one.kind && other.name == one.name);
+            let change = |one: &TrustRequirement| PlanChange {
+                area: ChangeArea::Trust,
+                what: format!("{} `{}` {word}: {}", one.kind.word(), one.name, one.what),
+                direction,
+                source: one.place.as_ref().map(SourceReport::from),
+            };
+            to.iter().filter(starts).filter(known).map(change).collect()
+        };
+    let mut found = missing(before, after, Direction::Widened, "has to be trusted");
+    found.extend(missing(after, before, Direction::Narrowed, "needs no trust any more"));
+    found
+}
+
+/// Lists changed files that no other change names. They are neutral, because everything that directives, knowledge and
+/// settings can express is compared elsewhere.
+pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange> {
+    let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
+    let differing = |one: &[ManifestEntry], other: &[ManifestEntry]| -> Vec<ManifestEntry> {
+        one.iter().filter(|read| !other.contains(read)).cloned().collect()
+    };
+    let mut reads = differing(after, before);
+    for read in differing(before, after) {
+        if !reads.iter().any(|known| known.kind == read.kind && known.id == read.id) {
+            reads.push(read);
+        }
+    }
+    let mut changes: Vec<PlanChange> = Vec::new();
+    for read in reads {
+        let source =
+            ItemId::parse(&read.id).ok().and_then(|id| trees.file(read.kind, &id)).or_else(|| trees.directive());
+        if source.as_ref().is_some_and(|source| named.contains(&source.file)) && read.kind != ItemKind::Tool {
+            continue;
+        }
+        let what = format!("{} {}: the change has no other effect on the plan", read.kind.word(), read.id);
+        if !changes.iter().any(|known| known.what == what) {
+            changes.push(PlanChange { area: ChangeArea::File, what, direction: Direction::Neutral, source });
+        }
+    }
+    changes
+}
+
+/// Lists plan fields that differ although no other change was found, so that every difference is reported.
+pub fn unexplained(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let value = |plan| serde_json::to_value(plan).unwrap_or(Value::Null);
+    let (before, after) = (value(&trees.before.compilation.plan), value(&trees.after.compilation.plan));
+    let fields =
+        |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let all: BTreeSet<String> = fields(&before).into_iter().chain(fields(&after)).collect();
+    let differs = all.into_iter().filter(|field| before.get(field) != after.get(field));
+    let change = |field: String| PlanChange {
+        area: ChangeArea::Plan,
+        what: format!("`{field}` of the plan changed"),
+        direction: Direction::Unknown,
+        source: trees.directive(),
+    };
+    differs.map(change).collect()
+}

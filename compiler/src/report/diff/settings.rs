@@ -1,0 +1,246 @@
+//! Changed settings, value by value, and the calls that need approval on each side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::ItemId;
+use rye_grammar::data::{Kind, Node};
+use serde_json::Value;
+
+use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
+use crate::approvals::HeadlessPolicy;
+use crate::compile::Compilation;
+use crate::item::Items;
+use crate::lower::cache::{FROZEN_SETTINGS, PROVIDER_PREFIX};
+use crate::lower::origin;
+use crate::plan::Plan;
+use crate::plan::source::SourceReport;
+use crate::semantics::capability::CapabilitySet;
+use crate::semantics::risk::{Policy, RiskTable};
+use crate::world::ItemKind;
+
+const RISKS: &str = "agent/capability_risk";
+/// The settings file of the agent system, which plans do not contain.
+const AGENT: &str = "agent/agent";
+
+pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let mut changes = approvals(trees);
+    for name in names(trees) {
+        let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
+        let (was, is) = (leaves(old.as_deref()), leaves(new.as_deref()));
+        let paths: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+        for path in paths {
+            let (before, after) = (was.get(path), is.get(path));
+            if before.map(|(value, _)| value) == after.map(|(value, _)| value) {
+                continue;
+            }
+            let value = |side: Option<&(Value, Node)>| side.map(|(value, _)| value.clone());
+            let shown = |side| value(side).map_or_else(|| "–".to_owned(), |value| value.to_string());
+            let direction = direction(&name, path, value(before).as_ref(), value(after).as_ref());
+            let place = match (after, before) {
+                (Some((_, node)), _) => origin::plan_place(&trees.new.sources(), node.span),
+                (None, Some((_, node))) => origin::plan_place(&trees.old.sources(), node.span),
+                (None, None) => None,
+            };
+            let file = ItemId::parse(&name).ok().and_then(|id| trees.file(ItemKind::Config, &id));
+            changes.push(PlanChange {
+                area: ChangeArea::Setting,
+                what: format!("{name} {path} {} → {}", shown(before), shown(after)),
+                direction,
+                source: place.as_ref().map(SourceReport::from).or(file),
+            });
+        }
+    }
+    changes
+}
+
+/// Returns the settings files that either plan reads.
+fn names(trees: &DiffSides<'_>) -> BTreeSet<String> {
+    let frozen = FROZEN_SETTINGS.iter().map(|name| format!("agent/{name}"));
+    let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);
+    let read = reads.filter(|read| read.kind == ItemKind::Config).map(|read| read.id.clone());
+    frozen.chain(read).chain([AGENT.to_owned()]).collect()
+}
+
+/// Returns the values of a settings file by dotted path. List members are named by their id, else by their index.
+fn leaves(node: Option<&Node>) -> BTreeMap<String, (Value, Node)> {
+    let mut found = BTreeMap::new();
+    if let Some(node) = node {
+        collect(String::new(), node, &mut found);
+    }
+    found
+}
+
+fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match &node.kind {
+        Kind::Map(entries) if !entries.is_empty() => {
+            for entry in entries {
+                collect(below(&entry.key.node), &entry.value, found);
+            }
+        }
+        Kind::List(items) if !items.is_empty() => {
+            for (n, item) in items.iter().enumerate() {
+                let id = item.get("id").and_then(Node::as_str).map_or_else(|| n.to_string(), str::to_owned);
+                collect(below(&id), item, found);
+            }
+        }
+        Kind::Map(_) | Kind::List(_) | Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) => {
+            found.insert(path, (node.to_value(), node.clone()));
+        }
+    }
+}
+
+/// Returns the direction of one value. Hooks, limits, models and risks are compared elsewhere, so their files are
+/// neutral.
+fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
+    let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
+        (Some(was), Some(is)) => Direction::of_bound(&was, &is),
+        _ => Direction::Unknown,
+    };
+    let section = path.split('.').next().unwrap_or_default();
+    let last = path.rsplit('.').next().unwrap_or_default();
+    if last == "description" || last == "name" {
+        return Direction::Neutral;
+    }
+    match name {
+        "agent/hooks" | "agent/hook_conditions" | "agent/models" | RISKS => Direction::Neutral,
+        "agent/coordination" => match section {
+            "wait_threads" | "continuation" => Direction::Neutral,
+            _ => Direction::Unknown,
+        },
+        "agent/resilience" => match (section, path) {
+            ("limits" | "tool_preload", _) | (_, "retry.base_seconds" | "retry.max_seconds") => Direction::Neutral,
+            (_, "retry.max_retries" | "tool_result.max_bytes" | "concurrency.max_concurrent_children") => bound(),
+            _ => Direction::Unknown,
+        },
+        "agent/error_classification" => match (last, after) {
+            ("max_retries", _) => bound(),
+            ("base_seconds" | "max_seconds", _) => Direction::Neutral,
+            ("retryable", Some(Value::Bool(true))) => Direction::Widened,
+            ("category", Some(Value::String(word))) if word != "permanent" && word != "cancelled" => Direction::Widened,
+            ("retryable", Some(Value::Bool(false))) | ("category", Some(Value::String(_))) => Direction::Narrowed,
+            _ => Direction::Unknown,
+        },
+        // The effective policy is compared with the approvals.
+        AGENT if path == "approvals.unattended" => Direction::Neutral,
+        AGENT if path == "signing.require" => {
+            let rank = |value: Option<&Value>| {
+                let word = value.and_then(Value::as_str);
+                ["all", "shared", "none"].iter().position(|known| Some(*known) == word)
+            };
+            match (rank(before), rank(after)) {
+                (Some(was), Some(is)) => Direction::of_bound(&was, &is),
+                _ => Direction::Unknown,
+            }
+        }
+        _ if name.starts_with(PROVIDER_PREFIX) => Direction::Neutral,
+        _ => Direction::Unknown,
+    }
+}
+
+/// Compares approvals: the risk table, acknowledgements, and the policy for calls without an approver.
+fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let mut changes = Vec::new();
+    let (before, after) = (trees.before.compilation, trees.after.compilation);
+    let mut add = |what: String, direction, source| {
+        changes.push(PlanChange { area: ChangeArea::Approval, what, direction, source });
+    };
+    let table = |plan: &Plan| plan.settings.get("capability_risk").cloned();
+    let direction = strictness(&before.plan, &after.plan);
+    if table(&before.plan) != table(&after.plan) {
+        let source = ItemId::parse(RISKS).ok().and_then(|id| trees.file(ItemKind::Config, &id));
+        add("the table of risks changed".into(), direction, first_difference(trees).or(source));
+    }
+    let (was, is) = (&before.plan.capabilities.acknowledged, &after.plan.capabilities.acknowledged);
+    for tier in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
+        let (what, direction) = match (was.get(tier), is.get(tier)) {
+            (Some(old), Some(new)) if old == new => continue,
+            (Some(_), Some(_)) => (format!("`{tier}` is acknowledged in other words"), Direction::Neutral),
+            (None, _) => (format!("`{tier}` is acknowledged: its calls need no approval"), direction),
+            (Some(_), None) => (format!("`{tier}` is not acknowledged any more"), direction),
+        };
+        let is_there = is.contains_key(tier);
+        let source =
+            if is_there { acknowledgement(&trees.new, after, tier) } else { acknowledgement(&trees.old, before, tier) };
+        add(what, direction, source.or_else(|| trees.directive()));
+    }
+    if before.headless_policy != after.headless_policy {
+        let (was, is): (HeadlessPolicy, HeadlessPolicy) = (before.headless_policy, after.headless_policy);
+        let what = format!("approvals without a terminal: {} → {}", was.word(), is.word());
+        let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
+        let node = trees.new.config_by_name(AGENT);
+        let node = node.as_deref().and_then(|node| node.get("approvals")?.get("unattended"));
+        let place = node.and_then(|node| origin::plan_place(&trees.new.sources(), node.span));
+        let file = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
+        add(what, direction, place.as_ref().map(SourceReport::from).or(file));
+    }
+    if before.bubblewrap != after.bubblewrap {
+        let source = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
+        add("programs are sandboxed otherwise".into(), Direction::Unknown, source);
+    }
+    changes
+}
+
+/// Returns the first differing line of the risk table.
+fn first_difference(trees: &DiffSides<'_>) -> Option<SourceReport> {
+    let (old, new) = (trees.old.config_by_name(RISKS), trees.new.config_by_name(RISKS));
+    let was = leaves(old.as_deref());
+    let is = leaves(new.as_deref());
+    let differs = |(path, (value, _)): &(&String, &(Value, Node))| was.get(*path).map(|(old, _)| old) != Some(value);
+    let (_, (_, node)) = is.iter().find(differs)?;
+    origin::plan_place(&trees.new.sources(), node.span).as_ref().map(SourceReport::from)
+}
+
+fn acknowledgement(items: &Items<'_>, compilation: &Compilation, tier: &str) -> Option<SourceReport> {
+    let directive = items.directive(compilation.plan.capabilities.from.as_ref()?)?;
+    let permissions = directive.permissions.as_ref()?;
+    let found = permissions.acknowledged.iter().find(|one| one.risk.node == tier)?;
+    origin::plan_place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
+}
+
+/// Returns the direction of the approval rules for calls that both plans allow. The rules are evaluated at one
+/// capability in every region that the patterns of both tables and the grants define.
+fn strictness(before: &Plan, after: &Plan) -> Direction {
+    let read = |plan: &Plan| match plan.settings.get("capability_risk") {
+        Some(value) => RiskTable::from_value(value).ok(),
+        None => Some(RiskTable::default()),
+    };
+    let (Some(old), Some(new)) = (read(before), read(after)) else { return Direction::Unknown };
+    let grants = |plan: &Plan| -> Vec<String> {
+        let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
+        plan.capabilities.grants.iter().map(|grant| grant.pattern.clone()).chain(hooks).collect()
+    };
+    let (held, holds) = (grants(before), grants(after));
+    let patterns: BTreeSet<&str> =
+        old.patterns().chain(new.patterns()).chain(held.iter().chain(&holds).map(String::as_str)).collect();
+    let mut capabilities = Vec::new();
+    for pattern in patterns {
+        let (literal, is_prefix) = pattern.strip_suffix('*').map_or((pattern, false), |literal| (literal, true));
+        if literal.contains(['*', '?', '[']) {
+            return Direction::Unknown;
+        }
+        // No pattern continues with a tilde, so no more specific pattern matches.
+        capabilities.push(if is_prefix { format!("{literal}~") } else { literal.to_owned() });
+    }
+    let (held, holds) = (CapabilitySet::new(held), CapabilitySet::new(holds));
+    let mut found = Direction::Neutral;
+    for one in capabilities {
+        if held.first_match(&one).is_none() || holds.first_match(&one).is_none() {
+            continue;
+        }
+        let rank = |table: &RiskTable, plan: &Plan| {
+            let risk = table.classify(&one);
+            match risk.policy {
+                Policy::Allow => 0,
+                _ if plan.capabilities.acknowledged.contains_key(risk.tier.as_str()) => 0,
+                Policy::AcknowledgeRequired => 1,
+                Policy::Block => 2,
+            }
+        };
+        let (was, is) = (rank(&old, before), rank(&new, after));
+        if is != was {
+            found = found.max(if is < was { Direction::Widened } else { Direction::Narrowed });
+        }
+    }
+    found
+}

@@ -1,0 +1,119 @@
+//! Tests of comparisons of plans from two worlds that differ in one detail.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod edits;
+
+use rye_grammar::ItemId;
+
+use super::*;
+use crate::compile::tests::world::{minimal_world, tool, with_directives};
+use crate::compile::{CompileRequest, compile};
+use crate::report::render::{diff as shown, json};
+
+fn plan(metadata: &str, body: &str) -> PlanReport {
+    let world = with_directives(minimal_world(), &[("leaf", "", &format!("<metadata>{metadata}</metadata>"), body)])
+        .project(".ai/knowledge/k.md", "Some knowledge.")
+        .project(".ai/tools/p/write.yaml", tool("Writes."));
+    let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+    json::render(&compiled.value.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics)), Vec::new())
+}
+
+fn permissions(inside: &str) -> PlanReport {
+    plan(&format!("<permissions><execute>{inside}</execute></permissions>"), "Do it.")
+}
+
+fn compared(before: &PlanReport, after: &PlanReport) -> PlanDiff {
+    diff(Some(before), Some(after))
+}
+
+#[test]
+fn the_same_plan_has_no_difference() {
+    let one = permissions("<tool>rye.*</tool>");
+    let found = compared(&one, &one);
+    assert!(found.is_empty() && !found.widened && found.parts.is_empty() && found.capabilities.is_empty());
+    assert_eq!(found.prefix, PrefixChange { unchanged: one.tokens.input, of: one.tokens.input, broken_by: None });
+}
+
+#[test]
+fn a_wider_pattern_widens_with_an_example_and_the_other_way_narrows() {
+    let (narrow, wide) = (permissions("<tool>rye.look</tool>"), permissions("<tool>rye.*</tool>"));
+    let found = compared(&narrow, &wide);
+    assert!(found.widened);
+    let [change] = found.capabilities.as_slice() else { panic!("{:?}", found.capabilities) };
+    assert_eq!((change.direction, change.what.as_str()), (Direction::Widened, "rye.execute.tool.rye.*"));
+    assert!(change.example.as_ref().unwrap().starts_with("rye.execute.tool.rye."));
+    let back = compared(&wide, &narrow);
+    assert!(!back.widened);
+    assert_eq!(back.capabilities[0].direction, Direction::Narrowed);
+}
+
+#[test]
+fn the_same_reach_in_other_words_is_no_change() {
+    let (one, other) = (permissions("<tool>rye.*</tool>"), permissions("<tool>rye.*</tool><tool>rye.look</tool>"));
+    let found = compared(&one, &other);
+    assert!(found.capabilities.is_empty() && !found.widened, "{:?}", found.capabilities);
+}
+
+#[test]
+fn needs_of_a_grant_are_compared_whole() {
+    let host = |net: &str| permissions(&format!("<tool net=\"{net}\" write=\"out/\">rye.*</tool>"));
+    assert!(compared(&host("a.example.com"), &host("*.example.com")).widened);
+    assert!(!compared(&host("*.example.com"), &host("a.example.com")).widened);
+    assert!(compared(&permissions("<tool>rye.*</tool>"), &host("a.b")).widened);
+}
+
+#[test]
+fn diff_reports_limits_hooks_and_context() {
+    let one = plan("<limits turns=\"3\"/><permissions/>", "Do it.");
+    let hook = "<hooks><hook id=\"h\" event=\"after_step\"><when>cost.turns > 2</when><terminate/></hook></hooks>";
+    let two =
+        plan(&format!("<limits turns=\"5\"/><permissions/><context><before>k</before></context>{hook}"), "Do it now.");
+    let found = compared(&one, &two);
+    assert!(found.widened && found.limits[0].raised, "{:?}", found.limits);
+    assert!(found.hooks.iter().any(|h| h.id == "h" && h.newly_reachable));
+    let told: Vec<&str> = found.parts.iter().map(|p| p.id.as_str()).collect();
+    assert_eq!(told, ["k", "leaf"]);
+    assert!(found.tokens.after > found.tokens.before);
+    assert_eq!(found.prefix.broken_by.as_deref(), Some("k"));
+    // The action of a hook in a printed plan is unknown, so a removed hook may have been a guard.
+    assert!(compared(&two, &one).widened);
+    let lines: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
+    let text = lines.join("\n");
+    for part in ["turns raised 3 → 5", "newly reachable", "cache prefix: 0 of", "message k, "] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let markdown = shown::markdown(&found);
+    for part in ["🔴 **widened**", "| 🔴 limit `turns` | 3 | 5 |", "**newly reachable**", "`k` (message, "] {
+        assert!(markdown.contains(part), "{part}\n{markdown}");
+    }
+}
+
+#[test]
+fn diff_names_reworded_parts_of_equal_length() {
+    let found = compared(&plan("<permissions/>", "Do it."), &plan("<permissions/>", "Do so."));
+    let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
+    assert_eq!(text.last().unwrap(), "  other words, as long as before: leaf (message)  .ai/directives/leaf.md:9:1");
+    assert!(shown::markdown(&found).ends_with("- other words, as long as before: `leaf` (message)\n"));
+    assert_eq!((found.parts[0].before, found.parts.len()), (found.parts[0].after, 1));
+}
+
+#[test]
+fn an_example_that_says_no_more_than_its_pattern_is_left_out() {
+    let found = compared(&permissions("<tool>rye.look</tool>"), &permissions("<tool>p.write</tool>"));
+    let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
+    assert!(text.iter().any(|l| l.contains("widened rye.execute.tool.p.write (declared by")), "{text:#?}");
+}
+
+#[test]
+fn a_new_directive_widens_by_what_it_may_do() {
+    let found = diff(None, Some(&permissions("<tool>rye.look</tool>")));
+    assert!(found.widened && found.limits.is_empty());
+    assert!(!diff(None, Some(&plan("<permissions/>", "Do it."))).widened);
+    assert!(!diff(Some(&permissions("<tool>rye.look</tool>")), None).widened);
+}
+
+#[test]
+fn diff_widens_if_the_chain_stops_declaring_permissions() {
+    let found = compared(&permissions("<tool>rye.look</tool>"), &plan("", "Do it."));
+    assert!(found.widened, "{:?}", found.capabilities);
+}

@@ -1,0 +1,422 @@
+//! Tests of edits to a project with guards, tools, settings and a child: each is reported with its direction and line.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::ItemId;
+
+use super::super::{DiffSide, Direction, PlanChange, PlanDiff, diff_trees};
+use crate::approvals::HeadlessPolicy;
+use crate::compile::tests::compile_without_inputs;
+use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib_world};
+use crate::compile::{Compilation, CompileRequest, compile};
+use crate::report::render::diff::{lines, markdown};
+use crate::world::{MapWorld, Space};
+
+type Files = BTreeMap<&'static str, String>;
+
+const ROOT: &str = ".ai/directives/root.md";
+const CHILD: &str = ".ai/directives/child.md";
+const HOOKS: &str = ".ai/config/agent/hooks.yaml";
+const DEPLOY: &str = ".ai/tools/p/deploy.yaml";
+const PROBE: &str = ".ai/tools/p/probe.sh";
+const RESILIENCE: &str = ".ai/config/agent/resilience.yaml";
+const RISKS: &str = ".ai/config/agent/capability_risk.yaml";
+const AGENT: &str = ".ai/config/agent/agent.yaml";
+const PROVIDER: &str = ".ai/config/agent/providers/anthropic.yaml";
+const ERRORS: &str = ".ai/config/agent/error_classification.yaml";
+const RULES: &str = ".ai/knowledge/rules.md";
+
+fn directive(name: &str, metadata: &str, rest: &str) -> String {
+    format!(
+        "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<description>d</description>\n{metadata}\n\
+         </metadata>\n{rest}\n</directive>\n```\n\nDo it at {{input:target}}.\n"
+    )
+}
+
+fn base() -> Files {
+    let root = "<model provider=\"anthropic\" tier=\"fast\"/>\n<limits turns=\"8\" spend=\"0.40\"/>\n\
+        <context><before>rules</before></context>\n<permissions>\n<execute><tool>p.deploy</tool><tool>p.probe</tool>\n\
+        <tool net=\"a.test\" write=\"out/\">rye.bash.*</tool><directive>child</directive></execute>\n\
+        </permissions>";
+    let inputs =
+        "<inputs><input name=\"target\" type=\"string\" enum=\"staging,canary\" default=\"staging\">t</input></inputs>";
+    let child = "<model provider=\"anthropic\" tier=\"fast\"/>\n<limits turns=\"4\"/>\n\
+        <permissions><execute><tool>p.probe</tool></execute></permissions>";
+    let hooks = "hooks:\n\
+        \x20 - id: no_rm\n    event: tool_call\n    condition: 'call.input.command contains \"rm\"'\n    action: { block: { reason: no } }\n\
+        \x20 - id: enough\n    event: after_step\n    condition: 'cost.turns >= 5'\n    action: terminate\n\
+        \x20 - id: more\n    event: limit\n    condition: 'limit_code == \"turns_exceeded\"'\n    action: { raise: { limit: turns, value: 12 } }\n\
+        \x20 - id: hide\n    event: tool_result\n    condition: 'call.item_id == \"p/probe\"'\n    action: { modify: { content: hidden } }\n";
+    let files = [
+        (ROOT, directive("root", root, inputs)),
+        (CHILD, directive("child", child, inputs)),
+        (HOOKS, hooks.to_owned()),
+        (DEPLOY, "description: Deploys.\nkind: command\ncommand: [deploy, staging]\ntimeout_seconds: 60\n\
+            parameters: { type: object, properties: { size: { type: integer, maximum: 3 }, mode: { type: string, enum: [a, b] } } }\n".to_owned()),
+        (PROBE, "# rye: { description: Probes. }\necho one\n".to_owned()),
+        (RESILIENCE, "retry: { max_retries: 3 }\nconcurrency: { max_concurrent_children: 4 }\n".to_owned()),
+        (AGENT, "approvals: { unattended: deny }\n".to_owned()),
+        (RULES, "Be careful.\n".to_owned()),
+    ];
+    files.into_iter().collect()
+}
+
+/// Replaces a text in a file. An empty `from` appends the text, or creates the file.
+fn edited(files: &Files, path: &'static str, from: &str, to: &str) -> Files {
+    let mut files = files.clone();
+    let text = files.entry(path).or_default();
+    if from.is_empty() {
+        text.push_str(to);
+    } else {
+        assert!(text.contains(from), "{path} holds `{from}`");
+        *text = text.replacen(from, to, 1);
+    }
+    files
+}
+
+fn world(files: &Files) -> MapWorld<'static> {
+    let errors = include_str!("../../../../../stdlib/.ai/config/agent/error_classification.yaml");
+    let world = stdlib_world().with(Space::System, ERRORS, errors);
+    files.iter().fold(world, |world, (path, text)| world.project(path, text))
+}
+
+fn compiled(world: &MapWorld<'_>) -> Compilation {
+    let mut compilation = compile_without_inputs(world, "root");
+    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
+    compilation
+}
+
+fn compare(before: &Files, after: &Files) -> PlanDiff {
+    let (old, new) = (world(before), world(after));
+    let (was, is) = (compiled(&old), compiled(&new));
+    diff_trees(Some(DiffSide { world: &old, compilation: &was }), Some(DiffSide { world: &new, compilation: &is }))
+        .unwrap()
+}
+
+/// Renders a comparison, and checks that every change has a direction and a place.
+fn text(name: &str, found: &PlanDiff) -> String {
+    fn check(name: &str, found: &PlanDiff) {
+        let places = found.changes.iter().map(|change| (&change.what, &change.source));
+        for (what, source) in places.chain(found.hooks.iter().map(|hook| (&hook.id, &hook.source))) {
+            assert!(source.as_ref().is_some_and(|s| !s.file.is_empty() && s.line > 0), "{name}: {what} has no place");
+        }
+        found.starts.iter().for_each(|start| check(name, start));
+    }
+    check(name, found);
+    assert!(markdown(found).contains(&found.directive));
+    lines(found).into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
+}
+
+/// The direction of the reverse edit.
+#[derive(PartialEq)]
+enum Back {
+    /// Narrowed or neutral.
+    Clean,
+    /// Not proved to be narrowed.
+    Unknown,
+}
+
+/// A widening edit: name, file, text before and after, expected report, and the direction of the reverse edit.
+type Edit = (&'static str, &'static str, &'static str, &'static str, &'static str, Back);
+
+const EDITS: &[Edit] = &[
+    ("guard disabled", HOOKS, "id: no_rm\n", "id: no_rm\n    enabled: false\n", "widened tool_call no_rm", Back::Clean),
+    (
+        "guard weakened",
+        HOOKS,
+        "contains \"rm\"",
+        "contains \"rm -rf /\"",
+        "widened tool_call no_rm: depends: a guard that stops less",
+        Back::Clean,
+    ),
+    (
+        "guard behind more",
+        HOOKS,
+        "contains \"rm\"",
+        "contains \"rm\" && turn > 2",
+        "widened tool_call no_rm",
+        Back::Clean,
+    ),
+    ("guard of a pattern", HOOKS, "contains \"rm\"", "matches \"^rm\"", "unknown tool_call no_rm", Back::Unknown),
+    ("terminate later", HOOKS, "cost.turns >= 5", "cost.turns >= 7", "widened after_step enough", Back::Clean),
+    ("raise higher", HOOKS, "value: 12", "value: 20", "widened limit more", Back::Clean),
+    (
+        "raise of any limit",
+        HOOKS,
+        "'limit_code == \"turns_exceeded\"'",
+        "'limit_code != \"spend_exceeded\"'",
+        "limit more",
+        Back::Clean,
+    ),
+    ("filter gone", HOOKS, "p/probe\"'", "p/other\"'", "unknown tool_result hide", Back::Unknown),
+    (
+        "tool's command",
+        DEPLOY,
+        "[deploy, staging]",
+        "[deploy, production]",
+        "unknown p/deploy: the command [\"deploy\",\"staging\"] →",
+        Back::Unknown,
+    ),
+    ("tool's code", PROBE, "echo one", "echo two", "unknown p/probe: its code changed", Back::Unknown),
+    (
+        "tool's time",
+        DEPLOY,
+        "timeout_seconds: 60",
+        "timeout_seconds: 600",
+        "widened p/deploy: timeout_seconds 60 → 600",
+        Back::Clean,
+    ),
+    ("tool's bound", DEPLOY, "maximum: 3", "maximum: 9", "widened p/deploy: its parameters changed", Back::Clean),
+    (
+        "tool's choices",
+        DEPLOY,
+        "enum: [a, b]",
+        "enum: [a, b, c]",
+        "widened p/deploy: its parameters changed",
+        Back::Clean,
+    ),
+    (
+        "tool's environment",
+        DEPLOY,
+        "kind: command",
+        "kind: command\nenvironment: [TOKEN]",
+        "widened p/deploy: environment gets TOKEN",
+        Back::Clean,
+    ),
+    (
+        "tool's needs",
+        DEPLOY,
+        "kind: command",
+        "kind: command\nneeds: { net: [b.test] }",
+        "widened p/deploy: needs.net gets b.test",
+        Back::Clean,
+    ),
+    (
+        "table of risks",
+        RISKS,
+        "",
+        "risk_levels: { elevated: { policy: allow } }\n",
+        "widened the table of risks changed",
+        Back::Clean,
+    ),
+    (
+        "one risk",
+        RISKS,
+        "",
+        "classifications:\n  - { risk: safe, patterns: [\"rye.execute.*\", \"rye.execute.tool.rye.bash.*\"] }\n",
+        "widened the table of risks changed",
+        Back::Clean,
+    ),
+    (
+        "acknowledgement",
+        ROOT,
+        "</execute>\n</permissions>",
+        "</execute><acknowledge risk=\"elevated\">w</acknowledge>\n</permissions>",
+        "widened `elevated` is acknowledged",
+        Back::Clean,
+    ),
+    ("nobody to ask", AGENT, "deny", "allow", "widened approvals without a terminal: deny → allow", Back::Clean),
+    (
+        "retries",
+        RESILIENCE,
+        "max_retries: 3",
+        "max_retries: 9",
+        "widened agent/resilience retry.max_retries 3 → 9",
+        Back::Clean,
+    ),
+    (
+        "children at once",
+        RESILIENCE,
+        "children: 4",
+        "children: 40",
+        "widened agent/resilience concurrency.max_concurrent_children",
+        Back::Clean,
+    ),
+    (
+        "kind of a failure",
+        ERRORS,
+        "",
+        "patterns: [{ id: payment, category: transient }]\n",
+        "widened agent/error_classification patterns.payment.category",
+        Back::Clean,
+    ),
+    (
+        "child's grant",
+        CHILD,
+        "<tool>p.probe</tool>",
+        "<tool>p.probe</tool><tool>rye.bash.*</tool>",
+        "widened rye.execute.tool.rye.bash.*",
+        Back::Clean,
+    ),
+    ("child's limit", CHILD, "turns=\"4\"", "turns=\"6\"", "turns raised 4 → 6", Back::Clean),
+    ("host", ROOT, "net=\"a.test\"", "net=\"a.test,b.test\"", "widened net b.test", Back::Clean),
+    ("folder", ROOT, "write=\"out/\"", "write=\".\"", "widened write .", Back::Clean),
+    ("dearer model", ROOT, "tier=\"fast\"", "tier=\"general\"", "may spend more", Back::Clean),
+    ("fallback", ROOT, "tier=\"fast\"/>", "tier=\"fast\" fallback=\"general\"/>", "may spend more", Back::Clean),
+    ("other provider", ROOT, "provider=\"anthropic\"", "provider=\"openai\"", "unknown anthropic/", Back::Unknown),
+    (
+        "other address",
+        PROVIDER,
+        "",
+        "base_url: https://b.test\n",
+        "unknown requests, and the key, may go elsewhere",
+        Back::Unknown,
+    ),
+    ("limit", ROOT, "turns=\"8\"", "turns=\"80\"", "turns raised 8 → 80", Back::Clean),
+    (
+        "choices of an input",
+        ROOT,
+        "staging,canary",
+        "staging,canary,production",
+        "widened input `target` changed",
+        Back::Clean,
+    ),
+    (
+        "a hook that acts",
+        HOOKS,
+        "",
+        "  - { id: act, event: thread_completed, action: { primary: execute, item_type: tool, item_id: p/deploy, params: {} } }\n",
+        "widened thread_completed act",
+        Back::Clean,
+    ),
+    (
+        "a hook that goes on",
+        HOOKS,
+        "",
+        "  - { id: on, event: after_step, layer: 1, condition: turn < 3, action: continue }\n",
+        "widened after_step on",
+        Back::Clean,
+    ),
+    ("a guard made soft", HOOKS, "action: terminate", "action: continue", "widened after_step enough", Back::Clean),
+];
+
+#[test]
+fn diff_trees_widens_for_each_edit_and_says_which() {
+    for (name, path, from, to, says, back) in EDITS {
+        let (before, after) = (base(), edited(&base(), path, from, to));
+        let found = compare(&before, &after);
+        let shown = text(name, &found);
+        assert!(found.widened, "{name}\n{shown}");
+        assert!(shown.contains(says), "{name}: {says}\n{shown}");
+        let undone = compare(&after, &before);
+        let shown = text(name, &undone);
+        assert!(undone.widened == (*back == Back::Unknown), "{name} undone\n{shown}");
+        assert!(!undone.is_empty() && shown.lines().count() > 1, "{name} undone\n{shown}");
+    }
+}
+
+#[test]
+fn diff_trees_widens_where_a_guard_is_deleted() {
+    let before = base();
+    let mut after = base();
+    after.remove(HOOKS);
+    let found = compare(&before, &after);
+    let shown = text("deleted", &found);
+    assert!(found.widened && shown.contains("+ widened tool_call no_rm"), "{shown}");
+    assert!(shown.contains("a removed guard  .ai/config/agent/hooks.yaml:2:"), "{shown}");
+    assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
+}
+
+/// Edits that are narrowing or neutral.
+const HARMLESS: &[(&str, &str, &str)] = &[
+    (ROOT, "Do it at", "Please do it at"),
+    (ROOT, "<description>d", "<description>else"),
+    (ROOT, "# root", "# Another title"),
+    (ROOT, "turns=\"8\"", "turns=\"7\""),
+    (ROOT, "spend=\"0.40\"", "spend=\"0.30\""),
+    (ROOT, "spend=\"0.40\"", "spend=\"0.40\" tokens=\"1000\""),
+    (ROOT, "<before>rules</before>", "<after>rules</after>"),
+    // A guard cannot be suppressed.
+    (ROOT, "<context>", "<context><suppress>no_rm</suppress>"),
+    (ROOT, "<tool>p.probe</tool>", ""),
+    (ROOT, "<directive>child</directive>", ""),
+    (ROOT, "rye.bash.*", "rye.bash.bash"),
+    (ROOT, "net=\"a.test\" ", ""),
+    (ROOT, "staging,canary", "staging"),
+    (ROOT, "\">t</input>", "\">the target</input>"),
+    (RULES, "careful", "very careful and exact"),
+    (RULES, "", "One more rule.\n"),
+    (CHILD, "Do it at", "Do so at"),
+    (CHILD, "<tool>p.probe</tool>", ""),
+    (CHILD, "turns=\"4\"", "turns=\"3\""),
+    (HOOKS, "contains \"rm\"'", "contains \"rm\" || call.input.command contains \"dd\"'"),
+    (HOOKS, "contains \"rm\"'", "contains \"r\"'"),
+    (HOOKS, "reason: no ", "reason: never "),
+    (HOOKS, "id: no_rm", "id: no_removal"),
+    (HOOKS, "cost.turns >= 5", "cost.turns > 4"),
+    (HOOKS, "cost.turns >= 5", "cost.turns >= 3"),
+    (HOOKS, "value: 12", "value: 10"),
+    (HOOKS, "'call.item_id == \"p/probe\"'", "'call.item_id in [\"p/probe\", \"p/deploy\"]'"),
+    (HOOKS, "hooks:\n", "# A comment.\nhooks:\n"),
+    (HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n"),
+    (
+        HOOKS,
+        "",
+        "  - { id: tell, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: rules } }\n",
+    ),
+    (DEPLOY, "Deploys.", "Deploys it."),
+    (DEPLOY, "kind: command", "# A comment.\nkind: command"),
+    (DEPLOY, "maximum: 3", "maximum: 2"),
+    (DEPLOY, "enum: [a, b]", "enum: [a]"),
+    (DEPLOY, "timeout_seconds: 60", "timeout_seconds: 30"),
+    (DEPLOY, "{ type: object,", "{ type: object, required: [mode],"),
+    (RESILIENCE, "max_retries: 3", "max_retries: 1"),
+    (RESILIENCE, "", "tool_result: { max_bytes: 1000 }\n"),
+    (RESILIENCE, "", "limits: { depth: 2 }\n"),
+    (RISKS, "", "risk_levels: { write: { policy: acknowledge_required } }\n"),
+    (AGENT, "approvals", "# Nobody is there.\napprovals"),
+];
+
+#[test]
+fn diff_trees_does_not_widen_for_harmless_edits() {
+    for (path, from, to) in HARMLESS {
+        let name = format!("{path}: {from} → {to}");
+        let found = compare(&base(), &edited(&base(), path, from, to));
+        assert!(!found.widened, "{name}\n{}", text(&name, &found));
+    }
+}
+
+/// Compiles without inputs; `None` if the edit broke the directive.
+fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
+    let mut compilation = compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value?;
+    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
+    Some(compilation)
+}
+
+/// Removes, duplicates and changes each line of each file, and compares the results that still compile.
+fn holds_for_each_line(files: &Files, id: &str) -> usize {
+    let old = world(files);
+    let was = open(&old, id).unwrap();
+    let mut compared = 0;
+    for (path, text) in files {
+        for (n, line) in text.lines().enumerate() {
+            let digit = line.replacen(|c: char| c.is_ascii_digit(), "1", 1);
+            for variant in [String::new(), digit, format!("{line} ")].into_iter().filter(|variant| variant != line) {
+                let lines = text.lines().enumerate().map(|(at, old)| if at == n { variant.as_str() } else { old });
+                let mut files = files.clone();
+                let mut edited = lines.collect::<Vec<_>>().join("\n");
+                edited.push('\n');
+                files.insert(path, edited);
+                let new = world(&files);
+                let Some(is) = open(&new, id) else { continue };
+                let sides = (DiffSide { world: &old, compilation: &was }, DiffSide { world: &new, compilation: &is });
+                let found = diff_trees(Some(sides.0), Some(sides.1)).unwrap();
+                let shown = self::text(path, &found);
+                compared += 1;
+                assert!(was.plan_id == is.plan_id || !found.has_no_changes(), "{path}:{n} `{variant}`\n{shown}");
+                let is_unnamed = |change: &PlanChange| {
+                    change.what.ends_with("of the plan changed") && change.direction == Direction::Unknown
+                };
+                assert!(!found.changes.iter().any(is_unnamed), "{path}:{n} `{variant}`\n{shown}");
+            }
+        }
+    }
+    compared
+}
+
+#[test]
+fn diff_trees_names_a_change_wherever_ids_differ() {
+    assert!(holds_for_each_line(&base(), "root") > 60);
+    let deploy: Files = DEPLOY_EXAMPLE.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
+    assert!(holds_for_each_line(&deploy, "deploy_staging") > 60);
+}

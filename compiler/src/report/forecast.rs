@@ -1,0 +1,340 @@
+//! Cost forecast of a run: its first request, a typical run and the worst case. A forecast uses only the plan's own
+//! prices and limits; its assumptions are the constants below and are printed beside it.
+
+use crate::hook::HookPoint;
+use crate::lower::MIN_OUTPUT_TOKENS;
+use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
+use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, Segment, Tokenizer, Tokens};
+use crate::semantics::limits::LimitName;
+use crate::semantics::money::Nanos;
+
+/// Model calls of a typical run.
+pub const TYPICAL_TURNS: u64 = 6;
+/// Output tokens of a reply in a typical run.
+pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
+/// Tokens that the tools of one reply return in a typical run.
+pub const TYPICAL_RESULT_TOKENS: u64 = 600;
+/// Largest tool result in bytes if `tool_result.max_bytes` is not set.
+const DEFAULT_MAX_RESULT_BYTES: u64 = 32 * 1024;
+/// Bytes of a token in a typical run.
+const BYTES_PER_TOKEN: u64 = 4;
+/// Frames of the messages that one turn adds: the reply and a tool result, each with one block.
+const FRAMES_PER_TURN: u64 = 4;
+/// Turns after which the simulation of a run stops.
+const MAX_SIMULATED_TURNS: u64 = 10_000;
+
+/// Totals of one simulated run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunEstimate {
+    pub turns: u64,
+    /// Prompt tokens of all requests together, cached ones included.
+    pub input: u64,
+    /// Part of `input` that is read from the provider's cache.
+    pub cached: u64,
+    pub output: u64,
+    /// `None` where the model has no price.
+    pub cost: Option<Nanos>,
+    pub stopped: StopReason,
+}
+
+/// The reason a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The model has nothing left to do.
+    Done,
+    Limit(LimitName),
+    /// The context window is nearly full, so the thread hands off.
+    Window,
+}
+
+impl StopReason {
+    /// Returns the name used in reports: `done`, a limit's name, or `context window`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Limit(limit) => limit.as_str(),
+            Self::Window => "context window",
+        }
+    }
+}
+
+/// The value 1 in billionths.
+pub const BILLIONTHS: u64 = 1_000_000_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forecast {
+    pub first: RunEstimate,
+    pub typical: RunEstimate,
+    /// The worst case: every byte sent is a token, every reply of maximum length, one largest tool result per turn,
+    /// nothing read from a cache.
+    pub worst: RunEstimate,
+    /// Upper bound on the turns that the spend limit pays for; `None` if the model has no price.
+    pub affordable_turns: Option<u64>,
+    pub prefix: StablePrefix,
+}
+
+/// Tokens at the start of every request that are byte-identical each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StablePrefix {
+    /// Identical in every thread of this plan: the palette, then the prompt up to its first placeholder.
+    pub constant: u64,
+    /// Identical in every turn of one thread.
+    pub per_thread: u64,
+}
+
+/// Assumptions about the turns of a run.
+#[derive(Clone, Copy)]
+struct Scenario {
+    turns: u64,
+    output: u64,
+    result: u64,
+    is_cached: bool,
+    /// Requests cost their worst case instead of the expected amount.
+    worst: bool,
+}
+
+impl Scenario {
+    /// Returns the part of a turn's bound that exceeds its tokens: the bytes that the provider has not counted yet.
+    fn unmeasured(&self) -> u64 {
+        let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
+        fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
+    }
+}
+
+impl Plan {
+    /// Computes the forecast from the token counts of the first request.
+    pub fn forecast(&self, first: &RequestTokens) -> Forecast {
+        let prefix = StablePrefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
+        let output = first.output;
+        let turns = if self.can_continue() { u64::MAX } else { 1 };
+        let largest = if self.calls_tools() { self.largest_result_bytes() } else { 0 };
+        let is_cached = prefix.per_thread > 0;
+        let typical = Scenario {
+            turns: turns.min(TYPICAL_TURNS),
+            output: output.min(TYPICAL_OUTPUT_TOKENS),
+            result: (largest / BYTES_PER_TOKEN).min(TYPICAL_RESULT_TOKENS),
+            is_cached,
+            worst: false,
+        };
+        let worst = Scenario { turns, output, result: largest, is_cached: false, worst: true };
+        Forecast {
+            first: self.estimate_run(first, Scenario { turns: 1, ..worst }),
+            typical: self.estimate_run(first, typical),
+            worst: self.estimate_run(first, worst),
+            affordable_turns: self.affordable_turns(first, &prefix),
+            prefix,
+        }
+    }
+
+    fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
+        let opening = if pace.worst { first.input_bound } else { first.input() };
+        let budget = Nanos::from_u64(self.limits.spend);
+        let mut course =
+            RunEstimate { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: StopReason::Done };
+        let mut spent = Nanos::ZERO;
+        let mut grown = 0u64;
+        while course.turns < pace.turns.min(MAX_SIMULATED_TURNS) {
+            let prompt = opening.saturating_add(grown);
+            let left = Nanos(budget.0.saturating_sub(spent.0));
+            let bound = match (pace.worst, course.turns) {
+                (true, _) => prompt,
+                (false, 0) => first.input_bound,
+                (false, _) => prompt.saturating_add(pace.unmeasured()),
+            };
+            course.stopped = self.stopped(&course, prompt, bound, left);
+            if course.stopped != StopReason::Done {
+                break;
+            }
+            let output = self.affordable_output(bound, pace.output, left);
+            let is_read = pace.is_cached && course.turns > 0;
+            let tokens = match (pace.is_cached, is_read) {
+                (true, true) => Tokens { cache_read: opening, input: grown, output, cache_write: 0 },
+                (true, false) => Tokens { cache_write: opening, output, ..Tokens::default() },
+                (false, _) => Tokens { input: prompt, output, ..Tokens::default() },
+            };
+            let cost = if pace.worst {
+                self.model.worst_case(prompt, output)
+            } else {
+                self.model.cost(&tokens).unwrap_or(Nanos::ZERO)
+            };
+            spent = Nanos(spent.0.saturating_add(cost.0));
+            course.turns += 1;
+            course.input = course.input.saturating_add(prompt);
+            course.cached = course.cached.saturating_add(tokens.cache_read);
+            course.output = course.output.saturating_add(output);
+            grown = grown.saturating_add(output).saturating_add(pace.result);
+            if pace.worst {
+                grown = grown.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS);
+            }
+        }
+        course.cost = self.model.prices.map(|_| spent);
+        course
+    }
+
+    /// Returns the limit that prevents the next request, checked in the order of a run.
+    fn stopped(&self, course: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
+        if course.turns >= self.limits.turns {
+            return StopReason::Limit(LimitName::Turns);
+        }
+        if course.input.saturating_add(course.output) >= self.limits.tokens {
+            return StopReason::Limit(LimitName::Tokens);
+        }
+        if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output()) > left {
+            return StopReason::Limit(LimitName::Spend);
+        }
+        // The first request is sent however large it is.
+        let (used, window) = (u128::from(prompt), u128::from(self.model.context_window));
+        let threshold = u128::from(self.continuation_threshold());
+        if course.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
+            return StopReason::Window;
+        }
+        StopReason::Done
+    }
+
+    /// Returns the usable part of the context window, in billionths: `continuation.trigger_threshold`.
+    pub fn continuation_threshold(&self) -> u64 {
+        let settings = self.settings.get("coordination");
+        let written = settings.and_then(|v| v.pointer("/continuation/trigger_threshold"));
+        let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
+        read.filter(|part| (1..=BILLIONTHS).contains(part)).unwrap_or(BILLIONTHS / 10 * 9)
+    }
+
+    fn least_output(&self) -> u64 {
+        self.model.requested_output(self.limits.output).min(MIN_OUTPUT_TOKENS)
+    }
+
+    /// Returns the largest output, up to `wanted`, that the remaining budget pays for.
+    fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
+        if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
+            return wanted;
+        }
+        let (mut low, mut high) = (self.least_output().min(wanted), wanted);
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if self.model.worst_case(bound, middle) <= left {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low
+    }
+
+    /// Upper bound on the turns that the spend limit pays for: one token per reply, everything else from the cache. A
+    /// turn starts only if the remaining budget covers its worst case.
+    fn affordable_turns(&self, first: &RequestTokens, prefix: &StablePrefix) -> Option<u64> {
+        let prices = self.model.prices?;
+        let needed = self.model.worst_case(first.input(), self.least_output()).0;
+        let left = Nanos::from_u64(self.limits.spend).0.checked_sub(needed).filter(|left| *left >= 0)?;
+        prices.max_turns_within(Nanos(left), first.input(), prefix.per_thread, 1)
+    }
+
+    /// Reports whether a further turn can follow a reply.
+    fn can_continue(&self) -> bool {
+        !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
+    }
+
+    fn calls_tools(&self) -> bool {
+        self.palette.iter().any(|tool| tool.primary != PalettePrimary::Return)
+    }
+
+    fn largest_result_bytes(&self) -> u64 {
+        let resilience = self.settings.get("resilience").or_else(|| self.settings.get("agent/resilience"));
+        let written = resilience.and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
+        written.and_then(serde_json::Value::as_u64).unwrap_or(DEFAULT_MAX_RESULT_BYTES)
+    }
+
+    /// Returns the tokens that every turn of a thread repeats; 0 if a hook rewrites earlier messages, because the cache
+    /// then never matches.
+    fn per_thread(&self, first: &RequestTokens) -> u64 {
+        let rewrites = |event| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
+        if self.hooks.iter().any(|h| h.is_live() && rewrites(h.event)) { 0 } else { first.input() }
+    }
+
+    fn constant_prefix(&self, first: &RequestTokens) -> u64 {
+        let (system, is_whole) = count_fixed_tokens(&self.prompt, true, self.model.counted_by);
+        if !is_whole {
+            return first.palette.saturating_add(system);
+        }
+        let (message, _) = count_fixed_tokens(&self.prompt, false, self.model.counted_by);
+        first.palette.saturating_add(first.system).saturating_add(message)
+    }
+}
+
+/// Counts the tokens up to the first placeholder, and returns whether the text has none.
+fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
+    let mut text = String::new();
+    let layers = if system { &prompt.system } else { &prompt.first_message };
+    for layer in layers {
+        if layer.depends {
+            return (by.count(&text), false);
+        }
+        for segment in &layer.segments {
+            match segment {
+                Segment::Text { text: known } => text.push_str(known),
+                Segment::Pending { .. } => return (by.count(&text), false),
+            }
+        }
+    }
+    (by.count(&text), true)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::{CompileRequest, compile};
+    use rye_grammar::ItemId;
+
+    /// Uses `large` of the provider `mini`: window 2000, output at most 500, $2 per million input tokens, $10 per
+    /// million output tokens.
+    fn forecast(inside: &str) -> Forecast {
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+        let plan = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;
+        let weight = plan.count_request_tokens("", &"x".repeat(400));
+        plan.forecast(&weight)
+    }
+
+    const TOOLS: &str = "<permissions><execute><tool>*</tool></execute></permissions>";
+
+    #[test]
+    fn without_tools_there_is_one_turn() {
+        let found = forecast("<metadata><permissions/></metadata>");
+        assert_eq!((found.typical.turns, found.worst.turns), (1, 1));
+        // The message has 400 bytes; its frame, its block's and the request's have 128, 128 and 256 tokens.
+        assert_eq!(found.worst.cost, Some(Nanos((400 + 512) * 2000 + 500 * 10_000)));
+        assert_eq!(found.first, RunEstimate { stopped: StopReason::Done, ..found.worst });
+    }
+
+    #[test]
+    fn worst_case_run_stops_at_the_first_limit() {
+        let wall = |inside: &str| forecast(&format!("<metadata>{inside}{TOOLS}</metadata>")).worst;
+        assert_eq!(wall("").stopped, StopReason::Window);
+        assert_eq!(wall("<limits turns=\"1\"/>").stopped, StopReason::Limit(LimitName::Turns));
+        assert_eq!(wall("<limits tokens=\"300\"/>").stopped, StopReason::Limit(LimitName::Tokens));
+        let spend = wall("<limits spend=\"0.0112\"/>");
+        assert_eq!((spend.stopped, spend.turns), (StopReason::Limit(LimitName::Spend), 1));
+        assert!(spend.cost.unwrap() <= Nanos::parse("0.0112").unwrap());
+    }
+
+    #[test]
+    fn cached_prefix_lowers_later_turns_unless_a_hook_rewrites_messages() {
+        let plain = forecast(&format!("<metadata>{TOOLS}</metadata>"));
+        assert!(plain.typical.cached > 0 && plain.typical.turns > 1);
+        assert_eq!(plain.typical.cached, plain.prefix.per_thread * (plain.typical.turns - 1));
+        let hook = "<hooks><hook id=\"h\" event=\"context\"><keep_last n=\"3\"/></hook></hooks>";
+        let rewritten = forecast(&format!("<metadata>{TOOLS}{hook}</metadata>"));
+        assert_eq!((rewritten.typical.cached, rewritten.prefix.per_thread), (0, 0));
+        assert!(rewritten.prefix.constant > 0);
+    }
+
+    #[test]
+    fn affordable_turns_are_an_upper_bound() {
+        for spend in ["0.012", "0.02", "0.05", "0.5"] {
+            let found = forecast(&format!("<metadata><limits turns=\"5000\" spend=\"{spend}\"/>{TOOLS}</metadata>"));
+            let most = found.affordable_turns.unwrap();
+            assert!(most >= found.worst.turns && most >= found.typical.turns, "{spend}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text behind them, so that a change can
+//! be named. A lockfile is optional.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use rye_grammar::ItemId;
+
+use crate::compile::{Compilation, CompileRequest, compile};
+use crate::hook::{PlanVerdict, PlannedHook};
+use crate::plan::{Plan, hex};
+use crate::report::closure::{NoPlan, plans};
+use crate::report::render::json::{PlanReport, render};
+use crate::world::World;
+
+/// The format version that this build writes. Newer versions are refused.
+pub const LOCK_FORMAT: u32 = 1;
+
+/// The lock of a project: one entry per directive.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lock {
+    pub format: u32,
+    pub directives: BTreeMap<String, Vec<LockEntry>>,
+}
+
+/// A locked plan of a directive. If no input decides the route, there is one plan without inputs, else one for each
+/// context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LockEntry {
+    /// Null if no input was needed.
+    pub inputs: Option<Map<String, Value>>,
+    pub plan_id: String,
+    /// Hashes by part: `model`, `prices`, `tokenizer`, `system`, `message`, `capabilities`, `limits`, `hook ID`, `tool
+    /// NAME`, …
+    pub parts: BTreeMap<String, String>,
+    /// Files and failed lookups: `knowledge a/b (project)` with the file's hash, or `not there`.
+    pub manifest: BTreeMap<String, String>,
+}
+
+/// A difference from the lock.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    pub directive: String,
+    /// A part, or a file.
+    pub what: String,
+    /// `changed`, `new`, `gone`.
+    pub how: String,
+}
+
+/// The reason why a plan does not match the lock.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LockMismatch {
+    /// The lock has no entry for its directive.
+    NotLocked,
+    /// The directive has no plan now.
+    NoPlan(NoPlan),
+    /// The files, or the plan itself, differ from the lock.
+    Drifted(Vec<Drift>),
+}
+
+/// Computes the current entry of a directive.
+///
+/// # Errors
+/// The directive has errors, or too many contexts.
+pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, NoPlan> {
+    Ok(entry_of(&plans(world, id)?))
+}
+
+/// Computes the entry for the plans of one directive.
+pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
+    let entry = |one: &Compilation| locked(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
+    plans.iter().map(entry).collect()
+}
+
+/// Checks that the files of a plan match the lock. The plan may be a stored one, so its hooks, capabilities and
+/// settings are also compared with a plan that is compiled from the current files.
+///
+/// # Errors
+/// The directive is not locked, has no plan now, or differs from the lock.
+pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), LockMismatch> {
+    let directive = plan.directive.as_str();
+    let locked = lock.directives.get(directive).ok_or(LockMismatch::NotLocked)?;
+    let now = entry(world, &plan.directive).map_err(LockMismatch::NoPlan)?;
+    let mut found = drift(directive, locked, &now);
+    if found.is_empty() {
+        let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let again = compile(world, &request);
+        let Some(again) = again.value else { return Err(LockMismatch::NoPlan(NoPlan::Errors(again.diagnostics))) };
+        let is_call = plan.prompt.body.is_empty() && !again.plan.prompt.body.is_empty();
+        let files = if is_call { again.plan.for_call() } else { again.plan };
+        let changed =
+            |what: &str| Drift { directive: directive.to_owned(), what: what.to_owned(), how: "changed".into() };
+        found.extend(differing_parts(plan, &files).into_iter().map(changed));
+    }
+    if found.is_empty() { Ok(()) } else { Err(LockMismatch::Drifted(found)) }
+}
+
+/// Lists the parts of a plan that differ from a plan of the current files, except for those that depend on the call.
+fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
+    // The verdict of a hook depends on the call, so it is ignored.
+    let hooks = |plan: &Plan| -> Vec<PlannedHook> {
+        let verdict = PlanVerdict::Fires;
+        plan.hooks.iter().map(|hook| PlannedHook { verdict: verdict.clone(), ..hook.clone() }).collect()
+    };
+    let capabilities = if plan.capabilities.declared || files.capabilities.declared {
+        plan.capabilities == files.capabilities
+    } else {
+        true
+    };
+    let same = [
+        ("chain", plan.chain == files.chain),
+        ("hooks", hooks(plan) == hooks(files)),
+        ("capabilities", capabilities),
+        ("settings", plan.settings == files.settings),
+    ];
+    same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
+}
+
+fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> LockEntry {
+    let mut parts = BTreeMap::new();
+    let mut put = |name: String, value: Value| {
+        parts.insert(name, hex(&Sha256::digest(value.to_string())));
+    };
+    let json = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
+    put("model".into(), Value::from(format!("{}/{}", report.model.provider, report.model.id)));
+    put("prices".into(), json(serde_json::to_value(plan.model.prices)));
+    put("connection".into(), plan.model.connection.clone());
+    put("tokenizer".into(), plan.model.counted_by.as_str().into());
+    put("system".into(), report.system.text.clone().into());
+    put("message".into(), report.first_message.text.clone().into());
+    put("continuation".into(), report.continued.text.clone().into());
+    put("capabilities".into(), json(serde_json::to_value(&plan.capabilities)));
+    put("limits".into(), json(serde_json::to_value(plan.limits)));
+    put("interface".into(), json(serde_json::to_value(&plan.interface)));
+    put("graph".into(), json(serde_json::to_value(&plan.graph)));
+    for (name, value) in &plan.settings {
+        put(format!("settings {name}"), value.clone());
+    }
+    for hook in &plan.hooks {
+        put(format!("hook {}", hook.id), json(serde_json::to_value(hook)));
+    }
+    for tool in &plan.palette {
+        put(format!("tool {}", tool.name), json(serde_json::to_value(tool)));
+    }
+    let read = |read: &crate::plan::ManifestEntry| match (&read.space, &read.sha256) {
+        (Some(space), Some(sha256)) => (format!("{} {} ({})", read.kind.word(), read.id, space.word()), sha256.clone()),
+        (_, _) => (format!("{} {}", read.kind.word(), read.id), "not there".to_owned()),
+    };
+    LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
+}
+
+/// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal bytes.
+pub fn drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> Vec<Drift> {
+    let mut found = Vec::new();
+    let mut tell = |what: &str, how: &str| {
+        let drift = Drift { directive: directive.to_owned(), what: what.to_owned(), how: how.to_owned() };
+        if !found.contains(&drift) {
+            found.push(drift);
+        }
+    };
+    for was in locked {
+        let Some(is) = now.iter().find(|is| is.inputs == was.inputs) else {
+            tell("its contexts", "changed");
+            continue;
+        };
+        if is.plan_id == was.plan_id {
+            continue;
+        }
+        for (before, after) in [(&was.manifest, &is.manifest), (&was.parts, &is.parts)] {
+            for (name, value) in before {
+                match after.get(name) {
+                    None => tell(name, "removed"),
+                    Some(now) if now != value => tell(name, "changed"),
+                    Some(_) => {}
+                }
+            }
+            for name in after.keys().filter(|name| !before.contains_key(*name)) {
+                tell(name, "new");
+            }
+        }
+    }
+    if now.len() > locked.len() {
+        tell("its contexts", "changed");
+    }
+    let same = now.iter().map(|l| &l.plan_id).eq(locked.iter().map(|l| &l.plan_id));
+    if found.is_empty() && !same {
+        found.push(Drift { directive: directive.to_owned(), what: "the plan".into(), how: "changed".into() });
+    }
+    found
+}

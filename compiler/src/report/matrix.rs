@@ -1,0 +1,401 @@
+//! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, the
+//! compiler plans each combination, and combinations with equal plans form one context.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+use rye_grammar::ItemId;
+use rye_grammar::condition::Segment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+
+use crate::compile::{CompileRequest, compile, declared_inputs};
+use crate::compose::{Composed, compose_all};
+use crate::diagnostics::Diagnostics;
+use crate::item::Items;
+use crate::lower::interface::lower_fields;
+use crate::plan::{FieldType, InterfaceField};
+use crate::report::render::json::{CallReport, PlanReport, RunEstimateReport, render};
+use crate::resolve::{Inputs, Launch};
+use crate::semantics::condition::{ComparedLiterals, boundary_values};
+use crate::world::World;
+
+/// Largest number of combinations that are planned.
+pub const MAX_COMBINATIONS: usize = 4_096;
+
+/// The contexts of a directive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Matrix {
+    pub directive: String,
+    /// Inputs that a condition reads, with the values that were tried; null means no value.
+    pub inputs: BTreeMap<String, Vec<Value>>,
+    /// Inputs that a pattern or an expression reads. For these, contexts may exist that the matrix does not list.
+    pub open: Vec<String>,
+    /// Combinations that were planned.
+    pub combinations: usize,
+    /// Contexts in the order of discovery.
+    pub contexts: Vec<MatrixContext>,
+    /// Combinations that have no plan, with the codes of their errors.
+    pub refused: Vec<RefusedCombination>,
+}
+
+/// A context and the combinations that lead to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MatrixContext {
+    /// The combinations of values that lead here. Inputs that make no difference are left out.
+    pub when: Vec<Map<String, Value>>,
+    /// A call that produces this context, with placeholder values for inputs that make no difference.
+    pub call: CallReport,
+    pub plan_id: String,
+    pub chain: Vec<String>,
+    /// Ids of the prompt layers and names of the tools, in the order they are sent.
+    pub parts: Vec<String>,
+    /// Tokens of the first request.
+    pub tokens: u64,
+    pub first: RunEstimateReport,
+    pub typical: RunEstimateReport,
+    pub worst: RunEstimateReport,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedCombination {
+    pub when: Map<String, Value>,
+    pub codes: Vec<String>,
+}
+
+/// Reasons why a directive has no matrix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MatrixError {
+    #[error("`{0}` cannot be composed; run `rye check` for the reason")]
+    Broken(ItemId),
+    #[error(
+        "the inputs have {0} combinations, more than the maximum of {MAX_COMBINATIONS}; set some of them with `--input`"
+    )]
+    TooMany(usize),
+}
+
+/// Plans every combination of the inputs that the request leaves open.
+///
+/// # Errors
+/// Fails if the directive cannot be composed, or if there are more than [`MAX_COMBINATIONS`] combinations.
+pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
+    let id = &request.directive;
+    let items = Items::new(world);
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    let (all, _) = compose_all(&items, id, &launch, &mut Diagnostics::new());
+    if all.is_empty() {
+        return Err(MatrixError::Broken(id.clone()));
+    }
+    let given = request.inputs.clone().unwrap_or_default();
+    let mut declared: IndexMap<String, InterfaceField> = IndexMap::new();
+    for composed in &all {
+        declared.extend(lower_fields(&composed.inputs));
+    }
+    let (mut tried, open) = values(&all, &declared);
+    tried.retain(|name, _| !given.contains_key(name));
+    let combinations = tried.values().fold(1usize, |product, values| product.saturating_mul(values.len().max(1)));
+    if combinations > MAX_COMBINATIONS {
+        return Err(MatrixError::TooMany(combinations));
+    }
+    let mut matrix = Matrix {
+        directive: id.to_string(),
+        inputs: tried.clone(),
+        open: open.into_iter().filter(|name| !given.contains_key(name)).collect(),
+        combinations,
+        contexts: Vec::new(),
+        refused: Vec::new(),
+    };
+    let mut known: IndexMap<String, MatrixContext> = IndexMap::new();
+    for at in 0..combinations {
+        let when = combination(&tried, at);
+        let mut inputs = given.clone();
+        for (name, field) in &declared {
+            let value = when.get(name).cloned().or_else(|| placeholder_value(name, field));
+            if let Some(value) = value.filter(|v| !v.is_null())
+                && !inputs.contains_key(name)
+            {
+                inputs.insert(name.clone(), value);
+            }
+        }
+        // Another route may not have the inputs that only one of them declares.
+        if all.len() > 1 {
+            let own = declared_inputs(world, id, &inputs);
+            inputs.retain(|name, _| own.contains_key(name) || given.contains_key(name));
+        }
+        let compiled = compile(world, &CompileRequest { inputs: Some(inputs), ..request.clone() });
+        let Some(compilation) = compiled.value else {
+            let codes: BTreeSet<String> =
+                compiled.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
+            matrix.refused.push(RefusedCombination { when, codes: codes.into_iter().collect() });
+            continue;
+        };
+        let report = render(&compilation, Vec::new());
+        known.entry(context_key(&report)).or_insert_with(|| context(&report)).when.push(when);
+    }
+    matrix.contexts = known.into_values().collect();
+    for context in &mut matrix.contexts {
+        context.when = shortened(std::mem::take(&mut context.when), &tried);
+    }
+    Ok(matrix)
+}
+
+/// Collects, by input, the values at which conditions change their result, and the inputs for which that list may be
+/// incomplete.
+fn values(
+    all: &[Composed],
+    declared: &IndexMap<String, InterfaceField>,
+) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
+    let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut open = BTreeSet::new();
+    // A hook that yields to an item of the chain provides the item itself where it fires, so its condition counts too.
+    let hooks =
+        all.iter().flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live() || composed.provides_item_of(h)));
+    for condition in hooks.filter_map(|hook| hook.decl.compiled.as_ref()) {
+        for samples in condition.samples() {
+            let [Segment::Name(root), Segment::Name(name), deeper @ ..] = samples.path.segments.as_slice() else {
+                continue;
+            };
+            let Some(field) = declared.get(name).filter(|_| root == "inputs") else { continue };
+            let list = values.entry(name.clone()).or_default();
+            list.extend(candidates(&samples, field.kind).into_iter().filter(|_| deeper.is_empty()));
+            if samples.open || !deeper.is_empty() {
+                open.insert(name.clone());
+            }
+            list.retain(|value| field.kind.fits(value));
+        }
+    }
+    for (name, list) in &mut values {
+        let Some(field) = declared.get(name) else { continue };
+        if field.choices.is_empty() {
+            list.extend(field.default.clone());
+            list.extend(unnamed_values(name, field));
+        } else {
+            list.clone_from(&field.choices);
+        }
+        if !field.required && field.default.is_none() {
+            list.push(Value::Null);
+        }
+        let mut seen = Vec::new();
+        list.retain(|value| {
+            let is_new = !seen.contains(value);
+            seen.push(value.clone());
+            is_new
+        });
+    }
+    (values, open.into_iter().collect())
+}
+
+/// Returns values that represent everything an input can be when only these literals matter.
+fn candidates(samples: &ComparedLiterals, kind: FieldType) -> Vec<Value> {
+    let whole = kind == FieldType::Integer;
+    let numbers = samples.numbers().filter(|_| whole || kind == FieldType::Number);
+    let mut values = match numbers {
+        Some(numbers) => boundary_values(&numbers, whole).into_iter().filter_map(json).collect(),
+        None => samples.values.clone(),
+    };
+    // An element stands for a list that contains it, and a text for a text that contains it.
+    for part in &samples.parts {
+        values.extend([Value::Array(vec![part.clone()]), part.clone()]);
+    }
+    values
+}
+
+/// Converts a number to its shortest JSON form: `3`, not `3.0`.
+fn json(number: f64) -> Option<Value> {
+    let written = number.to_string();
+    written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
+}
+
+/// Returns values that no condition names.
+fn unnamed_values(name: &str, field: &InterfaceField) -> Vec<Value> {
+    match field.kind {
+        FieldType::Boolean => vec![Value::Bool(true), Value::Bool(false)],
+        FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Array | FieldType::Object => {
+            let mut any = field.clone();
+            any.default = None;
+            placeholder_value(name, &any).into_iter().collect()
+        }
+    }
+}
+
+/// Returns a value for an input that makes no difference.
+fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
+    if field.default.is_some() {
+        return None;
+    }
+    if let Some(choice) = field.choices.first() {
+        return Some(choice.clone());
+    }
+    match field.kind {
+        FieldType::String => Some(Value::String(format!("<{name}>"))),
+        FieldType::Integer | FieldType::Number => Some(Value::from(0)),
+        FieldType::Boolean => field.required.then_some(Value::Bool(false)),
+        FieldType::Array => field.required.then(|| Value::Array(Vec::new())),
+        FieldType::Object => field.required.then(|| Value::Object(Map::new())),
+    }
+}
+
+/// Returns the combination with index `at`; the last input changes fastest.
+fn combination(tried: &BTreeMap<String, Vec<Value>>, mut at: usize) -> Map<String, Value> {
+    let mut when = Map::new();
+    for (name, values) in tried.iter().rev() {
+        let count = values.len().max(1);
+        if let Some(value) = values.get(at % count) {
+            when.insert(name.clone(), value.clone());
+        }
+        at /= count;
+    }
+    let mut sorted: Vec<(String, Value)> = when.into_iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    sorted.into_iter().collect()
+}
+
+/// Returns the key that tells contexts apart: everything but the values that were filled in.
+fn context_key(report: &PlanReport) -> String {
+    let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
+    let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();
+    let grants: Vec<&str> = report.capabilities.iter().map(|g| g.pattern.as_str()).collect();
+    format!("{:?}\n{:?}\n{hooks:?}\n{limits:?}\n{grants:?}\n{}", report.chain, parts(report), report.model.id)
+}
+
+fn parts(report: &PlanReport) -> Vec<String> {
+    let first = &report.first_message;
+    let message = first.before.iter().chain(&first.body).chain(&first.after);
+    let layers = report.system.layers.iter().chain(message).map(|layer| layer.id.clone());
+    layers.chain(report.palette.iter().map(|tool| tool.name.clone())).collect()
+}
+
+fn context(report: &PlanReport) -> MatrixContext {
+    MatrixContext {
+        when: Vec::new(),
+        call: report.call.clone(),
+        plan_id: report.plan_id.clone(),
+        chain: report.chain.clone(),
+        parts: parts(report),
+        tokens: report.tokens.input,
+        first: report.cost.first.clone(),
+        typical: report.cost.typical.clone(),
+        worst: report.cost.worst.clone(),
+    }
+}
+
+/// Drops inputs whose every value leads here, whatever the other inputs are.
+fn shortened(mut when: Vec<Map<String, Value>>, tried: &BTreeMap<String, Vec<Value>>) -> Vec<Map<String, Value>> {
+    for (name, values) in tried {
+        let mut without: IndexMap<String, (Map<String, Value>, usize)> = IndexMap::new();
+        for one in &when {
+            let mut rest = one.clone();
+            rest.shift_remove(name);
+            without.entry(Value::Object(rest.clone()).to_string()).or_insert((rest, 0)).1 += 1;
+        }
+        if without.values().all(|(_, count)| *count == values.len()) {
+            when = without.into_values().map(|(rest, _)| rest).collect();
+        }
+    }
+    when
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::compile::tests::world::{minimal_world, with_directives};
+
+    fn found(inputs: &str, hooks: &str) -> Result<Matrix, MatrixError> {
+        let inside = format!("<metadata><permissions/></metadata><inputs>{inputs}</inputs>");
+        let world = with_directives(minimal_world(), &[("leaf", "", &inside, "Do {input:a?} {input:b?}.")])
+            .project(".ai/knowledge/k.md", "Some knowledge.")
+            .project(".ai/knowledge/l.md", "More knowledge.")
+            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{hooks}"));
+        build_matrix(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()))
+    }
+
+    fn hook(id: &str, item: &str, condition: &str) -> String {
+        format!(
+            "  - {{ id: {id}, event: thread_started, condition: '{condition}', action: {{ primary: fetch, item_type: knowledge, item_id: {item} }} }}\n"
+        )
+    }
+
+    #[test]
+    fn inputs_are_split_at_condition_boundaries() {
+        let hooks = hook("h", "k", "inputs.a == \"prod\"") + &hook("i", "l", "inputs.b > 3");
+        let found = found(
+            "<input name=\"a\" required=\"true\"/><input name=\"b\" type=\"integer\" required=\"true\"/>",
+            &hooks,
+        )
+        .unwrap();
+        assert_eq!(found.inputs["a"], [json!("prod"), json!("<a>")]);
+        assert_eq!(found.inputs["b"], [json!(2), json!(3), json!(4), json!(0)]);
+        assert_eq!((found.combinations, found.contexts.len(), found.refused.len()), (8, 4, 0));
+        let bare = found.contexts.iter().find(|c| c.parts == ["leaf"]).unwrap();
+        assert_eq!(bare.when.len(), 3, "{:?}", bare.when);
+        let both = found.contexts.iter().find(|c| c.parts.len() == 3).unwrap();
+        assert_eq!(both.when, [json!({"a": "prod", "b": 4}).as_object().unwrap().clone()]);
+        assert!(both.tokens > bare.tokens);
+    }
+
+    #[test]
+    fn inputs_read_by_no_condition_are_left_out() {
+        let found = found("<input name=\"a\" required=\"true\" enum=\"x,y,z\"/><input name=\"b\"/>", "  []\n").unwrap();
+        assert_eq!((found.inputs.len(), found.combinations, found.contexts.len()), (0, 1, 1));
+        assert_eq!(found.contexts[0].when, [Map::new()]);
+    }
+
+    #[test]
+    fn enum_inputs_try_all_choices_and_optional_inputs_try_null() {
+        let hooks = hook("h", "k", "inputs.a == \"x\" || !exists(inputs.b)");
+        let found = found("<input name=\"a\" required=\"true\" enum=\"x,y\"/><input name=\"b\"/>", &hooks).unwrap();
+        assert_eq!(found.inputs["a"], [json!("x"), json!("y")]);
+        assert_eq!(found.inputs["b"], [json!("<b>"), Value::Null]);
+        let without = found.contexts.iter().find(|c| c.parts == ["leaf"]).unwrap();
+        assert_eq!(without.when, [json!({"a": "y", "b": "<b>"}).as_object().unwrap().clone()]);
+    }
+
+    #[test]
+    fn patterns_mark_inputs_open_and_too_many_combinations_are_rejected() {
+        let open = found("<input name=\"a\"/>", &hook("h", "k", "inputs.a matches \"^x\"")).unwrap();
+        assert_eq!(open.open, ["a"]);
+        let names: Vec<String> = (0..13).map(|i| format!("n{i}")).collect();
+        let one = |all: String, n: &String| all + "<input name=\"" + n + "\" type=\"boolean\" required=\"true\"/>";
+        let inputs = names.iter().fold(String::new(), one);
+        let all = names.iter().map(|n| format!("inputs.{n}")).collect::<Vec<_>>().join(" && ");
+        assert_eq!(found(&inputs, &hook("h", "k", &all)), Err(MatrixError::TooMany(8192)));
+    }
+
+    #[test]
+    fn hook_that_yields_to_the_chain_splits_the_contexts() {
+        let inside = "<metadata><permissions/><context><before>k</before></context></metadata><inputs><input name=\"a\" required=\"true\"/></inputs>";
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do {input:a}.")])
+            .project(".ai/knowledge/k.md", "Some knowledge.")
+            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{}", hook("h", "k", "inputs.a == \"x\"")));
+        let found = build_matrix(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).unwrap();
+        assert_eq!(found.inputs["a"], [json!("x"), json!("<a>")]);
+    }
+
+    #[test]
+    fn input_that_only_one_route_declares_leaves_the_others_their_contexts() {
+        let route =
+            "  - { id: r, event: resolve_extends, condition: 'inputs.a == \"x\"', action: { set_extends: root } }\n";
+        let inside = "<metadata><permissions/></metadata><inputs><input name=\"a\" required=\"true\"/></inputs>";
+        let base = "<metadata><permissions/></metadata><inputs><input name=\"b\" required=\"true\"/></inputs>";
+        let world =
+            with_directives(minimal_world(), &[("leaf", "", inside, "Do {input:a}."), ("root", "", base, "{input:b}")])
+                .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{route}"));
+        let found = build_matrix(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).unwrap();
+        assert!(!found.contexts.is_empty() && found.refused.is_empty(), "{:?}", found.refused);
+    }
+
+    #[test]
+    fn routing_hook_on_an_undeclared_input_leaves_the_route_certain() {
+        let route =
+            "  - { id: r, event: resolve_extends, condition: 'inputs.a == \"x\"', action: { set_extends: root } }\n";
+        let none = "<metadata><permissions/></metadata>";
+        let world = with_directives(minimal_world(), &[("leaf", "", none, "Do it."), ("root", "", none, "Base.")])
+            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{route}"));
+        let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+        assert!(compiled.value.is_some(), "{:?}", compiled.diagnostics);
+    }
+}

@@ -1,0 +1,119 @@
+//! Token estimates for omitted items. The estimates lie beside the plan and never enter its manifest, so they cannot
+//! change the plan's hash.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::ItemId;
+use rye_grammar::tool_header::ScriptReader;
+
+use crate::compile::Compilation;
+use crate::item::Items;
+use crate::plan::Tokenizer;
+use crate::plan::note::OmissionReason;
+use crate::report::provenance::{Omission, omissions};
+use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
+
+/// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.
+pub fn estimate_tokens(world: &dyn World, compilation: &mut Compilation) {
+    let items = Items::new(world);
+    let by = compilation.plan.model.counted_by;
+    let mut weights = BTreeMap::new();
+    for one in omissions(compilation) {
+        let tokens = one.tokens.or_else(|| match one.why {
+            OmissionReason::Suppressed | OmissionReason::Deduplicated => {
+                of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
+            }
+            OmissionReason::ConditionFalse | OmissionReason::Removed => of_hook(&items, compilation, &one.id),
+            OmissionReason::Shadowed => shadowed_tokens(world, compilation, &one),
+            OmissionReason::DroppedForSize => None,
+        });
+        if let Some(tokens) = tokens {
+            weights.insert((one.why, one.id), tokens);
+        }
+    }
+    compilation.weights = weights;
+}
+
+fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
+    let id = ItemId::parse(id).ok().filter(|id| items.exists(ItemKind::Knowledge, id))?;
+    Some(by.count(&items.knowledge(&id)?.body.node))
+}
+
+/// Returns the tokens of the knowledge that the hook would have added.
+fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64> {
+    let hook = compilation.plan.hooks.iter().find(|hook| hook.id == id)?;
+    of_knowledge(items, hook.action.knowledge()?, compilation.plan.model.counted_by)
+}
+
+/// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body.
+fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Omission) -> Option<u64> {
+    let id = ItemId::parse(&one.id).ok()?;
+    let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;
+    let found = world.candidates(read.kind, &id).ok()?;
+    let hidden = found.iter().filter(|located| Some(located.space) != read.space).map(|l| l.space).min()?;
+    let alone = OneSpace { world, space: hidden };
+    let items = Items::new(&alone);
+    let by = compilation.plan.model.counted_by;
+    match read.kind {
+        ItemKind::Knowledge => Some(by.count(&items.knowledge(&id)?.body.node)),
+        ItemKind::Directive => Some(by.count(&items.directive(&id)?.body.node)),
+        ItemKind::Tool | ItemKind::Config => None,
+    }
+}
+
+/// A world that contains the items of one space only.
+struct OneSpace<'w> {
+    world: &'w dyn World,
+    space: Space,
+}
+
+impl World for OneSpace<'_> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
+        let mut found = self.world.candidates(kind, id)?;
+        found.retain(|located| located.space == self.space);
+        Ok(found)
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        let mut entries = self.world.list(kind)?;
+        entries.retain(|entry| entry.space == self.space);
+        Ok(entries)
+    }
+
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        Ok(Vec::new())
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        self.world.scripts()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::deploy_world;
+    use crate::compile::{CompileRequest, compile};
+
+    #[test]
+    fn omitted_items_get_token_estimates_outside_the_manifest() {
+        let world = deploy_world();
+        let request = CompileRequest::new(ItemId::parse("deploy_staging").unwrap());
+        let inputs = serde_json::json!({"service": "billing"});
+        let request = request.with_inputs(inputs.as_object().unwrap().clone());
+        let mut compilation = compile(&world, &request).value.unwrap();
+        let before = compilation.plan.manifest.clone();
+        assert!(
+            omissions(&compilation).iter().any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none())
+        );
+        estimate_tokens(&world, &mut compilation);
+        let all = omissions(&compilation);
+        let weight = |why: OmissionReason| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
+        assert!(
+            weight(OmissionReason::Suppressed) > Some(10) && weight(OmissionReason::Shadowed) > Some(10),
+            "{all:?}"
+        );
+        assert_eq!(compilation.plan.manifest, before);
+    }
+}

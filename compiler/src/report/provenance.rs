@@ -1,0 +1,156 @@
+//! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. Reads the
+//! records that the compiler left beside the plan and decides nothing.
+
+use crate::compile::{Compilation, Note};
+use crate::hook::{HookSource, PlanVerdict};
+use crate::plan::note::OmissionReason;
+use crate::plan::{Layer, Origin, SourcePlace};
+
+/// A step of a derivation: a statement and the source line it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivationStep {
+    pub text: String,
+    pub place: Option<SourcePlace>,
+}
+
+impl DerivationStep {
+    fn new(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
+        Self { text: text.into(), place }
+    }
+}
+
+impl Compilation {
+    /// Returns the token estimate of the omitted item that a note describes.
+    pub fn tokens_of(&self, note: &Note) -> Option<u64> {
+        self.omission_tokens(OmissionReason::of(note)?, note.id())
+    }
+
+    fn omission_tokens(&self, why: OmissionReason, id: &str) -> Option<u64> {
+        self.weights.get(&(why, id.to_owned())).copied()
+    }
+}
+
+/// An item that the sources name and the plan omits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Omission {
+    pub why: OmissionReason,
+    /// Id of a knowledge item, a hook or a tool.
+    pub id: String,
+    pub text: String,
+    /// Token estimate, if known.
+    pub tokens: Option<u64>,
+    pub place: Option<SourcePlace>,
+}
+
+/// Returns the derivation of an origin key (`layer.ID`, `tool.NAME`, `limit.NAME`, …), nearest step first; empty if the
+/// directive itself is the origin.
+pub fn derive(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
+    let Some(origin) = compilation.origins.get(key) else { return Vec::new() };
+    match key.split_once('.') {
+        Some(("hook", id)) => hook(compilation, id),
+        Some(("tool", _)) => tool(compilation, origin),
+        Some(("link", id)) => chain(compilation, id),
+        Some(_) | None => declared(compilation, origin),
+    }
+}
+
+/// Returns the derivation of one prompt layer, starting with the line that declares it.
+pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
+    if let Some(id) = &layer.hook {
+        let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
+        let mut steps = vec![DerivationStep::new(format!("brought by the hook `{id}`"), place)];
+        steps.extend(hook(compilation, id));
+        return steps;
+    }
+    let Some(origin) = compilation.origins.get(&format!("layer.{}", layer.id)) else { return Vec::new() };
+    let mut steps = vec![DerivationStep::new(origin.because.clone(), origin.place.clone())];
+    steps.extend(declared(compilation, origin));
+    steps
+}
+
+/// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
+fn declared(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
+    if let Some(id) = quoted(&origin.because, "brought by the hook `") {
+        return hook(compilation, id);
+    }
+    quoted(&origin.because, "declared by `").map(|id| chain(compilation, id)).unwrap_or_default()
+}
+
+fn quoted<'t>(text: &'t str, before: &str) -> Option<&'t str> {
+    text.strip_prefix(before)?.strip_suffix('`')
+}
+
+/// Returns the steps that put a directive into the chain: each child down to the leaf, with its `extends` line.
+fn chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
+    let chain = &compilation.plan.chain;
+    let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };
+    let mut steps = Vec::new();
+    for pair in chain.get(at..).unwrap_or_default().windows(2) {
+        let [parent, child] = pair else { continue };
+        let origin = compilation.origins.get(&format!("extends.{}", child.id));
+        let routed = compilation.plan.route.as_ref().filter(|_| child.id == compilation.plan.directive);
+        let Some(route) = routed else {
+            let text = format!("`{}` extends `{}`", child.id, parent.id);
+            steps.push(DerivationStep::new(text, origin.and_then(|o| o.place.clone())));
+            continue;
+        };
+        let extends = compilation.origins.get("extends").and_then(|o| o.place.clone());
+        let text = format!("`{}` extends `{}`, set by the hook `{route}`", child.id, parent.id);
+        steps.push(DerivationStep::new(text, extends));
+        steps.extend(hook(compilation, route));
+    }
+    steps
+}
+
+/// Returns the verdict of a hook with its reason, and the directive that declares the hook.
+fn hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
+    let all = || compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(hook, _)| hook.id == id);
+    let Some((hook, trace)) = all().find(|(hook, _)| hook.is_live()).or_else(|| all().next()) else {
+        return Vec::new();
+    };
+    let verdict = match &hook.verdict {
+        PlanVerdict::Fires => "it fires",
+        PlanVerdict::Never { .. } => "it never fires",
+        PlanVerdict::Depends { .. } => "it may fire",
+        PlanVerdict::Removed { .. } => "it is removed",
+    };
+    let mut steps = vec![DerivationStep::new(format!("{verdict}: {}", trace.because), None)];
+    if let HookSource::Directive { id } = &hook.source {
+        steps.extend(chain(compilation, id));
+    }
+    steps
+}
+
+/// Returns the grant behind a tool and the declaration of the grant.
+fn tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
+    let Some(pattern) = quoted(&origin.because, "granted by `") else { return Vec::new() };
+    let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };
+    let mut steps = vec![DerivationStep::new(format!("`{pattern}`: {}", grant.because), grant.place.clone())];
+    steps.extend(declared(compilation, grant));
+    steps
+}
+
+/// Lists everything that the sources name and the plan omits.
+pub fn omissions(compilation: &Compilation) -> Vec<Omission> {
+    let mut all = Vec::new();
+    for note in &compilation.notes {
+        let Some(why) = OmissionReason::of(note) else { continue };
+        let place = note.origin().and_then(|o| o.place.clone());
+        let id = note.id().to_owned();
+        all.push(Omission { why, tokens: compilation.omission_tokens(why, &id), id, text: note.to_string(), place });
+    }
+    for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks) {
+        let why = match &hook.verdict {
+            PlanVerdict::Never { .. } => OmissionReason::ConditionFalse,
+            PlanVerdict::Removed { .. } => OmissionReason::Removed,
+            PlanVerdict::Fires | PlanVerdict::Depends { .. } => continue,
+        };
+        let (id, text) = (hook.id.clone(), trace.because.clone());
+        all.push(Omission { why, tokens: compilation.omission_tokens(why, &id), id, text, place: trace.place.clone() });
+    }
+    for tool in &compilation.plan.dropped_tools {
+        let (id, text) = (tool.item_id.to_string(), tool.because.clone());
+        all.push(Omission { why: OmissionReason::DroppedForSize, id, text, tokens: Some(tool.tokens), place: None });
+    }
+    all
+}

@@ -1,0 +1,360 @@
+//! Renders a comparison of two plans: lines with a tone for a terminal, Markdown for a pull request.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::json::VerdictReport;
+use super::table::group_thousands;
+use crate::diagnostics::sanitize;
+use crate::plan::source::SourceReport;
+use crate::report::diff::{
+    BeforeAfter, CapabilityChange, ChangeArea, Direction, HookChange, LimitChange, PartChange, PlanChange, PlanDiff,
+};
+
+/// The tone of a line. The printer chooses the colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffTone {
+    Heading,
+    Plain,
+    /// More permissions or spending.
+    Wider,
+    Narrower,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiffLine {
+    pub tone: DiffTone,
+    pub text: String,
+}
+
+/// Renders the changed sections of a comparison.
+pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
+    let mut out = Vec::new();
+    let mut line = |tone, text: String| out.push(DiffLine { tone, text: sanitize(&text, "\u{fffd}").into_owned() });
+    line(DiffTone::Heading, title(diff));
+    if diff.is_empty() {
+        return out;
+    }
+    if diff.before != diff.after {
+        line(DiffTone::Plain, format!("  context {}", context(diff)));
+        line(DiffTone::Plain, format!("  {}", prefix(diff)));
+        for cost in costs(diff) {
+            line(DiffTone::Plain, format!("  {cost}"));
+        }
+    }
+    if !diff.capabilities.is_empty() {
+        line(DiffTone::Heading, "Capabilities".into());
+    }
+    for change in &diff.capabilities {
+        let (tone, sign) = sign(change.direction);
+        line(tone, format!("  {sign} {}{}", capability(change), at(change.source.as_ref())));
+    }
+    if !diff.limits.is_empty() {
+        line(DiffTone::Heading, "Limits".into());
+    }
+    for change in &diff.limits {
+        let tone = if change.raised { DiffTone::Wider } else { DiffTone::Narrower };
+        line(tone, format!("  {}{}", limit(change), at(change.source.as_ref())));
+    }
+    if !diff.hooks.is_empty() {
+        line(DiffTone::Heading, "Hooks".into());
+    }
+    for change in &diff.hooks {
+        let (tone, sign) = sign(change.direction);
+        line(tone, format!("  {sign} {}{}", hook(change), at(change.source.as_ref())));
+    }
+    let mut area: Option<ChangeArea> = None;
+    for change in &diff.changes {
+        if area != Some(change.area) {
+            line(DiffTone::Heading, change.area.heading().into());
+            area = Some(change.area);
+        }
+        let (tone, sign) = sign(change.direction);
+        line(tone, format!("  {sign} {}{}", render_change(change), at(change.source.as_ref())));
+    }
+    if !diff.parts.is_empty() {
+        line(DiffTone::Heading, "Context (neutral: changes the sent text, not the permissions)".into());
+    }
+    for part in diff.parts.iter().filter(|part| !is_as_long(part)) {
+        let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
+        line(DiffTone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
+    }
+    for (part, text) in reworded(diff, str::to_owned) {
+        line(DiffTone::Plain, format!("  other words, as long as before: {text}{}", at(part.source.as_ref())));
+    }
+    for start in &diff.starts {
+        let below = lines(start);
+        out.extend(below.into_iter().map(|line| match line.tone {
+            DiffTone::Heading if line.text == title(start) => {
+                DiffLine { text: format!("can start {}", line.text), ..line }
+            }
+            DiffTone::Heading | DiffTone::Plain | DiffTone::Wider | DiffTone::Narrower => line,
+        }));
+    }
+    out
+}
+
+/// Renders a hook's change, with its direction first.
+fn hook(change: &HookChange) -> String {
+    let newly = if change.newly_reachable { ", newly reachable" } else { "" };
+    let (before, after) = (verdict(change.before), verdict(change.after));
+    let course = if before == after { before.to_owned() } else { format!("{before} → {after}") };
+    let why = if change.why.is_empty() { String::new() } else { format!(": {}", change.why) };
+    format!("{} {} {}: {course}{newly}{why}", change.direction.word(), change.event, change.id)
+}
+
+/// Renders a change, with its direction first.
+fn render_change(change: &PlanChange) -> String {
+    format!("{} {}", change.direction.word(), change.what)
+}
+
+/// Checks for a part whose text changed but not its token count.
+fn is_as_long(part: &PartChange) -> bool {
+    part.before == part.after
+}
+
+/// Lists these parts, each once with all of its places.
+fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
+    let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
+    for part in diff.parts.iter().filter(|part| is_as_long(part)) {
+        match all.iter_mut().find(|(known, _)| known.id == part.id) {
+            Some((_, places)) if places.contains(&part.place.as_str()) => {}
+            Some((_, places)) => places.push(&part.place),
+            None => all.push((part, vec![&part.place])),
+        }
+    }
+    all.into_iter().map(|(part, places)| (part, format!("{} ({})", shown(&part.id), places.join(", ")))).collect()
+}
+
+/// Returns the example of a change if it is more specific than the pattern.
+fn example(change: &CapabilityChange) -> Option<&String> {
+    change.example.as_ref().filter(|example| **example != change.what)
+}
+
+/// Renders Markdown for a pull request: a verdict, a table of costs, then the changes.
+pub fn markdown(diff: &PlanDiff) -> String {
+    let mut out = format!("### `{}`\n\n", code(&diff.directive));
+    if diff.is_empty() {
+        out.push_str("The plans are identical.\n");
+        return out;
+    }
+    write_summary(&mut out, diff);
+    let prefix = prefix(diff);
+    writeln!(out, "\n{prefix}").ok();
+    let other_words = reworded(diff, |id| format!("`{}`", code(id)));
+    let other_words: Vec<String> = other_words.into_iter().map(|(_, text)| text).collect();
+    let in_other_words =
+        (!other_words.is_empty()).then(|| format!("- other words, as long as before: {}", other_words.join(", ")));
+    let mut section = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            write!(out, "\n**{title}**\n\n{}\n", lines.join("\n")).ok();
+        }
+    };
+    section(
+        "Capabilities",
+        diff.capabilities
+            .iter()
+            .map(|change| {
+                let mark = mark(change.direction);
+                let example = example(change).map(|e| format!(", for example `{}`", code(e))).unwrap_or_default();
+                format!("- {mark} `{}`{example} ({})", code(&change.what), code(&change.by))
+            })
+            .collect(),
+    );
+    section(
+        "Hooks",
+        diff.hooks
+            .iter()
+            .map(|hook| {
+                let newly = if hook.newly_reachable { " **newly reachable**" } else { "" };
+                let (before, after) = (verdict(hook.before), verdict(hook.after));
+                let (mark, why) = (mark(hook.direction), code(&hook.why));
+                let place = code(&at(hook.source.as_ref()));
+                format!(
+                    "- {mark} `{}` on `{}`: {before} → {after}{newly}; {why}{place}",
+                    code(&hook.id),
+                    code(&hook.event)
+                )
+            })
+            .collect(),
+    );
+    section(
+        "Everything else",
+        diff.changes
+            .iter()
+            .map(|change| {
+                let place = code(&at(change.source.as_ref()));
+                format!("- {} {}: `{}`{place}", mark(change.direction), change.area.heading(), code(&change.what))
+            })
+            .collect(),
+    );
+    section(
+        "Context",
+        diff.parts
+            .iter()
+            .filter(|part| !is_as_long(part))
+            .map(|part| {
+                format!(
+                    "- {} `{}` ({}, {})",
+                    tokens(part.before, part.after),
+                    code(&part.id),
+                    part.place,
+                    code(&part.via)
+                )
+            })
+            .chain(in_other_words)
+            .collect(),
+    );
+    for start in &diff.starts {
+        write!(out, "\nIt can start:\n\n#{}", markdown(start)).ok();
+    }
+    out
+}
+
+/// Writes the verdict and the table of tokens, costs, limits and model.
+fn write_summary(out: &mut String, diff: &PlanDiff) {
+    let verdict_line = match (&diff.before, &diff.after) {
+        (None, _) => "🆕 **new directive**",
+        (_, None) => "**removed**",
+        _ if diff.widened => "🔴 **widened**: it is allowed to do or spend more than before",
+        _ => "not widened",
+    };
+    write!(out, "{verdict_line}\n\n| | before | after |\n|---|--:|--:|\n").ok();
+    let mut row = |name: &str, before: String, after: String| {
+        writeln!(out, "| {name} | {before} | {after} |").ok();
+    };
+    row("context, tokens", group_thousands(diff.tokens.before), group_thousands(diff.tokens.after));
+    for (name, pair) in
+        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst case", &diff.cost.worst)]
+    {
+        row(name, dollars(pair.before.as_ref()), dollars(pair.after.as_ref()));
+    }
+    for change in &diff.limits {
+        let mark = if change.raised { "🔴 " } else { "" };
+        row(
+            &format!("{mark}limit `{}`", code(&change.name)),
+            amount(&change.name, change.before.as_ref()),
+            amount(&change.name, change.after.as_ref()),
+        );
+    }
+    if let Some(BeforeAfter { before, after }) = &diff.model {
+        row("model", format!("`{}`", code(before)), format!("`{}`", code(after)));
+    }
+}
+
+fn mark(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Widened => "🔴 widened",
+        Direction::Unknown => "🔴 unknown",
+        Direction::Narrowed => "🟢 narrowed",
+        Direction::Neutral => "⚪ neutral",
+    }
+}
+
+/// Escapes a text for a code span inside a table.
+fn code(text: &str) -> String {
+    sanitize(text, "\u{fffd}").replace('`', "'").replace('|', "\\|")
+}
+
+fn title(diff: &PlanDiff) -> String {
+    let short = |id: &str| id.get(..12).unwrap_or(id).to_owned();
+    let what = match (&diff.before, &diff.after) {
+        (None, None) => "in neither".to_owned(),
+        (None, Some(after)) => format!("new, {}", short(after)),
+        (Some(before), None) => format!("gone, was {}", short(before)),
+        (Some(before), Some(after)) if before == after => format!("identical plan, {}", short(after)),
+        (Some(before), Some(after)) => format!("{} → {}", short(before), short(after)),
+    };
+    format!("{}  ·  {what}", diff.directive)
+}
+
+fn context(diff: &PlanDiff) -> String {
+    let BeforeAfter { before, after } = diff.tokens;
+    let sign = if after >= before { '+' } else { '-' };
+    format!(
+        "{} → {} tokens ({sign}{})",
+        group_thousands(before),
+        group_thousands(after),
+        group_thousands(after.abs_diff(before))
+    )
+}
+
+fn prefix(diff: &PlanDiff) -> String {
+    let prefix = &diff.prefix;
+    let kept = format!(
+        "cache prefix: {} of {} tokens unchanged",
+        group_thousands(prefix.unchanged),
+        group_thousands(prefix.of)
+    );
+    match &prefix.broken_by {
+        Some(part) => format!("{kept}, up to `{}`", code(part)),
+        None => kept,
+    }
+}
+
+fn costs(diff: &PlanDiff) -> Vec<String> {
+    let all =
+        [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst case", &diff.cost.worst)];
+    let changed = all.into_iter().filter(|(_, pair)| pair.before != pair.after);
+    changed
+        .map(|(name, pair)| format!("{name} {} → {}", dollars(pair.before.as_ref()), dollars(pair.after.as_ref())))
+        .collect()
+}
+
+fn dollars(value: Option<&Value>) -> String {
+    value.map_or_else(|| "–".to_owned(), super::json::dollars)
+}
+
+fn sign(direction: Direction) -> (DiffTone, char) {
+    match direction {
+        Direction::Widened => (DiffTone::Wider, '+'),
+        Direction::Unknown => (DiffTone::Wider, '?'),
+        Direction::Narrowed => (DiffTone::Narrower, '-'),
+        Direction::Neutral => (DiffTone::Plain, '~'),
+    }
+}
+
+fn capability(change: &CapabilityChange) -> String {
+    let example = example(change).map(|e| format!(", for example {e}")).unwrap_or_default();
+    format!("{} {}{example} ({})", change.direction.word(), change.what, change.by)
+}
+
+fn limit(change: &LimitChange) -> String {
+    let word = if change.raised { "raised" } else { "lowered" };
+    let shown = |value: &Option<Value>| amount(&change.name, value.as_ref());
+    format!("{} {word} {} → {}", change.name, shown(&change.before), shown(&change.after))
+}
+
+/// Formats the value of a limit; money with a dollar sign.
+fn amount(limit: &str, value: Option<&Value>) -> String {
+    match value {
+        Some(value) if limit == "spend" => super::json::dollars(value),
+        Some(value) => value.to_string(),
+        None => "–".to_owned(),
+    }
+}
+
+fn verdict(verdict: Option<VerdictReport>) -> &'static str {
+    match verdict {
+        None => "not there",
+        Some(VerdictReport::Fires) => "fires",
+        Some(VerdictReport::Never) => "never",
+        Some(VerdictReport::Depends) => "depends",
+        Some(VerdictReport::Removed) => "removed",
+    }
+}
+
+fn tokens(before: Option<u64>, after: Option<u64>) -> String {
+    match (before, after) {
+        (None, Some(after)) => format!("+{}", group_thousands(after)),
+        (Some(before), None) => format!("-{}", group_thousands(before)),
+        (Some(before), Some(after)) if after < before => format!("-{}", group_thousands(before - after)),
+        (Some(before), Some(after)) => format!("+{}", group_thousands(after - before)),
+        (None, None) => "0".to_owned(),
+    }
+}
+
+fn at(source: Option<&SourceReport>) -> String {
+    source.map(|s| format!("  {}:{}:{}", s.file, s.line, s.column)).unwrap_or_default()
+}

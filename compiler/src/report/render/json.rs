@@ -1,0 +1,574 @@
+//! The type of `rye plan ID --format json`. Its derived schema documents the fields for programs.
+
+mod call;
+mod cost;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::trust::{SandboxReport, TrustRequirementReport};
+use super::view::{self, LayerView, MessageView, PlaceholderView};
+use crate::approvals::{ApprovalRequired, HeadlessPolicy};
+use crate::compile::{Compilation, Note};
+use crate::hook::{PlanVerdict, PlannedHook};
+use crate::lower::HookTrace;
+use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
+use crate::plan::source::SourceReport;
+use crate::plan::{DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
+use crate::report::provenance::{self, DerivationStep, Omission};
+use crate::semantics::hook_point;
+use crate::semantics::limits::{LimitName, Limits};
+use crate::semantics::money::Nanos;
+use crate::wire_tool::WireTool;
+pub use call::CallReport;
+use cost::per_turn;
+pub use cost::{AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport};
+
+/// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanReport {
+    /// SHA-256 of the stored plan.
+    pub plan_id: String,
+    pub directive: String,
+    /// The parameters of the compilation.
+    pub call: CallReport,
+    pub description: String,
+    /// Directive ids, root first.
+    pub chain: Vec<String>,
+    /// The hook that routed the chain.
+    pub route: Option<String>,
+    pub system: SystemReport,
+    pub first_message: FirstMessageReport,
+    /// The text that a continuation gets instead of the first message.
+    pub continued: SystemReport,
+    pub palette: Vec<ToolReport>,
+    pub dropped_tools: Vec<DroppedReport>,
+    /// In evaluation order.
+    pub hooks: Vec<HookReport>,
+    /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
+    /// capability.
+    pub permissions_declared: bool,
+    /// Trust requirements: they run only if the user trusts the project.
+    #[serde(default)]
+    pub trust_requirements: Vec<TrustRequirementReport>,
+    pub capabilities: Vec<CapabilityReport>,
+    /// Grants whose calls need approval, because their risk is not acknowledged.
+    #[serde(default)]
+    pub approvals_required: Vec<ApprovalRequired>,
+    /// The policy for such calls when there is no approver.
+    #[serde(default)]
+    pub headless_policy: HeadlessPolicy,
+    /// True if tool programs run in bubblewrap.
+    #[serde(default)]
+    pub bubblewrap: bool,
+    pub limits: BTreeMap<String, LimitReport>,
+    pub model: ModelReport,
+    pub graph: GraphReport,
+    pub tokens: TokensReport,
+    pub cost: ForecastReport,
+    /// Items that are referenced and not in the plan.
+    pub absent: Vec<AbsentReport>,
+    /// Every file that was read, and every lookup that found nothing.
+    pub manifest: Vec<ReadReport>,
+    /// Omissions and changes: suppressed, shadowed, deduplicated, escaped.
+    pub notes: Vec<NoteReport>,
+    /// Diagnostics as `rye check --format json` prints them; filled in by the printer.
+    pub diagnostics: Vec<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SystemReport {
+    /// The text that is sent, with a marker such as `${thread_id}` for every placeholder.
+    pub text: String,
+    pub layers: Vec<LayerReport>,
+    pub pending: Vec<PendingReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FirstMessageReport {
+    pub text: String,
+    pub before: Vec<LayerReport>,
+    pub body: Option<LayerReport>,
+    pub after: Vec<LayerReport>,
+    pub pending: Vec<PendingReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerReport {
+    /// The knowledge id; the hook's id for a hook's text; the directive's for its body.
+    pub id: String,
+    pub tokens: u64,
+    pub bytes: usize,
+    /// Byte offset of the layer in the message's text.
+    pub offset: usize,
+    /// Cost in each request; null if the model has no price.
+    pub cost_per_turn: Option<PerTurnReport>,
+    /// The source that added the layer.
+    pub via: String,
+    pub source: Option<SourceReport>,
+    /// The derivation, step by step.
+    pub reasons: Vec<ReasonReport>,
+    /// The hook whose condition decides at run time whether the layer is included.
+    pub depends_on: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PendingReport {
+    /// Byte offset of the marker in the message's text.
+    pub offset: usize,
+    pub bytes: usize,
+    /// A fact's path (`inputs.service`) or `hook ID`.
+    pub placeholder: String,
+    /// The text if the fact is missing.
+    pub fallback: Option<String>,
+    pub why: String,
+}
+
+/// A step of a derivation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReasonReport {
+    pub text: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AbsentReport {
+    /// `suppressed`, `shadowed`, `deduplicated`, `condition_false`, `removed` or `dropped_for_size`.
+    pub why: String,
+    pub id: String,
+    pub text: String,
+    /// Token estimate, if known.
+    pub tokens: Option<u64>,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadReport {
+    /// `directive`, `knowledge`, `tool` or `config`.
+    pub kind: String,
+    pub id: String,
+    /// Null, like `sha256`, for an id that no space has.
+    pub space: Option<String>,
+    pub sha256: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolReport {
+    /// The item's id; the name for primaries and `rye_directive_return`.
+    pub id: String,
+    pub name: String,
+    pub tokens: u64,
+    pub bytes: u64,
+    /// Cost in each request; null if the model has no price.
+    pub cost_per_turn: Option<PerTurnReport>,
+    pub via: String,
+    pub source: Option<SourceReport>,
+    /// The derivation, step by step.
+    pub reasons: Vec<ReasonReport>,
+    pub description: String,
+    /// JSON Schema of the parameters.
+    pub schema: Arc<Value>,
+    /// The definition as a request contains it, in the form of the model's wire; null if that is `description` and
+    /// `schema`, or if the system prompt contains them.
+    #[serde(default)]
+    pub sent: Option<SentToolReport>,
+    #[serde(default)]
+    pub sandbox: Option<SandboxReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SentToolReport {
+    pub description: String,
+    /// JSON Schema of the parameters; null if the wire sends none for a tool without parameters.
+    pub schema: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedReport {
+    pub id: String,
+    pub tokens: u64,
+    pub bytes: u64,
+    pub because: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HookReport {
+    pub id: String,
+    pub event: String,
+    pub layer: f64,
+    pub verdict: VerdictReport,
+    pub because: String,
+    /// Grants beyond the thread's own set.
+    pub grants: Vec<String>,
+    /// The program, item or signature that the hook itself starts.
+    #[serde(default)]
+    pub starts: Option<String>,
+    /// True if a run with this hook is refused unless the user trusts the project.
+    #[serde(default)]
+    pub needs_trust: bool,
+    pub source: Option<SourceReport>,
+}
+
+/// The verdict before a run: `fires` and `never` are certain; `depends` is decided at run time; `removed` was
+/// suppressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictReport {
+    Fires,
+    Never,
+    Depends,
+    Removed,
+}
+
+impl From<&PlanVerdict> for VerdictReport {
+    fn from(verdict: &PlanVerdict) -> Self {
+        match verdict {
+            PlanVerdict::Fires => Self::Fires,
+            PlanVerdict::Never { .. } => Self::Never,
+            PlanVerdict::Depends { .. } => Self::Depends,
+            PlanVerdict::Removed { .. } => Self::Removed,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapabilityReport {
+    pub pattern: String,
+    pub net: Vec<String>,
+    pub write: Vec<String>,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitReport {
+    /// Dollars for `spend`.
+    pub value: Value,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelReport {
+    pub provider: String,
+    pub id: String,
+    pub wire: String,
+    /// The requested tier or id.
+    pub requested: String,
+    pub context_window: u64,
+    pub max_output: u64,
+    /// Dollars per million tokens.
+    pub prices: Option<PricesReport>,
+    /// The fallback, as `provider/model`.
+    pub fallback: Option<String>,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PricesReport {
+    pub input: Value,
+    pub output: Value,
+    pub cache_read: Value,
+    pub cache_write: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GraphReport {
+    pub nodes: Vec<String>,
+    pub edges: Vec<EdgeReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EdgeReport {
+    pub from: String,
+    pub outcome: String,
+    pub to: String,
+}
+
+/// Tokens of the first request. Placeholders count as their markers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TokensReport {
+    /// The token counter: `characters / 4`, or the name of the exact tokenizer.
+    pub estimator: String,
+    /// The exact tokenizer for the model, if this build of rye lacks it; else null.
+    #[serde(default)]
+    pub exact: Option<String>,
+    pub system: u64,
+    pub first_message: u64,
+    pub palette: u64,
+    /// All three.
+    pub input: u64,
+    /// Upper bound on the input tokens, by which a run reserves money.
+    #[serde(default)]
+    pub input_bound: u64,
+    /// Maximum output tokens of the request.
+    pub output: u64,
+    /// Dollars for the input; null if the model has no price.
+    pub input_cost: Option<Value>,
+    /// Dollars for the bound of the input and the maximum output: the amount that a run reserves.
+    pub worst_case_cost: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NoteReport {
+    /// `suppressed`, `shadowed`, `deduplicated` or `escaped`.
+    pub note: String,
+    pub id: String,
+    pub text: String,
+    pub source: Option<SourceReport>,
+}
+
+/// Formats an amount of a report for humans: `$0.0000039`.
+pub fn dollars(value: &Value) -> String {
+    Nanos::from_json(value).map_or_else(|_| value.to_string(), |amount| format!("${amount}"))
+}
+
+/// Builds the report of a compilation. `diagnostics` come from the printer.
+pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
+    let plan = &compilation.plan;
+    let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
+    PlanReport {
+        plan_id: compilation.plan_id.clone(),
+        directive: plan.directive.to_string(),
+        call: CallReport::of(&compilation.request),
+        description: plan.description.clone(),
+        chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),
+        route: plan.route.clone(),
+        tokens: tokens(compilation, &system, &first),
+        cost: plan.forecast(&plan.count_request_tokens(&system.text, &first.text)).into(),
+        absent: provenance::omissions(compilation).iter().map(absent).collect(),
+        manifest: plan.manifest.iter().map(read).collect(),
+        system: message(compilation, system),
+        first_message: first_message(compilation, first),
+        continued: message(compilation, continued),
+        palette: plan.palette.iter().map(|tool| self::tool(compilation, tool)).collect(),
+        dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
+        hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
+        permissions_declared: plan.capabilities.declared,
+        trust_requirements: compilation.trust_requirements.iter().map(TrustRequirementReport::from).collect(),
+        capabilities: capabilities(compilation),
+        approvals_required: compilation.approvals_required.clone(),
+        headless_policy: compilation.headless_policy,
+        bubblewrap: compilation.bubblewrap,
+        limits: limits(compilation),
+        model: model(compilation, &plan.model),
+        graph: graph(compilation),
+        notes: compilation.notes.iter().map(note).collect(),
+        diagnostics,
+    }
+}
+
+fn source(origin: Option<&Origin>) -> Option<SourceReport> {
+    origin?.place.as_ref().map(SourceReport::from)
+}
+
+/// Returns the reason for a part, and its source.
+fn origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
+    let origin = compilation.origins.get(key);
+    (origin.map(|o| o.because.clone()).unwrap_or_default(), source(origin))
+}
+
+fn message(compilation: &Compilation, view: MessageView) -> SystemReport {
+    SystemReport {
+        text: view.text,
+        layers: view.layers.iter().map(|view| layer(compilation, view)).collect(),
+        pending: view.pending.iter().map(pending).collect(),
+    }
+}
+
+fn first_message(compilation: &Compilation, view: MessageView) -> FirstMessageReport {
+    let layer = |view: &LayerView| layer(compilation, view);
+    let body = view.layers.iter().position(|l| l.layer.kind == LayerKind::Body);
+    let at = body.unwrap_or(view.layers.len());
+    FirstMessageReport {
+        before: view.layers.iter().take(at).map(layer).collect(),
+        body: view.layers.get(at).map(layer),
+        after: view.layers.iter().skip(at + 1).map(layer).collect(),
+        pending: view.pending.iter().map(pending).collect(),
+        text: view.text,
+    }
+}
+
+fn layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
+    LayerReport {
+        cost_per_turn: per_turn(&compilation.plan.model, view.tokens),
+        reasons: provenance::derive_layer(compilation, &view.layer).iter().map(reason).collect(),
+        id: view.layer.id.clone(),
+        tokens: view.tokens,
+        bytes: view.bytes,
+        offset: view.offset,
+        via: view.via.clone(),
+        source: view.place.as_ref().map(SourceReport::from),
+        depends_on: view.layer.hook.clone().filter(|_| view.layer.depends),
+    }
+}
+
+fn pending(hole: &PlaceholderView) -> PendingReport {
+    let (name, fallback) = match &hole.pending {
+        RuntimePlaceholder::Fact { path, fallback } => (path.clone(), fallback.clone()),
+        RuntimePlaceholder::Hook { id } => (format!("hook {id}"), None),
+    };
+    PendingReport { offset: hole.offset, bytes: hole.bytes, placeholder: name, fallback, why: hole.why.clone() }
+}
+
+fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
+    let key = format!("tool.{}", tool.name);
+    let (via, source) = origin(compilation, &key);
+    ToolReport {
+        cost_per_turn: per_turn(&compilation.plan.model, tool.tokens),
+        reasons: provenance::derive(compilation, &key).iter().map(reason).collect(),
+        id: tool.item_id.as_ref().map_or_else(|| tool.name.to_string(), ToString::to_string),
+        name: tool.name.to_string(),
+        tokens: tool.tokens,
+        bytes: tool.bytes,
+        via,
+        source,
+        description: tool.description.to_string(),
+        schema: Arc::clone(&tool.schema),
+        sent: sent_tool(&compilation.plan.model, tool),
+        sandbox: compilation.sandboxes.iter().find(|one| *one.name == *tool.name).map(SandboxReport::from),
+    }
+}
+
+fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport> {
+    let sent = model.wire_tool(tool);
+    // Mappings are equal in any order of their keys, bytes are not.
+    let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
+    let WireTool { description, parameters } = sent;
+    let schema = parameters.map(Cow::into_owned);
+    (!is_as_written).then(|| SentToolReport { description: description.into_owned(), schema })
+}
+
+fn dropped(tool: &DroppedTool) -> DroppedReport {
+    let DroppedTool { item_id, tokens, bytes, because } = tool.clone();
+    DroppedReport { id: item_id.to_string(), tokens, bytes, because }
+}
+
+fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
+    HookReport {
+        id: hook.id.clone(),
+        event: hook_point::row_of(hook.event).name.to_owned(),
+        layer: hook.layer,
+        verdict: (&hook.verdict).into(),
+        because: trace.because.clone(),
+        grants: hook.grants.clone(),
+        starts: crate::trust::describe_start(&hook.action, &[]),
+        needs_trust: crate::trust::needs_trust(hook),
+        source: trace.place.as_ref().map(SourceReport::from),
+    }
+}
+
+fn capabilities(compilation: &Compilation) -> Vec<CapabilityReport> {
+    let report = |grant: &crate::plan::Grant| {
+        let (via, source) = origin(compilation, &format!("capability.{}", grant.pattern));
+        CapabilityReport {
+            pattern: grant.pattern.clone(),
+            net: grant.net.clone(),
+            write: grant.write.clone(),
+            via,
+            source,
+        }
+    };
+    compilation.plan.capabilities.grants.iter().map(report).collect()
+}
+
+fn limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
+    let limits = Limits::from(compilation.plan.limits);
+    let report = |name: LimitName| {
+        let (via, source) = origin(compilation, &format!("limit.{name}"));
+        (name.to_string(), LimitReport { value: limits.get(name), via, source })
+    };
+    LimitName::ALL.into_iter().map(report).collect()
+}
+
+fn model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
+    let (via, source) = origin(compilation, "model");
+    let dollars = |nanos: u64| Nanos::from_u64(nanos).to_json();
+    ModelReport {
+        provider: model.provider.clone(),
+        id: model.id.clone(),
+        wire: model.wire.clone(),
+        requested: model.requested.clone(),
+        context_window: model.context_window,
+        max_output: model.max_output,
+        prices: model.prices.map(|p| PricesReport {
+            input: dollars(p.input),
+            output: dollars(p.output),
+            cache_read: dollars(p.cache_read),
+            cache_write: dollars(p.cache_write),
+        }),
+        fallback: model.fallback.as_ref().map(|f| format!("{}/{}", f.provider, f.id)),
+        via,
+        source,
+    }
+}
+
+/// Builds the execution graph of a plan.
+pub fn graph(compilation: &Compilation) -> GraphReport {
+    let graph = &compilation.plan.graph.0;
+    let edges = graph.iter().flat_map(|(from, out)| {
+        out.iter().map(|(outcome, to)| EdgeReport {
+            from: from.to_string(),
+            outcome: outcome.to_string(),
+            to: to.to_string(),
+        })
+    });
+    GraphReport { nodes: graph.keys().map(ToString::to_string).collect(), edges: edges.collect() }
+}
+
+fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {
+    let plan = &compilation.plan;
+    let weight = plan.count_request_tokens(&system.text, &first.text);
+    let priced = plan.model.prices;
+    let tokens = crate::plan::Tokens { input: weight.input(), ..Default::default() };
+    TokensReport {
+        estimator: plan.model.counted_by.to_string(),
+        exact: plan.model.missing_tokenizer().map(|tokenizer| tokenizer.to_string()),
+        system: weight.system,
+        first_message: weight.first_message,
+        palette: weight.palette,
+        input: weight.input(),
+        input_bound: weight.input_bound,
+        output: weight.output,
+        input_cost: priced.and_then(|p| p.cost(&tokens)).map(Nanos::to_json),
+        worst_case_cost: priced.map(|p| p.worst_case(weight.input_bound, weight.output).to_json()),
+    }
+}
+
+fn reason(reason: &DerivationStep) -> ReasonReport {
+    ReasonReport { text: reason.text.clone(), source: reason.place.as_ref().map(SourceReport::from) }
+}
+
+fn absent(absent: &Omission) -> AbsentReport {
+    AbsentReport {
+        why: absent.why.as_str().to_owned(),
+        id: absent.id.clone(),
+        text: absent.text.clone(),
+        tokens: absent.tokens,
+        source: absent.place.as_ref().map(SourceReport::from),
+    }
+}
+
+fn read(read: &ManifestEntry) -> ReadReport {
+    ReadReport {
+        kind: read.kind.word().to_owned(),
+        id: read.id.clone(),
+        space: read.space.map(|space| space.word().to_owned()),
+        sha256: read.sha256.clone(),
+    }
+}
+
+fn note(note: &Note) -> NoteReport {
+    NoteReport {
+        note: note.kind().to_owned(),
+        id: note.id().to_owned(),
+        text: note.to_string(),
+        source: source(note.origin()),
+    }
+}

@@ -1,0 +1,231 @@
+//! Renders a drawing as SVG without external programs: layers from top to bottom, long edges routed around the boxes
+//! between, connected components side by side.
+
+mod layout;
+
+use std::fmt::Write as _;
+
+use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeShape, one_line};
+pub use layout::{DrawingTooLarge, label_of};
+use layout::{Point, lay_out};
+
+/// Renders a whole `<svg>` document. Colors follow the reader's color scheme.
+///
+/// # Errors
+/// Fails if the drawing has too many boxes or edges to be readable.
+pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
+    let placed = lay_out(drawing)?;
+    let (width, height) = (placed.width.ceil(), placed.height.ceil());
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n{ARROW}\n",
+        escape_xml(&drawing.name)
+    );
+    for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
+        arrow(&mut out, edge, path, drawing.sideways);
+    }
+    for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
+        shape(&mut out, node, *at);
+    }
+    // Labels are drawn last, so that no edge crosses them.
+    for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
+        draw_edge_label(&mut out, edge, path, if drawing.sideways { 24 } else { 34 });
+    }
+    out.push_str("</svg>\n");
+    Ok(out)
+}
+
+const ARROW: &str = "<defs><marker id=\"rye-arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" class=\"head\"/></marker></defs>";
+
+const STYLE: &str = "svg{--ink:#1f2430;--line:#8a92a6;--paper:#ffffff;--step:#eef1f6;--decision:#fdf1d8;--hook:#e9e2fb;--directive:#dcebfd;--knowledge:#def3e4;--tool:#fde4dc;--pattern:#f6f6f6;--far:#ececec;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
+@media(prefers-color-scheme:dark){svg{--ink:#e6e8ee;--line:#788199;--paper:#15181f;--step:#262b36;--decision:#40361d;--hook:#332a4d;--directive:#1d3350;--knowledge:#1d3a28;--tool:#472a20;--pattern:#22252c;--far:#2c2c2c}}\
+.edge{fill:none;stroke:var(--line);stroke-width:1.3}.dashed{stroke-dasharray:5 4}.head{fill:var(--line)}\
+.node{stroke:var(--line);stroke-width:1}text{fill:var(--ink);text-anchor:middle;dominant-baseline:central}\
+.word{font-size:10px}.back{fill:var(--paper);opacity:.85}\
+.step{fill:var(--step)}.decision{fill:var(--decision)}.hook{fill:var(--hook)}.directive{fill:var(--directive)}.knowledge{fill:var(--knowledge)}.tool{fill:var(--tool)}.pattern{fill:var(--pattern)}.far{fill:var(--far)}";
+
+fn shape(out: &mut String, node: &DrawnNode, at: Point) {
+    let (x, y) = (at.x, at.y);
+    let (width, height) = (layout::box_width(node), layout::BOX_HEIGHT);
+    let (left, top) = (x - width / 2.0, y - height / 2.0);
+    let class = node.group.css_class();
+    let full = escape_xml(&node.label);
+    write!(out, "<g><title>{full}</title>").ok();
+    match node.shape {
+        NodeShape::Box | NodeShape::Component => {
+            write!(out, "<rect class=\"node {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"4\"/>").ok();
+        }
+        NodeShape::Oval => {
+            let radius = height / 2.0;
+            write!(out, "<rect class=\"node {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius:.1}\"/>").ok();
+        }
+        NodeShape::Diamond => {
+            let (right, bottom) = (left + width, top + height);
+            let cut = height / 2.0;
+            write!(out, "<path class=\"node {class}\" d=\"M{:.1} {top:.1}H{:.1}L{right:.1} {y:.1}L{:.1} {bottom:.1}H{:.1}L{left:.1} {y:.1}z\"/>", left + cut, right - cut, right - cut, left + cut).ok();
+        }
+    }
+    if node.shape == NodeShape::Component {
+        let bottom = top + height;
+        write!(
+            out,
+            "<path class=\"edge\" d=\"M{:.1} {top:.1}V{bottom:.1}M{:.1} {top:.1}V{bottom:.1}\"/>",
+            left + 6.0,
+            left + width - 6.0
+        )
+        .ok();
+    }
+    writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escape_xml(&label_of(node))).ok();
+}
+
+/// Draws an edge as a smooth line through its points that leaves and enters boxes straight.
+fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let mut d = format!("M{:.1} {:.1}", first.x, first.y);
+    let mut last = *first;
+    for point in rest {
+        let (x, y) = (point.x, point.y);
+        if edge.from == edge.to {
+            write!(d, "L{x:.1} {y:.1}").ok();
+        } else if sideways {
+            let bend = (x - last.x) / 2.0;
+            write!(d, "C{:.1} {:.1} {:.1} {y:.1} {x:.1} {y:.1}", last.x + bend, last.y, x - bend).ok();
+        } else {
+            let bend = (y - last.y) / 2.0;
+            write!(d, "C{:.1} {:.1} {x:.1} {:.1} {x:.1} {y:.1}", last.x, last.y + bend, y - bend).ok();
+        }
+        last = *point;
+    }
+    let dashed = match edge.line {
+        LineStyle::Solid => "",
+        LineStyle::Dashed => " dashed",
+    };
+    writeln!(out, "<path class=\"edge{dashed}\" d=\"{d}\" marker-end=\"url(#rye-arrow)\"/>").ok();
+}
+
+/// Draws the label of an edge at its middle.
+fn draw_edge_label(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
+    if edge.label.is_empty() || path.len() < 2 {
+        return;
+    }
+    let middle = path.len() / 2;
+    let (Some(a), Some(b)) = (path.get(middle - 1), path.get(middle)) else { return };
+    let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
+    let text = layout::truncate_end(&one_line(&edge.label), most);
+    let width = layout::text_width(&text) * 0.84 + 6.0;
+    writeln!(
+        out,
+        "<g><title>{}</title><rect class=\"back\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" rx=\"2\"/><text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>",
+        escape_xml(&edge.label),
+        x - width / 2.0,
+        y - 6.5,
+        escape_xml(&text)
+    )
+    .ok();
+}
+
+/// Escapes text for XML.
+pub(super) fn escape_xml(text: &str) -> String {
+    one_line(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::drawing::NodeGroup;
+
+    fn drawing(count: usize, edges: &[(usize, usize)]) -> Drawing {
+        let node = |i: usize| DrawnNode {
+            id: format!("n{i}"),
+            label: format!("node <{i}>"),
+            shape: NodeShape::Box,
+            group: NodeGroup::Step,
+        };
+        let edge = |&(from, to): &(usize, usize)| DrawnEdge { from, to, label: "x & y".into(), line: LineStyle::Solid };
+        Drawing {
+            name: "t".into(),
+            sideways: false,
+            nodes: (0..count).map(node).collect(),
+            edges: edges.iter().map(edge).collect(),
+        }
+    }
+
+    /// Returns the pairs of boxes that overlap.
+    fn overlapping(drawing: &Drawing) -> Vec<(usize, usize)> {
+        let placed = lay_out(drawing).unwrap();
+        let mut found = Vec::new();
+        for (i, a) in placed.nodes.iter().enumerate() {
+            for (j, b) in placed.nodes.iter().enumerate().skip(i + 1) {
+                let wide = drawing.nodes.get(i).map_or(0.0, layout::box_width)
+                    + drawing.nodes.get(j).map_or(0.0, layout::box_width);
+                if (a.x - b.x).abs() < wide / 2.0 && (a.y - b.y).abs() < layout::BOX_HEIGHT {
+                    found.push((i, j));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn two_hundred_boxes_do_not_overlap() {
+        let mut edges = Vec::new();
+        let mut seed = 7usize;
+        for i in 1..200 {
+            seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            edges.push(((seed >> 16) % i, i));
+            if i % 5 == 0 {
+                edges.push((i, (seed >> 8) % i));
+            }
+        }
+        for sideways in [false, true] {
+            two_hundred(&Drawing { sideways, ..drawing(230, &edges) });
+        }
+    }
+
+    fn two_hundred(drawing: &Drawing) {
+        assert_eq!(overlapping(drawing), []);
+        let placed = lay_out(drawing).unwrap();
+        for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
+            let half = layout::box_width(node) / 2.0;
+            assert!(at.x >= half && at.x + half <= placed.width && at.y > 0.0 && at.y < placed.height, "{at:?}");
+        }
+        let svg = render(drawing).unwrap();
+        assert_eq!(svg, render(drawing).unwrap(), "the same bytes each time");
+        assert_eq!(svg.matches("marker-end").count(), drawing.edges.len());
+        assert!(svg.contains("node &lt;7&gt;") && !svg.contains("node <"));
+    }
+
+    #[test]
+    fn cycles_loops_and_isolated_nodes_are_drawn() {
+        for (count, edges) in [
+            (0, &[][..]),
+            (1, &[]),
+            (1, &[(0, 0)]),
+            (3, &[(0, 1), (1, 2), (2, 0)]),
+            (4, &[(0, 1), (2, 2), (1, 0), (0, 1)]),
+            (3, &[(0, 7), (9, 1)]),
+        ] {
+            let drawing = drawing(count, edges);
+            assert_eq!(overlapping(&drawing), []);
+            assert!(render(&drawing).unwrap().ends_with("</svg>\n"), "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn long_edge_labels_keep_their_beginning() {
+        assert_eq!(layout::truncate_end("extends: hook route_deploy", 14), "extends: hook…");
+        assert_eq!(layout::truncate_end("extends", 7), "extends");
+    }
+
+    #[test]
+    fn too_large_drawings_are_rejected() {
+        assert_eq!(render(&drawing(layout::MAX_ELEMENTS + 1, &[])), Err(DrawingTooLarge));
+        let dense: Vec<(usize, usize)> = (0..100).flat_map(|i| (0..100).map(move |j| (i, j))).collect();
+        assert_eq!(render(&drawing(100, &dense)), Err(DrawingTooLarge));
+    }
+}

@@ -1,0 +1,352 @@
+//! Renders a plan as text: what is sent and why, section by section. Without colors; headings start at the margin.
+
+mod cost;
+
+use super::table::{Align, group_thousands, push_table};
+use super::view::{self, LayerView, MessageView};
+use crate::compile::Compilation;
+use crate::diagnostics::sanitize;
+use crate::hook::PlanVerdict;
+use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
+use crate::plan::{Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
+use crate::semantics::hook_point;
+use crate::semantics::limits::{LimitName, Limits};
+use crate::semantics::money::Nanos;
+
+/// Renders the whole plan.
+pub fn render(compilation: &Compilation) -> String {
+    let plan = &compilation.plan;
+    let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
+    let mut out = format!("{}\n", plan.directive);
+    for line in plan.description.trim().lines() {
+        push(&mut out, &format!("  {line}"));
+    }
+    push(&mut out, &format!("  plan {}", short(&compilation.plan_id)));
+    chain(&mut out, compilation);
+    model(&mut out, compilation);
+    message(&mut out, "System prompt", &plan.model, &system);
+    message(&mut out, "First message", &plan.model, &first);
+    message(&mut out, "On continuation", &plan.model, &continued);
+    left_out(&mut out, compilation);
+    hooks(&mut out, compilation);
+    trust(&mut out, compilation);
+    palette(&mut out, compilation);
+    sandboxes(&mut out, compilation);
+    capabilities(&mut out, compilation);
+    limits(&mut out, compilation);
+    interface(&mut out, plan);
+    cost::render(&mut out, plan, &system, &first);
+    out
+}
+
+fn heading(out: &mut String, title: &str, aside: &str) {
+    out.push('\n');
+    push(out, &if aside.is_empty() { title.to_owned() } else { format!("{title}  ·  {aside}") });
+}
+
+/// Adds a line; replaces control characters, which could manipulate a terminal.
+fn push(out: &mut String, line: &str) {
+    out.push_str(&sanitize(line, "\u{fffd}"));
+    out.push('\n');
+}
+
+/// Shortens an id, keeping enough to tell plans apart.
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+fn at(place: Option<&SourcePlace>) -> String {
+    place.map(ToString::to_string).unwrap_or_default()
+}
+
+fn tokens(count: u64) -> String {
+    if count == 1 { "1 token".to_owned() } else { format!("{} tokens", group_thousands(count)) }
+}
+
+fn chain(out: &mut String, compilation: &Compilation) {
+    let plan = &compilation.plan;
+    let extends = compilation.origins.get("extends").filter(|_| plan.route.is_some());
+    let aside = extends.map(|o| format!("{} {}", o.because, at(o.place.as_ref()))).unwrap_or_default();
+    heading(out, "Chain", aside.trim_end());
+    let rows: Vec<Vec<String>> = plan
+        .chain
+        .iter()
+        .map(|link| {
+            let place = compilation.origins.get(&format!("link.{}", link.id)).and_then(|o| o.place.as_ref());
+            vec![link.id.to_string(), link.space.word().to_owned(), at(place)]
+        })
+        .collect();
+    push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+}
+
+fn model(out: &mut String, compilation: &Compilation) {
+    let model = &compilation.plan.model;
+    let origin = compilation.origins.get("model");
+    heading(out, "Model", &origin.map(|o| o.because.clone()).unwrap_or_default());
+    let mut rows = vec![vec![
+        format!("{}/{}", model.provider, model.id),
+        format!("requested as {}", model.requested),
+        at(origin.and_then(|o| o.place.as_ref())),
+    ]];
+    if let Some(fallback) = &model.fallback {
+        rows.push(vec![format!("{}/{}", fallback.provider, fallback.id), "fallback".to_owned()]);
+    }
+    push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    let window = format!(
+        "  window {}, output at most {}",
+        group_thousands(model.context_window),
+        group_thousands(model.max_output)
+    );
+    push(out, &window);
+    push(out, &format!("  {}", model.prices.as_ref().map_or_else(|| "no prices".to_owned(), prices)));
+}
+
+/// Formats prices in dollars per million tokens.
+fn prices(prices: &Prices) -> String {
+    let dollars = |nanos: u64| dollars(Nanos::from_u64(nanos));
+    let text = format!(
+        "per million tokens {} in, {} out, {} cached, {} to cache",
+        dollars(prices.input),
+        dollars(prices.output),
+        dollars(prices.cache_read),
+        dollars(prices.cache_write)
+    );
+    let Some(long) = &prices.long_prompt else { return text };
+    let (above, input, output) = (group_thousands(long.above), dollars(long.input), dollars(long.output));
+    format!("{text}; above {above} prompt tokens {input} in, {output} out")
+}
+
+fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageView) {
+    if view.layers.is_empty() {
+        return;
+    }
+    heading(out, title, &tokens(model.counted_by.count(&view.text)));
+    let rows: Vec<Vec<String>> = view.layers.iter().map(|view| layer(model, view)).collect();
+    let mut lines = String::new();
+    push_table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
+    for (layer, line) in view.layers.iter().zip(lines.lines()) {
+        push(out, line);
+        let mut told: Vec<String> = Vec::new();
+        for hole in layer.placeholders(&view.pending) {
+            let fallback = match &hole.pending {
+                RuntimePlaceholder::Fact { fallback: Some(text), .. } => format!(", else \"{text}\""),
+                RuntimePlaceholder::Fact { fallback: None, .. } | RuntimePlaceholder::Hook { .. } => String::new(),
+            };
+            let text = format!("         {}  {}{fallback}", hole.pending.marker(), hole.why);
+            if !told.contains(&text) {
+                push(out, &text);
+                told.push(text);
+            }
+        }
+    }
+}
+
+fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
+    let id = match (view.layer.kind, &view.layer.tag) {
+        (LayerKind::Body | LayerKind::Answer | LayerKind::Tools, _) | (LayerKind::Knowledge, None) => {
+            view.layer.id.clone()
+        }
+        (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
+    };
+    vec![group_thousands(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]
+}
+
+fn left_out(out: &mut String, compilation: &Compilation) {
+    if compilation.notes.is_empty() {
+        return;
+    }
+    heading(out, "Left out or changed", "");
+    let row = |note: &crate::compile::Note| {
+        let tokens = compilation.tokens_of(note).map(group_thousands);
+        vec![
+            tokens.unwrap_or_default(),
+            note.kind().to_owned(),
+            note.id().to_owned(),
+            note.to_string(),
+            at(note.origin().and_then(|o| o.place.as_ref())),
+        ]
+    };
+    let rows: Vec<Vec<String>> = compilation.notes.iter().map(row).collect();
+    push_table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+fn hooks(out: &mut String, compilation: &Compilation) {
+    let plan = &compilation.plan;
+    if plan.hooks.is_empty() {
+        return;
+    }
+    heading(out, "Hooks", "in evaluation order, by event");
+    let mut rows = Vec::new();
+    let mut hooks: Vec<_> = plan.hooks.iter().zip(&compilation.hooks).collect();
+    // By event, in the order of the language reference; within an event, in evaluation order.
+    hooks.sort_by_key(|(hook, _)| hook.event);
+    for (hook, trace) in hooks {
+        let verdict = match &hook.verdict {
+            PlanVerdict::Fires => "fires",
+            PlanVerdict::Never { .. } => "never",
+            PlanVerdict::Depends { .. } => "depends",
+            PlanVerdict::Removed { .. } => "removed",
+        };
+        let starts = super::trust::starts(hook).map(|starts| format!("; {starts}")).unwrap_or_default();
+        let because = format!("{}{starts}", trace.because);
+        rows.push(vec![
+            verdict.to_owned(),
+            hook_point::row_of(hook.event).name.to_owned(),
+            hook.id.clone(),
+            because,
+            at(trace.place.as_ref()),
+        ]);
+    }
+    push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+/// Renders the trust requirements. The plan does not know whether they are trusted.
+fn trust(out: &mut String, compilation: &Compilation) {
+    if compilation.trust_requirements.is_empty() {
+        return;
+    }
+    heading(out, "Runs only if trusted", "trust with `rye trust`");
+    let row = |one: &crate::trust::TrustRequirement| {
+        vec![one.kind.word().to_owned(), one.name.clone(), one.what.clone(), at(one.place.as_ref())]
+    };
+    let rows: Vec<Vec<String>> = compilation.trust_requirements.iter().map(row).collect();
+    push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+fn palette(out: &mut String, compilation: &Compilation) {
+    let plan = &compilation.plan;
+    let aside = match plan.model.tool_use {
+        ToolUse::Native => tokens(plan.definition_tokens(&plan.model)),
+        ToolUse::TextParsed => "sent in the system prompt".to_owned(),
+    };
+    heading(out, "Palette", &aside);
+    if plan.palette.is_empty() {
+        push(out, "  empty: no grant reaches a tool");
+    }
+    let row = |tool: &crate::plan::PaletteTool| {
+        let origin = compilation.origins.get(&format!("tool.{}", tool.name));
+        vec![
+            group_thousands(tool.tokens),
+            per_turn(&plan.model, tool.tokens),
+            tool.name.to_string(),
+            origin.map(|o| o.because.clone()).unwrap_or_default(),
+            at(origin.and_then(|o| o.place.as_ref())),
+        ]
+    };
+    let columns = [Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
+    push_table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
+    if !plan.dropped_tools.is_empty() {
+        heading(out, "Not in the palette", "still reachable through rye_execute");
+        let row = |tool: &crate::plan::DroppedTool| {
+            vec![group_thousands(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
+        };
+        push_table(
+            out,
+            &[Align::Right, Align::Left, Align::Left],
+            &plan.dropped_tools.iter().map(row).collect::<Vec<_>>(),
+        );
+    }
+}
+
+/// Renders the access of tools that touch the machine.
+fn sandboxes(out: &mut String, compilation: &Compilation) {
+    let touching = compilation.sandboxes.iter().filter(|wall| wall.kind != crate::sandbox::SandboxKind::Engine);
+    let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
+    if !rows.is_empty() {
+        let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
+        heading(out, "Sandbox", &format!("{aside}see `rye doctor` for the support on this machine"));
+        push_table(out, &[Align::Left, Align::Left], &rows);
+    }
+}
+
+fn capabilities(out: &mut String, compilation: &Compilation) {
+    let capabilities = &compilation.plan.capabilities;
+    let aside = match (&capabilities.from, capabilities.declared, capabilities.grants.is_empty()) {
+        (Some(from), _, _) => format!("permissions of {from}"),
+        (None, false, false) => "inherited at spawn".to_owned(),
+        (None, _, _) => "none declared: everything is denied, or the parent's set at spawn".to_owned(),
+    };
+    heading(out, "Capabilities", &aside);
+    let row = |grant: &crate::plan::Grant| {
+        let place = compilation.origins.get(&format!("capability.{}", grant.pattern)).and_then(|o| o.place.as_ref());
+        vec![grant.pattern.clone(), grant.needs(), at(place)]
+    };
+    let rows: Vec<Vec<String>> = capabilities.grants.iter().map(row).collect();
+    push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    for (tier, why) in &capabilities.acknowledged {
+        push(out, &format!("  acknowledged {tier}: {}", why.trim()));
+    }
+    for asked in &compilation.approvals_required {
+        push(out, &format!("  {}", asked.told(compilation.headless_policy)));
+    }
+}
+
+fn limits(out: &mut String, compilation: &Compilation) {
+    heading(out, "Limits", "");
+    let limits = Limits::from(compilation.plan.limits);
+    let row = |name: LimitName| {
+        let origin = compilation.origins.get(&format!("limit.{name}"));
+        let value = match name {
+            LimitName::Spend => dollars(limits.spend),
+            LimitName::Turns
+            | LimitName::Tokens
+            | LimitName::Spawns
+            | LimitName::Depth
+            | LimitName::DurationSeconds
+            | LimitName::Output => limits.get(name).as_u64().map(group_thousands).unwrap_or_default(),
+        };
+        vec![
+            name.to_string(),
+            value,
+            origin.map(|o| o.because.clone()).unwrap_or_default(),
+            at(origin.and_then(|o| o.place.as_ref())),
+        ]
+    };
+    let rows: Vec<Vec<String>> = LimitName::ALL.into_iter().map(row).collect();
+    push_table(out, &[Align::Left, Align::Right, Align::Left, Align::Left], &rows);
+}
+
+fn interface(out: &mut String, plan: &Plan) {
+    for (title, fields) in [("Inputs", &plan.interface.inputs), ("Outputs", &plan.interface.outputs)] {
+        if fields.is_empty() {
+            continue;
+        }
+        heading(out, title, "");
+        let row = |(name, field): (&String, &crate::plan::InterfaceField)| {
+            let kind = format!("{:?}", field.kind).to_lowercase();
+            let state = match (plan.interface.values.get(name).filter(|_| title == "Inputs"), &field.default) {
+                (Some(value), _) => format!("= {value}"),
+                (None, Some(default)) => format!("default {default}"),
+                (None, None) if field.required => "required".to_owned(),
+                (None, None) => "optional".to_owned(),
+            };
+            vec![name.clone(), kind, state, field.description.lines().next().unwrap_or_default().to_owned()]
+        };
+        let rows: Vec<Vec<String>> = fields.iter().map(row).collect();
+        push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    }
+}
+
+/// Formats the cost of a part of the prompt in each request; empty if the model has no price.
+fn per_turn(model: &PlannedModel, tokens: u64) -> String {
+    let cost = model.cost(&Tokens { input: tokens, ..Tokens::default() });
+    cost.map(|amount| cents(amount).replace(" cents", "¢")).unwrap_or_default()
+}
+
+/// Formats dollars with at least two decimals: `$0.20`.
+pub(in crate::report) fn dollars(amount: Nanos) -> String {
+    let text = amount.to_string();
+    match text.split_once('.') {
+        Some((_, places)) if places.len() > 1 => format!("${text}"),
+        Some(_) => format!("${text}0"),
+        None => format!("${text}.00"),
+    }
+}
+
+/// Formats an amount in cents: `0.0731 cents`.
+fn cents(amount: Nanos) -> String {
+    let text = Nanos(amount.0.saturating_mul(100)).to_string();
+    let (whole, places) = text.split_once('.').unwrap_or((&text, ""));
+    let places = places.get(..places.len().min(4)).unwrap_or("").trim_end_matches('0');
+    if places.is_empty() { format!("{whole} cents") } else { format!("{whole}.{places} cents") }
+}

@@ -1,0 +1,54 @@
+//! Trust requirements, hook actions and sandboxes in the reports of `rye plan`, as text and JSON.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hook::PlannedHook;
+use crate::plan::source::SourceReport;
+use crate::sandbox::ToolSandbox;
+use crate::trust::{TrustRequirement, needs_trust};
+
+/// A trust requirement of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrustRequirementReport {
+    /// `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
+    pub kind: String,
+    pub name: String,
+    /// A description of what happens or becomes possible.
+    pub what: String,
+    pub source: Option<SourceReport>,
+}
+
+impl From<&TrustRequirement> for TrustRequirementReport {
+    fn from(one: &TrustRequirement) -> Self {
+        let source = one.place.as_ref().map(SourceReport::from);
+        Self { kind: one.kind.word().to_owned(), name: one.name.clone(), what: one.what.clone(), source }
+    }
+}
+
+/// The sandbox of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxReport {
+    /// `engine`: no access to the machine; `files`: project files, through handles; `process`: a sandboxed process.
+    pub kind: String,
+    /// Folders of the project that its process may write.
+    pub write: Vec<String>,
+    /// Granted hosts; any host opens the whole network.
+    pub net: Vec<String>,
+}
+
+impl From<&ToolSandbox> for SandboxReport {
+    fn from(wall: &ToolSandbox) -> Self {
+        Self { kind: wall.kind.word().to_owned(), write: wall.write.clone(), net: wall.net.clone() }
+    }
+}
+
+/// Describes what a live hook may start, by its action and its grants, and whether that needs trust.
+pub fn starts(hook: &PlannedHook) -> Option<String> {
+    if !hook.is_live() {
+        return None;
+    }
+    let starts = crate::trust::describe_start(&hook.action, &hook.grants);
+    let starts = starts.or_else(|| (!hook.grants.is_empty()).then(|| format!("grants {}", hook.grants.join(", "))))?;
+    Some(if needs_trust(hook) { format!("{starts}, if trusted") } else { starts })
+}

@@ -1,0 +1,124 @@
+//! The prompt as shown before a run: its text with markers in place of placeholders, and the byte ranges of layers and
+//! placeholders. `rye run` sends the same text with the placeholders filled.
+
+use std::collections::BTreeSet;
+
+use crate::plan::prompt::{LAYER_SEPARATOR, Layer, LayerKind, RuntimePlaceholder, Segment, render_layer};
+use crate::plan::{Origins, Plan, SourcePlace, Tokenizer};
+
+/// A message of a thread's opening.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MessageView {
+    pub text: String,
+    pub layers: Vec<LayerView>,
+    pub pending: Vec<PlaceholderView>,
+}
+
+/// A layer and its byte range in the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerView {
+    pub layer: Layer,
+    /// Offset in bytes of the message's text.
+    pub offset: usize,
+    pub bytes: usize,
+    pub tokens: u64,
+    /// The hook, link or body that added the layer.
+    pub via: String,
+    pub place: Option<SourcePlace>,
+}
+
+/// A placeholder that only a run can fill, and the byte range of its marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaceholderView {
+    pub offset: usize,
+    /// Length of the marker.
+    pub bytes: usize,
+    pub pending: RuntimePlaceholder,
+    pub why: String,
+}
+
+/// Returns the system text, the first message, and the layers of a continuation.
+pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
+    let (prompt, by) = (&plan.prompt, plan.model.counted_by);
+    let mut seen = BTreeSet::new();
+    let system = message(&prompt.system, origins, by, &mut seen);
+    let before = seen.clone();
+    let first = message(&prompt.first_message, origins, by, &mut seen);
+    let mut seen = before;
+    let continued = message(&prompt.continued, origins, by, &mut seen);
+    (system, first, continued)
+}
+
+/// Joins every layer that may be sent, as [`crate::plan::Prompt::render_opening`] does; `seen` holds the knowledge ids of
+/// earlier messages.
+fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut BTreeSet<&'l str>) -> MessageView {
+    let mut view = MessageView::default();
+    for layer in layers {
+        // A layer whose hook may not fire does not suppress a later layer with the same item.
+        let again = seen.contains(layer.id.as_str());
+        if layer.kind == LayerKind::Knowledge && (again || (!layer.depends && !seen.insert(&layer.id))) {
+            continue;
+        }
+        let text = render_layer(layer, &mut RuntimePlaceholder::marker);
+        if text.is_empty() {
+            continue;
+        }
+        if !view.text.is_empty() {
+            view.text.push_str(LAYER_SEPARATOR);
+        }
+        let offset = view.text.len();
+        push_placeholders(layer, offset, &mut view.pending);
+        view.text.push_str(&text);
+        view.layers.push(LayerView {
+            layer: layer.clone(),
+            offset,
+            bytes: text.len(),
+            tokens: by.count(&text),
+            via: via(layer),
+            place: place(layer, origins),
+        });
+    }
+    view
+}
+
+fn push_placeholders(layer: &Layer, mut offset: usize, into: &mut Vec<PlaceholderView>) {
+    for segment in &layer.segments {
+        match segment {
+            Segment::Text { text } => offset += text.len(),
+            Segment::Pending { pending, why } => {
+                let bytes = pending.marker().len();
+                into.push(PlaceholderView { offset, bytes, pending: pending.clone(), why: why.clone() });
+                offset += bytes;
+            }
+        }
+    }
+}
+
+fn via(layer: &Layer) -> String {
+    match (&layer.hook, &layer.link, layer.kind) {
+        (Some(hook), _, _) if layer.depends => format!("hook {hook}, if it fires"),
+        (Some(hook), _, _) => format!("hook {hook}"),
+        (None, _, LayerKind::Body) => "body".to_owned(),
+        (None, _, LayerKind::Tools) => "palette".to_owned(),
+        (None, Some(link), _) => link.to_string(),
+        (None, None, _) => "chain".to_owned(),
+    }
+}
+
+/// Returns the line that added the layer: the hook's, or the declaration in the chain.
+fn place(layer: &Layer, origins: &Origins) -> Option<SourcePlace> {
+    let key = layer.hook.as_ref().map_or_else(|| format!("layer.{}", layer.id), |hook| format!("hook.{hook}"));
+    origins.get(&key)?.place.clone()
+}
+
+impl LayerView {
+    pub fn end(&self) -> usize {
+        self.offset + self.bytes
+    }
+
+    /// Returns the placeholders of a message that lie in this layer.
+    pub fn placeholders<'h>(&self, all: &'h [PlaceholderView]) -> impl Iterator<Item = &'h PlaceholderView> {
+        let (start, end) = (self.offset, self.end());
+        all.iter().filter(move |hole| (start..end).contains(&hole.offset))
+    }
+}

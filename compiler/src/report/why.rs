@@ -1,0 +1,174 @@
+//! The `rye why` command: explains where an item of a plan comes from, or why it was omitted.
+
+use std::fmt;
+
+use crate::compile::Compilation;
+use crate::diagnostics::closest;
+use crate::plan::{Origin, SourcePlace};
+use crate::report::provenance::{DerivationStep, derive, derive_layer};
+use crate::report::render::text::dollars;
+use crate::report::render::view;
+use crate::semantics::glob::Glob;
+
+/// The explanation of one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// Key in the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
+    pub subject: String,
+    pub reason: String,
+    pub place: Option<SourcePlace>,
+    /// The derivation, step by step.
+    pub steps: Vec<DerivationStep>,
+}
+
+/// The error for a name that the plan does not contain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this plan contains nothing named `{thing}`")]
+pub struct NotInPlan {
+    pub thing: String,
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.reason)?;
+        if let Some(place) = &self.place {
+            write!(f, "\n  {place}")?;
+        }
+        for step in &self.steps {
+            write!(f, "\n  because {}", step.text)?;
+            if let Some(place) = &step.place {
+                write!(f, "\n    {place}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Explains `thing`: a key (`limit.spend`) or a bare name (`spend`, a hook's id, an item's id, a tool's name, a
+/// capability, a pattern).
+///
+/// # Errors
+/// Fails if the plan does not contain the name; the error may suggest a similar one.
+pub fn explain(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
+    let mut found = Vec::new();
+    layers(compilation, thing, &mut found);
+    for (key, origin) in &compilation.origins.0 {
+        // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
+        let told_apart = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
+        if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
+            found.push(explain_origin(compilation, key, origin));
+        }
+    }
+    let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
+    hooks(compilation, name, &mut found);
+    tools(compilation, name, &mut found);
+    for note in compilation.notes.iter().filter(|note| note.id() == name) {
+        let place = note.origin().and_then(|o| o.place.clone());
+        found.push(Explanation { subject: note.id().to_owned(), reason: note.to_string(), place, steps: Vec::new() });
+    }
+    if found.is_empty() {
+        capability(compilation, name, &mut found);
+    }
+    if found.is_empty() {
+        let keys = compilation.origins.0.keys();
+        let names = keys.clone().filter_map(|k| k.split_once('.').map(|(_, name)| name));
+        let suggestion = closest(thing, keys.map(String::as_str).chain(names));
+        return Err(NotInPlan { thing: thing.to_owned(), suggestion });
+    }
+    Ok(found)
+}
+
+/// Explains every prompt layer with this id, including its size.
+fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
+    let name = thing.strip_prefix("layer.").unwrap_or(thing);
+    let (system, first, continued) = view::view_prompt(&compilation.plan, &compilation.origins);
+    for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
+        for shown in view.layers.iter().filter(|shown| shown.layer.id == name) {
+            let mut steps = derive_layer(compilation, &shown.layer);
+            let first = if steps.is_empty() { None } else { Some(steps.remove(0)) };
+            let (text, place) = first.map_or((String::new(), None), |step| (step.text, step.place));
+            let reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
+            found.push(Explanation {
+                subject: format!("layer.{name}"),
+                reason,
+                place: place.or(shown.place.clone()),
+                steps,
+            });
+        }
+    }
+}
+
+/// The kinds of keys in `Origins`.
+const ORIGIN_KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
+
+fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Explanation {
+    let value = match key.split_once('.') {
+        Some(("limit", name)) => limit(compilation, name),
+        Some((_, _)) | None if key == "model" => {
+            Some(format!("{}/{}", compilation.plan.model.provider, compilation.plan.model.id))
+        }
+        Some(_) | None => None,
+    };
+    let reason = value.map_or_else(|| origin.because.clone(), |value| format!("{value}, {}", origin.because));
+    Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: derive(compilation, key) }
+}
+
+fn limit(compilation: &Compilation, name: &str) -> Option<String> {
+    use crate::semantics::limits::{LimitName, Limits};
+    let limits = Limits::from(compilation.plan.limits);
+    let name = LimitName::parse(name)?;
+    Some(if name == LimitName::Spend { dollars(limits.spend) } else { limits.get(name).to_string() })
+}
+
+/// Explains every hook with this id, including its verdict.
+fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+    use crate::hook::{HookSource, PlanVerdict};
+    for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(h, _)| h.id == name) {
+        let verdict = match &hook.verdict {
+            PlanVerdict::Fires => "fires",
+            PlanVerdict::Never { .. } => "never fires",
+            PlanVerdict::Depends { .. } => "may fire",
+            PlanVerdict::Removed { .. } => "is removed",
+        };
+        let reason = format!("{verdict}: {}", trace.because);
+        let steps = match &hook.source {
+            HookSource::Directive { id } => derive(compilation, &format!("link.{id}")),
+            HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => Vec::new(),
+        };
+        found.push(Explanation { subject: format!("hook.{name}"), reason, place: trace.place.clone(), steps });
+    }
+}
+
+/// Explains tools by item id, including those dropped for size.
+fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+    let plan = &compilation.plan;
+    for tool in plan.palette.iter().filter(|t| t.item_id.as_ref().is_some_and(|id| id.as_str() == name)) {
+        let key = format!("tool.{}", tool.name);
+        if let Some(origin) = compilation.origins.get(&key) {
+            found.push(explain_origin(compilation, &key, origin));
+        }
+    }
+    for tool in plan.dropped_tools.iter().filter(|t| t.item_id.as_str() == name) {
+        let reason = format!("not in the palette: {}", tool.because);
+        found.push(Explanation { subject: format!("tool.{name}"), reason, place: None, steps: Vec::new() });
+    }
+}
+
+/// Explains the grant that allows a capability, or that no grant does.
+fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+    if !name.starts_with("rye.") {
+        return;
+    }
+    let grants = &compilation.plan.capabilities.grants;
+    let Some(grant) = grants.iter().find(|g| Glob::new(&g.pattern).matches(name)) else {
+        let reason = "no grant allows it".to_owned();
+        found.push(Explanation { subject: format!("capability.{name}"), reason, place: None, steps: Vec::new() });
+        return;
+    };
+    let key = format!("capability.{}", grant.pattern);
+    let origin = compilation.origins.get(&key);
+    let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.because.clone()).unwrap_or_default());
+    let place = origin.and_then(|o| o.place.clone());
+    found.push(Explanation { subject: format!("capability.{name}"), reason, place, steps: derive(compilation, &key) });
+}

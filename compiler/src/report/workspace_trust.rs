@@ -1,0 +1,149 @@
+//! The trust requirements of a whole project, for `rye trust`.
+
+use rye_grammar::{ItemId, Span};
+
+use crate::compile::{CompileRequest, compile_with_context};
+use crate::diagnostics::Diagnostics;
+use crate::item::{HookDecl, Items};
+use crate::lower::cache::LowerContext;
+use crate::lower::origin::plan_place;
+use crate::model::{self, ModelOverride};
+use crate::plan::Plan;
+use crate::semantics::hook_point;
+use crate::trust::reach::{fetches_of_user, inherited_permissions, of_grants, of_links, of_scripts, script_of};
+use crate::trust::{
+    HOOK_FILES, PROVIDER_PREFIX, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind, is_redirected, own_risks,
+    requirement_of_tool,
+};
+use crate::world::{ItemKind, RecordingWorld, Space, World};
+
+/// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
+/// which `rye check` reports.
+pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
+    let recording = RecordingWorld::new(world);
+    let items = Items::new(&recording);
+    let look = WorkspaceScan { items: &items, recording: &recording };
+    let mut found = look.hooks();
+    found.extend(look.tools());
+    found.extend(look.providers());
+    items.config_by_name(RISK_FILE);
+    let risk = look.subjects(ItemKind::Config, &[RISK_FILE]);
+    if !risk.is_empty() {
+        found.push(own_risks(risk));
+    }
+    found.extend(look.directives());
+    found
+}
+
+struct WorkspaceScan<'l, 'w> {
+    items: &'l Items<'w>,
+    recording: &'l RecordingWorld<&'w dyn World>,
+}
+
+impl WorkspaceScan<'_, '_> {
+    fn hooks(&self) -> Vec<TrustRequirement> {
+        let files = self.items.hook_files();
+        let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
+        let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
+        let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files)).collect();
+        for id in self.of_project(ItemKind::Directive) {
+            let Some(directive) = self.items.directive(&id) else { continue };
+            let subjects = self.subjects(ItemKind::Directive, &[id.as_str()]);
+            found.extend(directive.hooks.iter().filter_map(|hook| self.hook(hook, &subjects)));
+        }
+        found
+    }
+
+    fn hook(&self, hook: &HookDecl, subjects: &[Subject]) -> Option<TrustRequirement> {
+        let action = hook.action.as_ref().filter(|_| hook.enabled)?;
+        let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
+        let (kind, what) = match crate::trust::describe_start(&action.node, &grants) {
+            Some(what) => (TrustRequirementKind::Hook, format!("at {}: {what}", hook_point::row_of(hook.event).name)),
+            None => (TrustRequirementKind::UserSpace, fetches_of_user(self.items, &action.node)?),
+        };
+        Some(TrustRequirement {
+            kind,
+            name: hook.id.node.clone(),
+            what,
+            subjects: subjects.to_vec(),
+            programs: crate::trust::files_of_hook(&action.node),
+            place: self.place(hook.span),
+        })
+    }
+
+    fn tools(&self) -> Vec<TrustRequirement> {
+        let of_one = |id: ItemId| {
+            let tool = self.items.tool(&id)?;
+            let sha256 = self.recording.sha256(ItemKind::Tool, &id, Space::Project)?;
+            requirement_of_tool(&tool, sha256, &self.items.sources())
+        };
+        self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect()
+    }
+
+    fn providers(&self) -> Vec<TrustRequirement> {
+        let of_one = |id: ItemId| {
+            let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?.to_owned();
+            let node = self.items.config(&id)?;
+            let read = model::provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
+            let subjects = self.subjects(ItemKind::Config, &[id.as_str()]);
+            let redirected = is_redirected(&read.wire, &read.from_project);
+            redirected.then(|| crate::trust::provider(&name, &read.connection, &read.from_project, subjects))
+        };
+        self.of_project(ItemKind::Config).into_iter().filter_map(of_one).collect()
+    }
+
+    /// Lists the grants of the project's directives, each compiled as a root without inputs. A directive that inherits
+    /// its permissions counts if another directive can give it more than an untrusted project may use.
+    fn directives(&self) -> Vec<TrustRequirement> {
+        let shared = LowerContext::new(self.items);
+        let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());
+        let default = shared.catalog().resolve(None, &ModelOverride::default());
+        scripts.extend(
+            default.ok().filter(|model| model.wire == model::SCRIPTED_WIRE).and_then(|m| script_of(&m.connection)),
+        );
+        for id in self.of_project(ItemKind::Directive) {
+            let Some(plan) = self.plan(&shared, id) else { continue };
+            found.extend(of_grants(&plan, &plan.capabilities.grants));
+            found.extend(of_links(self.items, &plan));
+            scripts.extend(of_scripts(&plan));
+            heirs.extend(inherited_permissions(&plan));
+        }
+        let by_user = self.items.list(ItemKind::Directive).iter().any(|entry| entry.space == Space::User);
+        if by_user || found.iter().any(|one| one.kind == TrustRequirementKind::Grants) {
+            found.extend(heirs);
+        }
+        for script in scripts {
+            if !found.contains(&script) {
+                found.push(script);
+            }
+        }
+        found
+    }
+
+    fn plan(&self, shared: &LowerContext<'_, '_>, directive: ItemId) -> Option<Plan> {
+        let mut plan = compile_with_context(shared, &CompileRequest::new(directive), &mut Diagnostics::new())?.plan;
+        plan.settings.clone_from(shared.frozen_settings());
+        for link in &mut plan.chain {
+            link.sha256 = self.recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
+        }
+        Some(plan)
+    }
+
+    fn of_project(&self, kind: ItemKind) -> Vec<ItemId> {
+        let entries = self.items.list(kind);
+        entries.iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id.clone()).collect()
+    }
+
+    fn subjects(&self, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
+        let of_one = |id: &&str| {
+            let item = ItemId::parse(id).ok()?;
+            let sha256 = self.recording.sha256(kind, &item, Space::Project)?;
+            Some(Subject { kind, id: (*id).to_owned(), sha256 })
+        };
+        ids.iter().filter_map(of_one).collect()
+    }
+
+    fn place(&self, span: Span) -> Option<crate::plan::SourcePlace> {
+        plan_place(&self.items.sources(), span)
+    }
+}

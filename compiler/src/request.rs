@@ -1,0 +1,44 @@
+//! The request to compile one directive.
+
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use crate::model::ModelOverride;
+use crate::plan::{Capabilities, PlanLimits};
+use crate::semantics::limits::LimitValue;
+
+/// A request to compile one directive.
+#[derive(Debug, Clone)]
+pub struct CompileRequest {
+    pub directive: ItemId,
+    /// Input values; `None` if not known, so that every `{input:…}` stays pending. Given values are checked, and
+    /// defaults fill in the rest.
+    pub inputs: Option<Map<String, Value>>,
+    /// Limits that override the directive's own, by name.
+    pub limits: Vec<(String, LimitValue)>,
+    pub model: ModelOverride,
+    /// The thread that spawns this one, if any.
+    pub parent: Option<SpawnParent>,
+}
+
+/// The bounds that a spawning thread puts on its child.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpawnParent {
+    pub limits: PlanLimits,
+    /// Capabilities that apply if the child's chain declares no permissions.
+    pub capabilities: Capabilities,
+}
+
+impl CompileRequest {
+    /// Creates a request without inputs, overrides or a parent.
+    pub fn new(directive: ItemId) -> Self {
+        Self { directive, inputs: None, limits: Vec::new(), model: ModelOverride::default(), parent: None }
+    }
+
+    /// Sets the inputs.
+    #[must_use]
+    pub fn with_inputs(mut self, inputs: Map<String, Value>) -> Self {
+        self.inputs = Some(inputs);
+        self
+    }
+}
