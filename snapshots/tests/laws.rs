@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod laws {
+    pub mod circles;
     pub mod codes;
     pub mod house;
     pub mod lifecycle;
