@@ -3,11 +3,11 @@
 
 pub mod ask;
 pub mod detach;
+mod effective_settings;
 mod ending;
 mod human;
 mod images;
 mod json;
-mod kept;
 mod limit_hint;
 mod locked;
 mod pinned_plan;

@@ -17,7 +17,7 @@ use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, ThreadGrant};
-use super::kept::KeptSettings;
+use super::effective_settings::EffectiveSettings;
 use super::renderer::{Renderer, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
@@ -122,7 +122,7 @@ pub fn run_to_end(
     sandbox::enable_bubblewrap(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
     let policy = HeadlessPolicy::from_settings(&world, spaces.own);
-    let kept = KeptSettings::merge(&start, how, policy, &options, spaces)?;
+    let kept = EffectiveSettings::merge(&start, how, policy, &options, spaces)?;
     if let Some(providers) = kept.script_providers(how)? {
         options.providers = Arc::new(providers);
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use rye_compiler::approvals::HeadlessPolicy;
-use rye_compiler::plan::lock::Lock;
+use rye_compiler::report::lock::Lock;
 use rye_engine::engine::{EngineError, EngineOptions};
 use rye_engine::event::RunSettings;
 use rye_engine::signer::Signer;
@@ -17,7 +17,7 @@ use crate::lockfile;
 use crate::workspace::Spaces;
 
 /// The settings of a run: those of its command, else those of the resumed thread.
-pub struct KeptSettings {
+pub struct EffectiveSettings {
     pub settings: RunSettings,
     /// The lock of a resumed thread that was started with `--locked`.
     pub lock: Option<Lock>,
@@ -25,7 +25,7 @@ pub struct KeptSettings {
     kept: RunSettings,
 }
 
-impl KeptSettings {
+impl EffectiveSettings {
     /// Merges the options of the command with the settings of the resumed thread. `policy` is the headless policy of
     /// the settings files.
     pub fn merge(
