@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
+use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::tool_spec::ServerSandbox;
-use rye_compiler::trust::{TrustRequirement, requirements_of_workspace};
+use rye_compiler::trust::TrustRequirement;
 use rye_compiler::world::ItemKind;
 use rye_engine::rooted_dir::RootedDir;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
