@@ -1,12 +1,14 @@
 //! The event vocabulary (`engine.md` 4): one closed, versioned table. A transcript is a list of events and nothing
 //! else; resume, handoff, viewers, replay and tests read it. An event is a fact, never a command.
 
+mod approval;
 mod body;
 mod settings;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
+pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
 pub use settings::RunSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PlanLimits};
+use rye_compiler::plan::{Grant, Node, PlanLimits};
 use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::event::RunSettings;
+use crate::event::{Approval, RunSettings};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
 use crate::provider::{CallError, CutStream, StopReason, Usage};
@@ -507,30 +507,6 @@ pub struct LimitHit {
     pub limit_code: String,
     pub current_value: Value,
     pub current_max: Value,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalAsked {
-    pub asked: ApprovalOrigin,
-    pub what: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalGiven {
-    pub asked: ApprovalOrigin,
-    pub answer: Approval,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Approval {
-    Approved,
-    /// Refused by a user.
-    Refused,
-    /// Refused by the policy for runs without an approver.
-    PolicyRefused,
-    /// No approver is available. The thread ends as suspended and waits for an `approve` message.
-    Suspended,
 }
 
 /// A value of the thread's own store.
