@@ -116,7 +116,8 @@ impl HookTable {
             let closed = match mode {
                 Mode::FirstMatch | Mode::FirstBlock => answered,
                 Mode::Control => answered && !infrastructure,
-                Mode::Collect | Mode::Chain | Mode::Observe => false,
+                Mode::Chain => matches!(turn.answer, HookOutcome::Terminate { .. }),
+                Mode::Collect | Mode::Observe => false,
             } || matches!(turn.answer, HookOutcome::Handled | HookOutcome::Failed { .. });
             if closed {
                 turn.record_evaluation(hook, HookVerdict::Passed, Map::new(), None);

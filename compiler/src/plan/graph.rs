@@ -62,11 +62,15 @@ pub enum Outcome {
     Handoff,
     Compact,
     FollowUp,
+    /// `agent_end` hooks: the answer is refused.
+    Block,
     /// Input hooks: the message is handled and not passed on.
     Handled,
     /// Inbox: no message is left.
     Clear,
-    /// Inbox: one user message was taken.
+    /// Inbox: the prompt of the thread was taken.
+    Prompt,
+    /// Inbox: one later user message was taken.
     Message,
     Cancelled,
     /// Limits.
@@ -137,7 +141,7 @@ pub fn outcomes_of(node: Node) -> &'static [Outcome] {
     match node {
         Node::Start => &[O::Ready],
         Node::Hooks(point) => hook_outcomes(point),
-        Node::Inbox => &[O::Clear, O::Message, O::Cancelled],
+        Node::Inbox => &[O::Clear, O::Prompt, O::Message, O::Cancelled],
         Node::Limits => &[O::Within, O::Exceeded],
         Node::Model => &[O::Calls, O::Text, O::Queued, O::Failed, O::Exhausted, O::Full],
         Node::Nudge => &[O::Sent, O::Skipped],
@@ -161,12 +165,12 @@ fn hook_outcomes(point: HookPoint) -> &'static [Outcome] {
         HookPoint::Error => &[O::Pass, O::Retry, O::Continue, O::Terminate],
         HookPoint::Limit => &[O::Pass, O::Retry, O::Continue, O::Terminate, O::Escalate, O::Raise, O::Handoff],
         HookPoint::ContextLimitReached => &[O::Pass, O::Handoff, O::Compact, O::Terminate],
-        HookPoint::AgentEnd => &[O::Pass, O::FollowUp],
+        HookPoint::AgentEnd => &[O::Pass, O::FollowUp, O::Block, O::Terminate],
+        HookPoint::BeforeAgentStart => &[O::Pass, O::Terminate],
         HookPoint::ResolveExtends
         | HookPoint::BuildSystemPrompt
         | HookPoint::ThreadStarted
         | HookPoint::ThreadContinued
-        | HookPoint::BeforeAgentStart
         | HookPoint::Context
         | HookPoint::ToolCall
         | HookPoint::ToolExecutionStart

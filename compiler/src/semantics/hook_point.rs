@@ -215,7 +215,7 @@ pub const HOOK_POINTS: &[HookPointRow] = &[
         "before_agent_start",
         Mode::Chain,
         &[text("prompt"), text("system_prompt"), list("images")],
-        &[A::Message, A::SystemPrompt, A::Execute],
+        &[A::Message, A::SystemPrompt, A::Terminate, A::Execute],
     ),
     row(
         HookPoint::Context,
@@ -260,9 +260,9 @@ pub const HOOK_POINTS: &[HookPointRow] = &[
     row(
         HookPoint::AgentEnd,
         "agent_end",
-        Mode::Observe,
-        &[COST, LOOP_COUNT, integer("turn")],
-        &[A::FollowUp, A::Execute],
+        Mode::Control,
+        &[COST, LOOP_COUNT, integer("turn"), text("result")],
+        &[A::FollowUp, A::Block, A::Terminate, A::Execute],
     ),
     row(
         HookPoint::AfterComplete,

@@ -143,11 +143,15 @@ fn open(state: &mut ThreadState, opened: &Opened) {
 
 fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
     match said.source {
-        MessageSource::Prompt => state.talk.prompted = true,
+        MessageSource::Prompt => {
+            state.talk.prompted = true;
+            state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
+        }
         MessageSource::Continuation => {
             state.talk.prompted = true;
+            // A handoff, and a resume without a message, continue the work on a prompt that has passed its hooks.
             if state.resume_message().is_some() {
-                state.position = RunPosition::After(Node::Inbox, Outcome::Message);
+                state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
             }
         }
         MessageSource::Steer => {
@@ -171,9 +175,6 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
             state.position = RunPosition::After(Node::Nudge, Outcome::Sent);
         }
         MessageSource::Hook => {}
-    }
-    if matches!(said.source, MessageSource::Steer | MessageSource::FollowUp) {
-        state.talk.system_now = None;
     }
     if said.source != MessageSource::ContinueReply {
         state.continued_replies = 0;
@@ -262,6 +263,9 @@ fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     let summary = Message::CompactionSummary { text: compacted.summary.clone() };
     let (head, rest) = messages.split_at_checked(tail).unwrap_or((&messages, &[]));
     state.talk.messages = head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
+    if state.talk.denied > 0 {
+        state.talk.denied = state.talk.messages.len();
+    }
     state.talk.measured = None;
     state.talk.operations.clear();
     state.compacted = Some(state.cost.turns);

@@ -47,7 +47,11 @@ pub(super) fn point_facts(
             put("call", call(plan, state, subject));
             put("result", result(state, subject));
         }
-        HookPoint::AfterStep | HookPoint::AgentEnd => put("turn", state.cost.turns.into()),
+        HookPoint::AfterStep => put("turn", state.cost.turns.into()),
+        HookPoint::AgentEnd => {
+            put("turn", state.cost.turns.into());
+            put("result", state.last_text().unwrap_or_default().into());
+        }
         HookPoint::Limit => {
             if let Some(hit) = &state.limit {
                 put("limit_code", hit.limit_code.clone().into());

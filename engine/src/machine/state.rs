@@ -153,7 +153,7 @@ impl OwnedTime {
 pub struct Conversation {
     /// The system prompt; `None` until it is recorded.
     pub system: Option<Arc<str>>,
-    /// A replacement of the system prompt for the current user message.
+    /// A replacement of the system prompt for the current prompt and the messages that follow up on it.
     pub system_now: Option<Arc<str>>,
     pub messages: Vec<Message>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
@@ -166,6 +166,8 @@ pub struct Conversation {
     pub texts: BTreeMap<String, String>,
     /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,
+    /// Number of messages whose replies an `agent_end` hook refused; no result contains them.
+    pub denied: usize,
     /// The text of replies that were cut, in front of the text that continues them.
     pub cut_text: String,
     /// The provider's token count of the last request and its reply.
@@ -558,7 +560,7 @@ impl ThreadState {
     }
 
     fn last_reply_text(&self) -> Option<String> {
-        self.talk.messages.iter().rev().find_map(|m| match m {
+        self.talk.messages.iter().skip(self.talk.denied).rev().find_map(|m| match m {
             Message::Assistant { content } => {
                 let text = crate::message::reply_text(content);
                 (!text.is_empty()).then_some(text)

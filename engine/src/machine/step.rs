@@ -274,7 +274,6 @@ pub(super) fn outcome_of(answer: &HookOutcome) -> Outcome {
         | HookOutcome::Transformed { .. }
         | HookOutcome::Prepared { .. }
         | HookOutcome::Context { .. }
-        | HookOutcome::Block { .. }
         | HookOutcome::Modify { .. }
         | HookOutcome::Failed { .. } => Outcome::Pass,
         HookOutcome::Handled => Outcome::Handled,
@@ -286,5 +285,6 @@ pub(super) fn outcome_of(answer: &HookOutcome) -> Outcome {
         HookOutcome::Handoff => Outcome::Handoff,
         HookOutcome::Compact => Outcome::Compact,
         HookOutcome::FollowUp { .. } => Outcome::FollowUp,
+        HookOutcome::Block { .. } => Outcome::Block,
     }
 }

@@ -102,6 +102,7 @@ mod approvals;
 mod async_tools;
 mod cut_streams;
 mod deadline;
+mod guardrails;
 mod limits;
 mod money;
 mod replies;
@@ -387,7 +388,8 @@ fn rewired_edges_are_followed() {
     let count = |play: &SimulatedThread, name: &str| play.names().iter().filter(|n| **n == name).count();
     for (node, outcome, turns, started) in [
         (Node::Start, Outcome::Ready, 0, 0),
-        (Node::Inbox, Outcome::Clear, 0, 0),
+        (Node::Inbox, Outcome::Prompt, 0, 0),
+        (Node::Inbox, Outcome::Clear, 1, 2),
         (Node::Limits, Outcome::Within, 0, 0),
         (Node::Model, Outcome::Calls, 1, 0),
         (Node::Gate, Outcome::Allowed, 1, 0),
@@ -419,6 +421,7 @@ fn missing_edge_ends_the_thread() {
     play.run();
     assert_eq!(play.ended().error.as_ref().unwrap().code, "plan_unsound");
     let mut endless = super::fixture::plan();
+    rewire(&mut endless, Node::Inbox, Outcome::Prompt, Node::Start);
     rewire(&mut endless, Node::Inbox, Outcome::Clear, Node::Start);
     let mut play = SimulatedThread::new(endless, vec![text("never")]);
     play.run();

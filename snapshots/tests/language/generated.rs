@@ -19,7 +19,7 @@ const HOOK_POINT_DESCRIPTIONS: [&str; 18] = [
     "first prompt of a fresh thread",
     "first prompt of a continuation or resume",
     "a user's message arrives, before any expansion",
-    "once per user prompt, after expansion",
+    "once per user prompt, also the first of `rye run`; not for follow-ups and steering",
     "before every model call, on a copy of the messages",
     "before each tool",
     "a tool begins",
@@ -30,7 +30,7 @@ const HOOK_POINT_DESCRIPTIONS: [&str; 18] = [
     "a model call or a tool fails",
     "usage passes the threshold",
     "structured outputs were accepted",
-    "no tool calls, no queued messages",
+    "a reply without tool calls ends the turns, and no message waits",
     "the thread has ended, with any status",
 ];
 

@@ -50,7 +50,10 @@ pub fn build_call_graph() -> Graph {
     use Outcome as O;
     let edges: [(Node, &[(Outcome, Node)]); 6] = [
         (Node::Start, &[(O::Ready, Node::Inbox)]),
-        (Node::Inbox, &[(O::Clear, Node::Gate), (O::Message, Node::Gate), (O::Cancelled, Node::Finish)]),
+        (
+            Node::Inbox,
+            &[(O::Clear, Node::Gate), (O::Prompt, Node::Gate), (O::Message, Node::Gate), (O::Cancelled, Node::Finish)],
+        ),
         (
             Node::Gate,
             &[(O::Allowed, Node::Tools), (O::Denied, Node::Guard), (O::Asks, Node::Guard), (O::Returns, Node::Guard)],
@@ -84,23 +87,26 @@ impl GraphBuilder<'_> {
         if self.needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
     }
 
-    /// Adds the nodes from the start to the first limit check, and those that every later user message passes.
+    /// Adds the nodes from the start to the first limit check, and those that user messages pass.
     fn opening(&mut self) {
         use Outcome as O;
         // Fresh threads and continuations have separate hooks: the machine runs one set and passes through the other.
         let continued = self.hooks_or(HookPoint::ThreadContinued, Node::Inbox);
         let started = self.hooks_or(HookPoint::ThreadStarted, continued);
         let first = self.hooks_or(HookPoint::BuildSystemPrompt, started);
-        let before_agent = self.hooks_or(HookPoint::BeforeAgentStart, Node::Limits);
-        let message = self.hooks_or(HookPoint::Input, before_agent);
+        let prompt = self.hooks_or(HookPoint::BeforeAgentStart, Node::Limits);
+        let message = self.hooks_or(HookPoint::Input, Node::Limits);
 
         self.add(Node::Start, &[(O::Ready, first)]);
         self.add_hooks(HookPoint::BuildSystemPrompt, &[(O::Pass, started)]);
         self.add_hooks(HookPoint::ThreadStarted, &[(O::Pass, continued)]);
         self.add_hooks(HookPoint::ThreadContinued, &[(O::Pass, Node::Inbox)]);
-        self.add(Node::Inbox, &[(O::Clear, Node::Limits), (O::Message, message), (O::Cancelled, Node::Finish)]);
-        self.add_hooks(HookPoint::Input, &[(O::Pass, before_agent), (O::Handled, Node::Inbox)]);
-        self.add_hooks(HookPoint::BeforeAgentStart, &[(O::Pass, Node::Limits)]);
+        self.add(
+            Node::Inbox,
+            &[(O::Clear, Node::Limits), (O::Prompt, prompt), (O::Message, message), (O::Cancelled, Node::Finish)],
+        );
+        self.add_hooks(HookPoint::Input, &[(O::Pass, Node::Limits), (O::Handled, Node::Inbox)]);
+        self.add_hooks(HookPoint::BeforeAgentStart, &[(O::Pass, Node::Limits), (O::Terminate, Node::Finish)]);
     }
 
     fn limits(&mut self) {
@@ -178,7 +184,15 @@ impl GraphBuilder<'_> {
                 (O::Terminate, Node::Finish),
             ],
         );
-        self.add_hooks(HookPoint::AgentEnd, &[(O::Pass, Node::Finish), (O::FollowUp, Node::Inbox)]);
+        self.add_hooks(
+            HookPoint::AgentEnd,
+            &[
+                (O::Pass, Node::Finish),
+                (O::FollowUp, Node::Inbox),
+                (O::Block, Node::Limits),
+                (O::Terminate, Node::Finish),
+            ],
+        );
     }
 
     /// Routes every call of a reply through the gate, even if nothing can be allowed; the gate then denies it.

@@ -117,11 +117,19 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
                 Outcome::Pass
             };
         }
-        HookOutcome::Terminate { .. } => stop_at_point(state, run),
+        HookOutcome::Terminate { status, .. } => {
+            if run.point == HookPoint::AgentEnd && *status != Some(Status::Completed) {
+                deny_replies(state);
+            }
+            stop_at_point(state, run);
+        }
+        HookOutcome::Block { reason } => {
+            deny_replies(state);
+            state.talk.messages.push(Message::user(format!("The answer was not accepted: {reason}")));
+        }
         HookOutcome::None
         | HookOutcome::Transformed { .. }
         | HookOutcome::Handled
-        | HookOutcome::Block { .. }
         | HookOutcome::Modify { .. }
         | HookOutcome::Continue
         | HookOutcome::Escalate
@@ -160,6 +168,12 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
             message.text.clone_from(text);
         }
     }
+}
+
+/// Excludes the replies so far from the result of the thread.
+fn deny_replies(state: &mut ThreadState) {
+    state.talk.cut_text.clear();
+    state.talk.denied = state.talk.messages.len();
 }
 
 /// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error

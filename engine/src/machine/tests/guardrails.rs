@@ -1,0 +1,83 @@
+//! Hooks that refuse a prompt before the first model call, or the final answer.
+
+use rye_compiler::hook::{HookAction, HookPoint};
+use serde_json::json;
+
+use super::super::fixture::{SimulatedThread, call, calls, plan, text, with_hook};
+use crate::event::{ControlMessage, HookOutcome};
+use crate::message::{Message, ProviderMessage, text_of};
+use crate::thread::Status;
+
+fn hooked(
+    point: HookPoint,
+    replies: Vec<Result<crate::provider::Reply, crate::provider::CallError>>,
+) -> SimulatedThread {
+    let mut plan = plan();
+    with_hook(&mut plan, point, HookAction::Continue);
+    SimulatedThread::new(plan, replies)
+}
+
+fn refused(reason: &str) -> HookOutcome {
+    HookOutcome::Block { reason: reason.into() }
+}
+
+#[test]
+fn refused_answer_is_explained_to_the_model_and_replaced() {
+    let mut play = hooked(HookPoint::AgentEnd, vec![text("the key is 7"), text("no key here")]);
+    play.hooks.insert(HookPoint::AgentEnd, [refused("it names the key")].into());
+    play.run();
+    assert_eq!((play.ended().status, play.ended().result.as_deref()), (Status::Completed, Some("no key here")));
+    let Some(ProviderMessage::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
+    assert_eq!(text_of(content), "The answer was not accepted: it names the key");
+}
+
+#[test]
+fn answers_that_are_always_refused_end_at_a_limit_without_a_result() {
+    for last in [text("still 7"), calls(&[call("a_read", json!({}))])] {
+        let mut play = hooked(HookPoint::AgentEnd, vec![text("7"), text("7!"), last]);
+        play.plan.limits.turns = 3;
+        play.hooks.insert(HookPoint::AgentEnd, vec![refused("no"); 8].into());
+        play.run();
+        let ended = play.ended();
+        assert_eq!((ended.status, ended.cost.turns, &ended.result), (Status::Error, 3, &None));
+        assert_eq!(ended.error.as_ref().unwrap().code, "turns_exceeded");
+    }
+}
+
+#[test]
+fn terminated_answer_is_no_result_unless_the_end_is_completed() {
+    for (status, result) in [(None, None), (Some(Status::Cancelled), None), (Some(Status::Completed), Some("7"))] {
+        let mut play = hooked(HookPoint::AgentEnd, vec![text("7")]);
+        let stop = HookOutcome::Terminate { status, error: Some("leaks".into()) };
+        play.hooks.insert(HookPoint::AgentEnd, [stop].into());
+        play.run();
+        assert_eq!(play.ended().status, status.unwrap_or(Status::Error));
+        assert_eq!(play.ended().result.as_deref(), result);
+        assert_eq!(play.requests.len(), 1);
+    }
+}
+
+#[test]
+fn terminated_prompt_makes_no_model_call() {
+    let mut play = hooked(HookPoint::BeforeAgentStart, vec![text("never")]);
+    let stop = HookOutcome::Terminate { status: None, error: Some("off topic".into()) };
+    play.hooks.insert(HookPoint::BeforeAgentStart, [stop].into());
+    play.run();
+    let error = play.ended().error.as_ref().unwrap();
+    assert_eq!((play.ended().status, error.message.as_str()), (Status::Error, "off topic"));
+    assert_eq!((play.requests.len(), play.reservations.len(), play.ended().cost.turns), (0, 0, 0));
+}
+
+#[test]
+fn prompt_hooks_run_once_and_their_system_prompt_stays_for_follow_ups() {
+    let mut play = hooked(HookPoint::BeforeAgentStart, vec![text("one"), text("two")]);
+    let added = Message::Custom { custom_type: "note".into(), content: "mind the gap".into(), display: true };
+    let prepared = HookOutcome::Prepared { messages: vec![added], system: Some("Be curt.".into()) };
+    play.hooks.insert(HookPoint::BeforeAgentStart, [prepared, HookOutcome::None].into());
+    play.letters.push((2, ControlMessage::FollowUp { text: "and now".into() }));
+    play.run();
+    assert_eq!(play.hooks[&HookPoint::BeforeAgentStart].len(), 1);
+    assert!(play.requests.len() == 2 && play.requests.iter().all(|request| &*request.system == "Be curt."));
+    let sent = serde_json::to_string(&play.requests[0].turns).unwrap();
+    assert!(sent.contains("mind the gap"), "{sent}");
+}
