@@ -28,7 +28,7 @@ use crate::plan::{
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
-use crate::semantics::limits::{Limits, resolve};
+use crate::semantics::limits::Limits;
 use crate::wire_tool::instructions;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
@@ -166,7 +166,7 @@ pub fn try_lower(
     diagnostics: &mut Diagnostics,
 ) -> Option<LowerSummary> {
     // Invalid limits are reported once, with the file that sets them.
-    let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
+    let limits = limits::declared(&composed.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
     let model = match shared.catalog().resolve(asked, &ModelOverride::default()) {
         Ok(model) => Some(model),
@@ -240,7 +240,9 @@ fn check_affordable(
     let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
     let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts, 1)), output);
     if needed > limits.spend {
-        let span = written("spend");
+        // A ceiling that bounds the limit is what has to be raised.
+        let ceiling = limits::spend_ceiling(&composed.limits, limits.spend).and_then(|ceiling| ceiling.source.span);
+        let span = ceiling.or_else(|| written("spend"));
         diagnostics.push(LimitError::CannotAffordOneTurn {
             limit: limits.spend.to_string(),
             needed: needed.to_string(),

@@ -9,6 +9,7 @@ use crate::plan::{Origin, Origins};
 use crate::semantics::limits::{
     LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, parse_limit_value, resolve,
 };
+use crate::semantics::money::Nanos;
 
 /// The source of a limit: its origin, its span and its text.
 #[derive(Clone)]
@@ -27,6 +28,31 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
     };
     let given = overrides.iter().rev().find_map(|(name, written)| spend(name, written));
     given.or_else(|| layers.directive.iter().rev().find_map(|setting| spend(&setting.name, &setting.written)))
+}
+
+/// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`; `None` if
+/// a layer is invalid.
+pub fn declared(layers: &LimitLayers) -> Option<Limits> {
+    let mut limits = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits;
+    for (name, value, _) in ceilings(&layers.ceilings) {
+        limits.lower_to(name, value);
+    }
+    Some(limits)
+}
+
+/// Returns the ceiling that bounds `spend` to this amount, unless the directive or the defaults set the same amount.
+pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<compose::DeclaredOrigin>> {
+    let without = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits.spend;
+    let mut bounding = ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
+    bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
+}
+
+/// Returns the readable ceilings. The check of their file reports the others.
+fn ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
+    written.iter().filter_map(|ceiling| {
+        let name = LimitName::parse(&ceiling.name)?;
+        Some((name, parse_limit_value(name, &ceiling.written).ok()?, ceiling))
+    })
 }
 
 /// Returns the effective limits; `None` if a layer is invalid. Records each value's source as `limit.<name>`. Reports
@@ -63,16 +89,10 @@ pub fn lower(
     match resolve(&layer(&layers.defaults), &layer(&layers.directive), &given, &parent) {
         Ok(mut resolved) => {
             let overridden: Vec<LimitName> = overrides.iter().filter_map(|(name, _)| LimitName::parse(name)).collect();
-            for ceiling in layer(&layers.ceilings) {
-                // Errors of the file are reported when the file is checked.
-                let name = LimitName::parse(&ceiling.name).filter(|name| !overridden.contains(name));
-                let Some((name, value)) =
-                    name.and_then(|name| Some((name, parse_limit_value(name, &ceiling.written).ok()?)))
-                else {
-                    continue;
-                };
+            let bounding = layer(&layers.ceilings);
+            for (name, value, ceiling) in ceilings(&bounding).filter(|(name, ..)| !overridden.contains(name)) {
                 if resolved.limits.lower_to(name, value) {
-                    resolved.sources.insert(name, LimitSource::Written(ceiling.source));
+                    resolved.sources.insert(name, LimitSource::Written(ceiling.source.clone()));
                 }
             }
             for (name, source) in resolved.sources {

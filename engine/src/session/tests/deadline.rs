@@ -211,3 +211,23 @@ async fn approval_without_an_answer_in_time_suspends_the_thread() {
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     assert!(crate::threads::pending_approval(&events).is_some(), "the request stays open");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tool_of_a_hook_ends_at_the_deadline_of_its_thread() {
+    let lab = Lab::new(|_| Ok(calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])));
+    lab.write("a.txt", "a\n");
+    lab.write(
+        ".ai/tools/test/slow.yaml",
+        "description: Sleeps.\nversion: 1.0.0\nkind: command\ncommand: [sleep, \"60\"]\n",
+    );
+    let hook = "<hooks><hook id=\"slow\" event=\"after_step\"><action primary=\"execute\" item_type=\"tool\" item_id=\"test/slow\"/></hook></hooks>";
+    let permitted = permit(&["rye.file-system.read", "test.slow"]);
+    lab.directive("hooked", &format!("<limits duration_seconds=\"2\"/>{hook}{permitted}"), "");
+    let mut options = lab.options();
+    options.clock = Arc::new(crate::clock::SystemClock);
+    let engine = Engine::open(&lab.path(), options).unwrap();
+    let began = std::time::Instant::now();
+    let result = lab.run(&engine, "hooked").await;
+    assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, OVER));
+    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+}

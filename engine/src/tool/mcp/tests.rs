@@ -94,6 +94,17 @@ impl Setup {
     }
 
     async fn call(&self, tool: &str, sha256: &str, parameters: Value, timeout: Duration) -> ToolOutcome {
+        self.call_within(tool, sha256, parameters, (timeout, Duration::from_mins(1))).await
+    }
+
+    /// Calls a tool with its own timeout and the remaining time of the thread.
+    async fn call_within(
+        &self,
+        tool: &str,
+        sha256: &str,
+        parameters: Value,
+        (timeout, left): (Duration, Duration),
+    ) -> ToolOutcome {
         let tool = McpTool {
             servers: Arc::clone(&self.servers),
             server: Self::server(""),
@@ -109,7 +120,7 @@ impl Setup {
             thread_id: "t-1".into(),
             halt: crate::tool::cancellation::CancellationToken::never(),
             crew: crate::thread_count::ThreadCount::default(),
-            timeout: Duration::from_mins(1),
+            timeout: left,
             write: Vec::new(),
             net: Vec::new(),
             may_write_item: Vec::new(),
@@ -146,6 +157,17 @@ async fn server_is_listed_called_and_restarted() {
     assert!(!s.call("say", &say, json!({}), long).await.is_error);
     let hung = s.call("say", &say, json!({"do": "hang"}), Duration::from_secs(2)).await;
     assert!(hung.is_error && hung.content.as_str().unwrap().contains("did not answer within 2 seconds"), "{hung:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_ends_at_the_deadline_of_its_thread() {
+    let Some(s) = Setup::new() else { return };
+    let say = s.listed().await[1].sha256.clone();
+    let bounds = (Duration::from_secs(60), Duration::from_secs(2));
+    let began = std::time::Instant::now();
+    let hung = s.call_within("say", &say, json!({"do": "hang"}), bounds).await;
+    assert!(hung.is_error && hung.content.as_str().unwrap().contains("within 2 seconds"), "{hung:?}");
+    assert!(began.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
