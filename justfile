@@ -32,6 +32,10 @@ docs:
 tokenizers:
     cargo test -p rye-compiler --features tokenizers --lib -- count:: plan_names_its_tokenizer
 
+# The money theorem on many random trees of threads; `just money 100000` takes hours.
+money cases="10000":
+    RYE_MONEY_CASES={{cases}} cargo test -p rye-engine --lib -- session::tests::bounds
+
 # End to end against an independent mock server.
 e2e:
     e2e/run

@@ -1,4 +1,5 @@
 //! Property: random providers against random trees of threads never bill more than was booked, and never pass the limit.
+//! The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes and forks.
 //! A provider that counts more than was possible is booked at its word, recorded, and not called again.
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::{Lab, async_tools, calls, say, thread};
 use crate::engine::{Engine, Providers};
-use crate::event::{EventBody, Settled};
+use crate::event::{EventBody, Settled, ThreadOrigin};
 use crate::message::ContentBlock;
 use crate::provider::cost::cost;
 use crate::provider::settings::ProviderSettings;
@@ -36,7 +37,13 @@ struct Habits {
     /// Percent of the replies that call a tool or start a child, and whether children may be detached.
     busy: u64,
     detaches: bool,
-    /// Nano-dollars of the root.
+    /// Percent of the calls of the first model that find it gone, so that its fallback takes over.
+    gone: u64,
+    /// Adds a hook that runs a directive after each turn.
+    hooked: bool,
+    /// Number of resumes and forks after the end of the root; each has a limit of its own.
+    resumes: u64,
+    /// Nano-dollars of each root.
     limit: u64,
 }
 
@@ -51,7 +58,7 @@ struct Call {
 struct RandomProvider {
     habits: Habits,
     model: PlannedModel,
-    calls: Mutex<Vec<Call>>,
+    calls: Arc<Mutex<Vec<Call>>>,
 }
 
 /// Random numbers of one call. They depend on its place in the tree, not on the order of the calls.
@@ -110,6 +117,9 @@ impl RandomProvider {
             let status = Some(529);
             return (0, Err(CallError { status, headers, ..CallError::new(FailedStage::Status, "later") }));
         }
+        if self.model.id == "scripted" && draws.percent(self.habits.gone) {
+            return (0, Err(CallError { status: Some(404), ..CallError::new(FailedStage::Status, "gone") }));
+        }
         if draws.percent(self.habits.cut) {
             // Hidden reasoning may have used the whole output.
             let usage = Usage { input, output: draws.below(request.max_output), ..Usage::default() };
@@ -157,11 +167,12 @@ impl Provider for RandomProvider {
     }
 }
 
-struct Only(Arc<RandomProvider>);
+/// Connects each model to a provider with these habits and the model's own prices.
+struct RandomProviders(Habits, Arc<Mutex<Vec<Call>>>);
 
-impl Providers for Only {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+impl Providers for RandomProviders {
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::new(RandomProvider { habits: self.0, model: model.clone(), calls: Arc::clone(&self.1) }))
     }
 }
 
@@ -170,29 +181,63 @@ struct Played {
     calls: Vec<Call>,
     settled: Vec<Settled>,
     booked: u64,
+    /// The sum of the limits of all roots.
+    limits: u64,
     faults: Vec<String>,
 }
 
 const DIRECTIVES: &str = "<limits turns=\"4\" spawns=\"6\" depth=\"2\"/><permissions><execute>\
     <directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
 
+const HOOK: &str = "<hooks><hook id=\"note\" event=\"after_step\"><action primary=\"execute\" item_type=\"directive\" \
+    item_id=\"test/note\"/></hook></hooks>";
+
+/// A fallback with other prices.
+const MODELS: &str = "models:\n  - { id: scripted, context_window: 200000, max_output: 64000 }\n  \
+    - { id: spare, context_window: 200000, max_output: 64000, \
+    prices: { input: \"3\", output: \"7\", cache_read: \"0.2\", cache_write: \"4\" } }\n";
+
+fn write_project(lab: &Lab, habits: Habits) {
+    let dollars = crate::thread::dollars(habits.limit);
+    let hooks = if habits.hooked { HOOK } else { "" };
+    lab.write(".ai/config/agent/providers/scripted.yaml", MODELS);
+    lab.directive(
+        "root",
+        &format!("{hooks}{}", DIRECTIVES.replace("turns", &format!("spend=\"{dollars}\" turns"))),
+        "",
+    );
+    lab.directive("child", &format!("{hooks}{DIRECTIVES}"), "");
+    lab.directive("note", "<limits turns=\"2\" output=\"64\"/>", "");
+    let fallback = "<model provider=\"scripted\" tier=\"fast\" fallback=\"spare\"/>";
+    for name in ["root", "child", "note"] {
+        let path = format!(".ai/directives/test/{name}.md");
+        let text = std::fs::read_to_string(lab.path().join(&path)).unwrap();
+        lab.write(&path, &text.replace("<model provider=\"scripted\" tier=\"fast\"/>", fallback));
+    }
+}
+
 async fn play(habits: Habits) -> Played {
     let lab = Lab::new(|_| Ok(say("unused")));
     lab.write("a.txt", &"Zeile \"eins\" \\ お茶\n".repeat(40));
     lab.write(".ai/config/agent/resilience.yaml", "retry: { max_retries: 2 }\n");
     lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.08 }\n");
-    let dollars = crate::thread::dollars(habits.limit);
-    lab.directive("root", &DIRECTIVES.replace("turns", &format!("spend=\"{dollars}\" turns")), "");
-    lab.directive("child", DIRECTIVES, "");
+    write_project(&lab, habits);
     let compiled = lab.compile("root");
-    let model = compiled.plan.model.clone();
-    let provider = Arc::new(RandomProvider { habits, model, calls: Mutex::default() });
+    let calls = Arc::new(Mutex::default());
     let mut options = lab.options();
-    options.providers = Arc::new(Only(Arc::clone(&provider)));
+    options.providers = Arc::new(RandomProviders(habits, Arc::clone(&calls)));
     let engine = Engine::open(&lab.path(), options).unwrap();
     let handle = engine.start(&compiled, crate::engine::StartOptions::default()).await.unwrap();
     let root = thread(&handle.join().await);
     async_tools::quiet(&engine).await;
+    for n in 0..habits.resumes {
+        let again = if n % 2 == 0 { engine.resume(&root, "more").await } else { engine.fork(&root, 1, "else").await };
+        // A root without a turn cannot be forked.
+        if let Ok(handle) = again {
+            handle.join().await;
+            async_tools::quiet(&engine).await;
+        }
+    }
     let threads: Vec<ThreadId> = engine.threads().list().unwrap().into_iter().map(|listed| listed.row.id).collect();
     let mut settled = Vec::new();
     for id in &threads {
@@ -204,20 +249,29 @@ async fn play(habits: Habits) -> Played {
     let roots: BTreeSet<ThreadId> =
         engine.threads().list().unwrap().into_iter().map(|listed| listed.row.root).chain([root]).collect();
     let spent = |root: &ThreadId| engine.account(root).unwrap().unwrap().spent().to_u64();
+    let events = threads.iter().flat_map(|id| engine.threads().transcript(id).unwrap());
+    let opened =
+        events.filter_map(|event| if let EventBody::Opened(opened) = event.body { Some(opened) } else { None });
+    let given = opened.filter(|opened| opened.parent.is_none() && opened.origin != ThreadOrigin::Handoff);
+    let limits = given.map(|opened| opened.limits.spend).sum();
     let booked = roots.iter().map(spent).sum();
     let verified = engine.threads().verify_all(&threads, &crate::keys::TrustStore::default()).unwrap();
     let faults = verified.into_iter().flat_map(|one| one.faults).map(|fault| fault.reason).collect();
-    let calls = provider.calls.lock().unwrap().clone();
-    Played { calls, settled, booked, faults }
+    let calls = calls.lock().unwrap().clone();
+    Played { calls, settled, booked, limits, faults }
 }
 
 fn habits(lying: bool) -> impl Strategy<Value = Habits> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
-    (kinds, any::<bool>(), 60_000_000..900_000_000u64).prop_map(move |(kinds, detaches, limit)| {
+    let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=2u64);
+    (kinds, tree, 60_000_000..900_000_000u64).prop_map(move |(kinds, tree, limit)| {
         let (seed, bytes_per_token, silent, cut, refused, busy) = kinds;
+        let (detaches, hooked, gone, resumes) = tree;
+        // A resume of a root that a lie has overspent has money of its own.
+        let resumes = if lying { 0 } else { resumes };
         let lying = if lying { 30 } else { 0 };
         let detaches = detaches && lying == 0;
-        Habits { seed, bytes_per_token, silent, cut, refused, lying, busy, detaches, limit }
+        Habits { seed, bytes_per_token, silent, cut, refused, lying, busy, detaches, gone, hooked, resumes, limit }
     })
 }
 
@@ -236,14 +290,19 @@ fn check_cases(cases: u32, lying: bool, check: impl Fn(Habits, &Played) -> Resul
     assert!(seen.get() > 0, "no case shows what is checked");
 }
 
+/// Returns the number of cases: the sample of a normal test run, or `RYE_MONEY_CASES`.
+fn sample(cases: u32) -> u32 {
+    std::env::var("RYE_MONEY_CASES").ok().map_or(cases, |text| text.parse().unwrap())
+}
+
 #[test]
 fn no_honest_provider_bills_more_than_is_booked_or_the_limit() {
-    check_cases(40, false, |habits, played| {
+    check_cases(sample(24), false, |_, played| {
         let billed: u64 = played.calls.iter().map(|call| call.billed).sum();
         let own: u64 = played.settled.iter().map(|settled| settled.amount).sum();
         prop_assert_eq!(own, played.booked);
         prop_assert!(billed <= played.booked, "billed {} of {} booked", billed, played.booked);
-        prop_assert!(played.booked <= habits.limit, "booked {} of {}", played.booked, habits.limit);
+        prop_assert!(played.booked <= played.limits, "booked {} of {}", played.booked, played.limits);
         prop_assert!(played.settled.iter().all(|settled| settled.overspent == 0));
         prop_assert_eq!(&played.faults, &Vec::<String>::new());
         Ok(played.calls.len() as u64)
@@ -252,7 +311,7 @@ fn no_honest_provider_bills_more_than_is_booked_or_the_limit() {
 
 #[test]
 fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again() {
-    check_cases(24, true, |habits, played| {
+    check_cases(sample(24), true, |habits, played| {
         let billed: u64 = played.calls.iter().map(|call| call.billed).sum();
         prop_assert!(billed <= played.booked, "billed {} of {} booked", billed, played.booked);
         for call in &played.calls {
