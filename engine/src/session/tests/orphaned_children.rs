@@ -14,7 +14,7 @@ use crate::event::{EventBody, Opened};
 use crate::keys::TrustStore;
 use crate::message::ContentBlock;
 use crate::provider::{Request, Usage};
-use crate::store::ThreadRow;
+use crate::store::{RealDisk, ThreadRow, owner};
 use crate::thread_id::ThreadId;
 
 const DIRECTIVES: &str =
@@ -86,17 +86,17 @@ async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
     (first.clone(), next.clone())
 }
 
-/// Drops an engine and waits until its last task has dropped it too, because a repair refuses to run beside an owner.
-async fn release(engine: Engine) {
-    let inner = Arc::downgrade(&engine.inner);
+/// Drops the engine, and waits until no task holds the store: a task that ends last closes the store later.
+async fn release(engine: Engine, lab: &Lab) {
     drop(engine);
+    let disk = RealDisk::open(&lab.path()).unwrap();
     for _ in 0..2_000 {
-        if inner.strong_count() == 0 {
+        if owner::live_owners(&disk).unwrap().is_empty() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("a task still holds the engine");
+    panic!("a task still holds the store");
 }
 
 /// Returns the faults that a verification of all threads finds.
@@ -127,7 +127,7 @@ async fn async_child_that_outlives_its_root_and_hands_over_keeps_its_reservation
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_eq!((next.parent.as_ref(), &next.root), (Some(&root), &root));
     assert_settled(&engine, &root);
-    release(engine).await;
+    release(engine, &lab).await;
     std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
     let repaired = crate::threads::Threads::repair(&lab.path()).unwrap();
     assert!(repaired.refused.is_empty(), "{repaired:?}");
@@ -154,7 +154,7 @@ async fn grandchild_that_outlives_its_ancestors_and_hands_over_keeps_its_reserva
     assert_eq!(engine.account(&next.id).unwrap().unwrap().parent(), Some(root.as_str()), "it moved to the root");
     assert_settled(&engine, &root);
     assert_eq!(faults(&engine), Vec::<String>::new());
-    release(engine).await;
+    release(engine, &lab).await;
     std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
     let repaired = crate::threads::Threads::repair(&lab.path()).unwrap();
     assert!(repaired.refused.is_empty(), "{repaired:?}");
