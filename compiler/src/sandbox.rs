@@ -58,6 +58,11 @@ impl SandboxKind {
     }
 }
 
+/// Returns true for a built-in tool that only reads files.
+fn is_read_only(kind: &ToolKind) -> bool {
+    matches!(kind, ToolKind::Builtin { name } if READ_ONLY_TOOLS.contains(&name.as_str()))
+}
+
 /// Returns true if an item disguises a built-in tool: with another id than the standard library's, a shell would be
 /// checked, granted and shown under that id.
 pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
@@ -91,8 +96,15 @@ pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&Item
         wall.net.clone_from(&found.spec.needs.net);
         return wall;
     }
+    let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
+    if kind == SandboxKind::Files && !is_read_only(&found.spec.kind) {
+        let matches = |pattern: &str| CapabilitySet::new([pattern.to_owned()]).first_match(&wanted).is_some();
+        let grants: Vec<_> = plan.capabilities.grants.iter().filter(|grant| matches(&grant.pattern)).collect();
+        if grants.iter().all(|grant| !grant.write.is_empty()) {
+            wall.write.extend(grants.iter().flat_map(|grant| grant.write.iter().cloned()));
+        }
+    }
     if matches!(kind, SandboxKind::Process | SandboxKind::Requests) {
-        let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
         for grant in &plan.capabilities.grants {
             if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
                 wall.write.extend(grant.write.iter().cloned());
@@ -108,6 +120,9 @@ impl std::fmt::Display for ToolSandbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind {
             SandboxKind::Engine => f.write_str("the engine itself"),
+            SandboxKind::Files if !self.write.is_empty() => {
+                write!(f, "files of the project, through handles; writes {} only", self.write.join(", "))
+            }
             SandboxKind::Files => f.write_str("files of the project, through handles"),
             SandboxKind::Process => {
                 // The project's root is never writable as a whole, because new files in it could be protected paths.

@@ -40,6 +40,9 @@ pub struct Invocation {
     pub timeout: Duration,
     /// Folders of the project that a process may write (`needs.write` as granted).
     pub write: Vec<String>,
+    /// Folders that bound the writes of file tools: a written path lies inside a folder of every list. Empty = the
+    /// whole project.
+    pub write_bounds: Vec<Vec<String>>,
     /// Hosts a process may reach (`needs.net` as granted).
     pub net: Vec<String>,
     /// The grant patterns of every link of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each link

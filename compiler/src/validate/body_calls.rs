@@ -9,7 +9,7 @@ use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::Value;
 
 use super::call_arguments::{ArgumentValue, CallArguments};
-use super::capability::granted_places;
+use super::capability::{granted_places, write_bound};
 use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
@@ -17,7 +17,7 @@ use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
 use crate::item::{Dependency, Directive, Items, Tool, shorten};
 use crate::palette::tool_name;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
-use crate::semantics::needs::{fold_case, is_host_inside, is_protected};
+use crate::semantics::needs::{fold_case, is_folder_inside, is_host_inside, is_protected};
 use crate::tool_spec::ToolKind;
 use crate::world::ItemKind;
 
@@ -320,6 +320,17 @@ fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mu
             ("write" | "edit", "path") if leaves_project(value) => ("the path leaves the project".to_owned(), None),
             ("write" | "edit", "path") if value.split('/').any(|part| is_protected(&fold_case(part))) => {
                 ("it is a protected path, which no tool may write".to_owned(), None)
+            }
+            ("write" | "edit", "path") => {
+                let Some(permissions) = permissions else { continue };
+                let bound = write_bound(&permissions.value, &tool.file.id);
+                // A run resolves `..` and absolute paths, and fills in placeholders.
+                let is_resolved = !value.starts_with('/') && !value.contains(['{', '$']) && !value.contains("..");
+                let is_open = bound.is_empty() || !is_resolved;
+                if is_open || bound.iter().any(|folder| is_folder_inside(value, folder)) {
+                    continue;
+                }
+                (format!("the grant opens `{}` alone", bound.join("`, `")), Some(permissions.value.span))
             }
             _ => continue,
         };

@@ -330,6 +330,17 @@ pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&
     (write, grants.iter().flat_map(|grant| grant.net.iter().map(String::as_str)).collect())
 }
 
+/// Returns the folders that bound the writes of a file tool; empty if a matching grant names none.
+pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p str> {
+    let capability = format!("rye.execute.tool.{}", tool.dotted());
+    let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);
+    let grants: Vec<&GrantDecl> = permissions.grants.iter().filter(reaches).collect();
+    if grants.iter().any(|grant| grant.write.is_empty()) {
+        return Vec::new();
+    }
+    grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
+}
+
 /// Returns the attributes of a grant that a tool lacks.
 fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {

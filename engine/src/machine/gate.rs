@@ -287,6 +287,12 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
+/// Returns the folders that bound the writes of a file tool with this capability, as one list for each bounding thread
+/// of the spawn chain.
+pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
+    needs::write_bounds(grants, capability)
+}
+
 /// A call that a hook requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookCall {

@@ -50,6 +50,7 @@ mod tampered;
 mod trees;
 mod turns;
 mod unrecoverable;
+mod write_bounds;
 
 /// Replies of a model, by directive and turn.
 pub(super) type ReplyScript = dyn Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync;

@@ -66,7 +66,8 @@ impl FileTool {
     }
 
     fn run_blocking(self, invocation: &Invocation, stop: &StopCondition) -> ToolResult {
-        let project = ProjectFiles::open(&invocation.project_root, invocation.may_write_item.clone())?;
+        let project = ProjectFiles::open(&invocation.project_root, invocation.may_write_item.clone())?
+            .with_write_bounds(invocation.write_bounds.clone());
         let given = &invocation.parameters;
         match self {
             Self::Read => read::run(&project, &parameters(given)?, stop),

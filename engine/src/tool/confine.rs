@@ -46,6 +46,7 @@ pub struct ProjectFiles {
     /// Keys and trust records, and the files in them, by identity.
     secrets: hard_link::Inodes,
     may_write_item: Vec<Vec<String>>,
+    write_bounds: Vec<Vec<String>>,
     state_links: OnceLock<Option<hard_link::Inodes>>,
 }
 
@@ -93,7 +94,8 @@ impl ProjectFiles {
         known.extend(law.map(|metadata| (Inode::of_file(&metadata), ".ai")));
         let secrets = hard_link::secret_inodes(&real);
         let state_links = OnceLock::new();
-        Ok(Self { given: root.to_owned(), real, root: dir, known, secrets, may_write_item, state_links })
+        let write_bounds = Vec::new();
+        Ok(Self { given: root.to_owned(), real, root: dir, known, secrets, may_write_item, write_bounds, state_links })
     }
 
     /// Returns the canonical root, in which processes start.
@@ -228,8 +230,19 @@ impl ProjectFiles {
         Ok((file, metadata))
     }
 
+    /// Bounds writes to folders: a written path must lie inside a folder of every list.
+    #[must_use]
+    pub fn with_write_bounds(mut self, write_bounds: Vec<Vec<String>>) -> Self {
+        self.write_bounds = write_bounds;
+        self
+    }
+
     /// Checks that tools may write a place.
     fn check_writable(&self, path: &ProjectPath) -> Result<(), FileAccessError> {
+        let is_outside = |bound: &&Vec<String>| !bound.iter().any(|folder| path.is_inside(folder));
+        if let Some(bound) = self.write_bounds.iter().find(is_outside) {
+            return Err(FileAccessError::NotGranted { path: path.clone(), folders: bound.join(",") });
+        }
         match path_policy::path_access(&path.0) {
             PathAccess::Ordinary => Ok(()),
             PathAccess::ReadOnly => Err(FileAccessError::ReadOnly { path: path.clone() }),

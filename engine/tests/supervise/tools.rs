@@ -221,6 +221,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         crew: rye_engine::thread_count::ThreadCount::default(),
         write: write.to_vec(),
         net: net.to_vec(),
+        write_bounds: Vec::new(),
         may_write_item: Vec::new(),
     };
     ToolRegistry::standard().prepare(&spec, &tool_file).unwrap().run(invocation).await

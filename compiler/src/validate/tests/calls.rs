@@ -139,7 +139,7 @@ fn literal_places_outside_of_the_grants_are_reported() {
     let fetch = "description: Gets it.\nkind: builtin\nbuiltin: web_fetch\nparameters: {type: object, properties: {url: {type: string}}}\n";
     let write = "description: Writes it.\nkind: builtin\nbuiltin: write\nparameters: {type: object, properties: {path: {type: string}}}\n";
     let found = |body: &str| {
-        let grants = "<permissions><execute><tool net=\"*.example.com\">rye.web.fetch</tool><tool>rye.file-system.write</tool></execute>\
+        let grants = "<permissions><execute><tool net=\"*.example.com\">rye.web.fetch</tool><tool write=\"out/,x\">rye.file-system.write</tool></execute>\
             <acknowledge risk=\"elevated\">Fine.</acknowledge></permissions>";
         let world = project().with(Space::System, ".ai/tools/rye/web/fetch.yaml", fetch).with(
             Space::System,
@@ -152,6 +152,8 @@ fn literal_places_outside_of_the_grants_are_reported() {
         "Call `rye_web_fetch(url=\"https://example.org/x\")`.",
         "Call `rye_file_system_write(path=\"../x\")`.",
         "Call `rye_file_system_write(path=\"a/.env\")`.",
+        "Call `rye_file_system_write(path=\"a/b\")`.",
+        "Call `rye_file_system_write(path=\"outer/b\")`.",
     ] {
         assert_eq!(found(body), ["capability::outside-grant"], "{body}");
     }
@@ -159,6 +161,8 @@ fn literal_places_outside_of_the_grants_are_reported() {
         "Call `rye_web_fetch(url=\"https://api.example.com:443/x\")`.",
         "Call `rye_web_fetch(url=\"{input:x?}\")`.",
         "Call `rye_file_system_write(path=\"a/../x\")`.",
+        "Call `rye_file_system_write(path=\"out/a/b\")`.",
+        "Call `rye_file_system_write(path=\"{input:x?}/b\")`.",
     ] {
         assert!(!found(body).contains(&"capability::outside-grant"), "{body}");
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
-use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
+use rye_compiler::primary::{FetchRequest, ItemType, Primary, SignRequest, capability};
 #[cfg(feature = "mcp")]
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
@@ -23,7 +23,7 @@ use super::EmbeddedDriver;
 use crate::driver::{Deadline, DriveError};
 use crate::event::Settled;
 use crate::machine::Fact;
-use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access};
+use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access, write_bounds};
 use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::session::blocking;
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
@@ -138,7 +138,9 @@ impl EmbeddedDriver {
             Ok(tool) => tool,
             Err(reason) => return Ok(ToolOutcome::refused(reason)),
         };
+        let capability = capability(Primary::Execute, ItemType::Tool, Some(&item_id));
         let invocation = Invocation {
+            write_bounds: write_bounds(&self.launch.grants, &capability),
             item_id,
             parameters,
             project_root: self.engine.project.clone(),

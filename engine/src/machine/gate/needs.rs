@@ -26,9 +26,36 @@ pub(super) fn granted_items(
     list
 }
 
+/// Returns the folders that bound the writes of a file tool: one list for each thread of the spawn chain whose matching
+/// grants all name folders. A written path must lie inside a folder of every list.
+pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
+    let bound = |set: &Vec<Grant>| {
+        let matches = |grant: &&Grant| CapabilitySet::new([grant.pattern.clone()]).first_match(capability).is_some();
+        let matching: Vec<&Grant> = set.iter().filter(matches).collect();
+        let is_bound = !matching.is_empty() && matching.iter().all(|grant| !grant.write.is_empty());
+        is_bound.then(|| matching.iter().flat_map(|grant| grant.write.iter().cloned()).collect())
+    };
+    chain.iter().filter_map(bound).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_are_bounded_by_every_thread_whose_grants_all_name_folders() {
+        let grant = |pattern: &str, write: &[&str]| Grant {
+            pattern: pattern.into(),
+            net: Vec::new(),
+            write: write.iter().map(|w| (*w).to_owned()).collect(),
+        };
+        let capability = "rye.execute.tool.a.b";
+        let own = vec![grant("rye.execute.tool.a.*", &["out/", "tmp"]), grant("rye.execute.tool.b", &[])];
+        let parent = vec![grant("rye.*", &["out"])];
+        let open = vec![grant("rye.*", &["out"]), grant("rye.execute.tool.a.b", &[])];
+        let bounds = write_bounds(&[own, parent, open, Vec::new()], capability);
+        assert_eq!(bounds, [vec!["out/", "tmp"], vec!["out"]]);
+    }
 
     #[test]
     fn every_spawn_parent_attenuates_access() {

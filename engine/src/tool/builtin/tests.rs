@@ -356,6 +356,7 @@ fn invocation(w: &TestProject) -> Invocation {
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: Vec::new(),
+        write_bounds: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         crew: crate::thread_count::ThreadCount::default(),

@@ -19,6 +19,8 @@ pub enum FileAccessError {
     ReadOnly { path: ProjectPath },
     #[error("writing `{path}` needs the capability `{capability}`, which this thread does not have")]
     NeedsSign { path: ProjectPath, capability: String },
+    #[error("permission denied: `{path}` is outside of write=\"{folders}\", which the grants allow")]
+    NotGranted { path: ProjectPath, folders: String },
     #[error("`{path}` does not exist")]
     NotFound { path: String },
     #[error("`{path}` is a folder")]

@@ -25,6 +25,12 @@ impl ProjectPath {
         path
     }
 
+    /// Returns true if the place is the folder or lies below it. `folder` is relative to the project, without `..`.
+    pub fn is_inside(&self, folder: &str) -> bool {
+        let parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        parts.len() <= self.0.len() && parts.iter().zip(&self.0).all(|(part, segment)| segment == part)
+    }
+
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }

@@ -30,6 +30,7 @@ fn invocation(parameters: Value, net: &[&str]) -> Invocation {
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: net.iter().map(|h| (*h).to_owned()).collect(),
+        write_bounds: Vec::new(),
         may_write_item: Vec::new(),
     }
 }

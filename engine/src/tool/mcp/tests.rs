@@ -114,6 +114,7 @@ impl Setup {
             timeout,
         };
         tool.run(Invocation {
+            write_bounds: Vec::new(),
             item_id: ItemId::parse("mcp/test/x").unwrap(),
             parameters,
             project_root: self.dir.path().to_owned(),

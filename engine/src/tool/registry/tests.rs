@@ -59,6 +59,7 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: Vec::new(),
+        write_bounds: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         crew: crate::thread_count::ThreadCount::default(),

@@ -55,6 +55,7 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         timeout,
         write: Vec::new(),
         net: Vec::new(),
+        write_bounds: Vec::new(),
         may_write_item: Vec::new(),
     }
 }

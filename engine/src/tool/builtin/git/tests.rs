@@ -48,6 +48,7 @@ impl Repository {
             timeout: Duration::from_secs(30),
             write: Vec::new(),
             net: Vec::new(),
+            write_bounds: Vec::new(),
             may_write_item: Vec::new(),
         };
         let outcome = tool.run(invocation).await;

@@ -19,6 +19,7 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: net.iter().map(|h| (*h).to_owned()).collect(),
+        write_bounds: Vec::new(),
         may_write_item: Vec::new(),
     };
     let outcome = WebFetchTool { timeout: Duration::from_secs(5) }.run(invocation).await;
