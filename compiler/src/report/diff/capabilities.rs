@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::change::Direction;
 use crate::plan::source::SourceReport;
-use crate::report::render::json::{CapabilityReport, PlanReport, VerdictReport};
+use crate::report::render::json::{CapabilityReport, PlanReport, ToolReport, VerdictReport};
+use crate::sandbox::SandboxKind;
 use crate::semantics::glob::{Coverage, covers};
 use crate::semantics::needs::{is_folder_inside, is_host_inside};
 
@@ -68,11 +69,37 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             changes.push(change(format!("net {host} for {}", grant.pattern), None));
         }
         for folder in wider(&grant.write, |g| &g.write, is_folder_inside) {
-            changes.push(change(format!("write {folder} for {}", grant.pattern), None));
+            // On a file tool that could write everywhere, a folder is a bound.
+            if from.is_none_or(|plan| !is_unbounded_file_tool(plan, &grant.pattern)) {
+                changes.push(change(format!("write {folder} for {}", grant.pattern), None));
+            }
+        }
+    }
+    for tool in to.palette.iter().filter(|tool| written_folders(tool).is_some_and(<[String]>::is_empty)) {
+        let was = from.and_then(|plan| plan.palette.iter().find(|was| was.id == tool.id));
+        if was.and_then(written_folders).is_some_and(|folders| !folders.is_empty()) {
+            let what = format!("write the whole project for {}", capability_of(tool));
+            let source = tool.source.clone();
+            changes.push(CapabilityChange { direction, what, example: None, by: tool.via.clone(), source });
         }
     }
     changes.extend(hooks(from, to, &patterns, direction));
     changes
+}
+
+/// Returns the folders that bound the writes of a file tool, empty for the whole project; `None` for other tools.
+fn written_folders(tool: &ToolReport) -> Option<&[String]> {
+    tool.sandbox.as_ref().filter(|sandbox| sandbox.kind == SandboxKind::Files.word()).map(|sandbox| &*sandbox.write)
+}
+
+fn capability_of(tool: &ToolReport) -> String {
+    format!("rye.execute.tool.{}", tool.id.replace('/', "."))
+}
+
+/// Returns true if the pattern is the capability of a file tool that writes the whole project.
+fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
+    let unbounded = plan.palette.iter().filter(|tool| written_folders(tool).is_some_and(<[String]>::is_empty));
+    unbounded.map(capability_of).any(|capability| capability == pattern)
 }
 
 /// Compares the grants of live hooks beyond the thread's own set.

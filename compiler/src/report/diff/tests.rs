@@ -6,7 +6,7 @@ mod edits;
 use rye_grammar::ItemId;
 
 use super::*;
-use crate::compile::tests::world::{minimal_world, tool, with_directives};
+use crate::compile::tests::world::{minimal_world, stdlib_world, tool, with_directives};
 use crate::compile::{CompileRequest, compile};
 use crate::report::render::{diff as shown, json};
 
@@ -60,6 +60,30 @@ fn needs_of_a_grant_are_compared_whole() {
     assert!(compared(&host("a.example.com"), &host("*.example.com")).widened);
     assert!(!compared(&host("*.example.com"), &host("a.example.com")).widened);
     assert!(compared(&permissions("<tool>rye.*</tool>"), &host("a.b")).widened);
+}
+
+#[test]
+fn a_bound_of_a_file_tool_narrows_and_its_removal_widens() {
+    let granted = |attribute: &str| {
+        let inside = format!("<tool{attribute}>rye.file-system.write</tool>");
+        let metadata = format!("<metadata><permissions><execute>{inside}</execute></permissions></metadata>");
+        let world = with_directives(stdlib_world(), &[("leaf", "", &metadata, "Do it.")]);
+        let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+        json::render(&compiled.value.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics)), Vec::new())
+    };
+    let (open, bounded, wider) = (granted(""), granted(" write=\"out/\""), granted(" write=\"out/,notes/\""));
+    let what = |found: &PlanDiff, direction| -> Vec<String> {
+        let all = found.capabilities.iter().filter(|change| change.direction == direction);
+        all.map(|change| change.what.clone()).collect()
+    };
+    let removed = compared(&bounded, &open);
+    assert!(removed.widened);
+    let everywhere = "write the whole project for rye.execute.tool.rye.file-system.write";
+    assert_eq!(what(&removed, Direction::Widened), [everywhere]);
+    let added = compared(&open, &bounded);
+    assert!(!added.widened, "{:?}", added.capabilities);
+    assert_eq!(what(&added, Direction::Narrowed), [everywhere]);
+    assert!(compared(&bounded, &wider).widened && !compared(&wider, &bounded).widened);
 }
 
 #[test]

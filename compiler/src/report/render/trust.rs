@@ -31,7 +31,8 @@ impl From<&TrustRequirement> for TrustRequirementReport {
 pub struct SandboxReport {
     /// `engine`: no access to the machine; `files`: project files, through handles; `process`: a sandboxed process.
     pub kind: String,
-    /// Folders of the project that its process may write.
+    /// Folders of the project that its process may write; of a file tool, folders that bound its writes, empty for the
+    /// whole project.
     pub write: Vec<String>,
     /// Granted hosts; any host opens the whole network.
     pub net: Vec<String>,
