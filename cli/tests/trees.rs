@@ -114,7 +114,9 @@ fn limit_error_names_origin_and_next_command() {
         "{told}"
     );
     let told = stopped(&["--limit", "tokens=5", "--limit", "turns=3"]);
-    assert!(told.contains("the limit `tokens` comes from "), "{told}");
+    assert!(told.contains("the limit `tokens`: given with the call"), "{told}");
+    // No file sets the limit, so the warning names none.
+    assert!(told.contains("the token limit of 5 is below") && !told.contains("resilience.yaml"), "{told}");
     // The suggested command works.
     let (_, result) = place.json(&["run", "top"]);
     let thread = result["thread_id"].as_str().unwrap();

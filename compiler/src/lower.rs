@@ -28,7 +28,7 @@ use crate::plan::{
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
-use crate::semantics::limits::Limits;
+use crate::semantics::limits::{LimitName, Limits};
 use crate::wire_tool::instructions;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
@@ -224,16 +224,12 @@ fn check_affordable(
     opening: OpeningSize,
     diagnostics: &mut Diagnostics,
 ) {
-    let written = |name: &str| {
-        let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
-        written.filter(|s| s.name == name).find_map(|s| s.source.span)
-    };
     let prompt = first_request_tokens(composed, model.counted_by);
     if prompt > limits.tokens {
         diagnostics.push(LimitError::PromptAboveTokens {
             limit: limits.tokens,
             needed: prompt,
-            span: written("tokens"),
+            span: limits::span_of(&composed.limits, LimitName::Tokens, |value| value == limits.tokens),
         });
     }
     let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
@@ -242,7 +238,8 @@ fn check_affordable(
     if needed > limits.spend {
         // A ceiling that bounds the limit is what has to be raised.
         let ceiling = limits::spend_ceiling(&composed.limits, limits.spend).and_then(|ceiling| ceiling.source.span);
-        let span = ceiling.or_else(|| written("spend"));
+        let is_effective = |value| value == limits.spend.to_u64();
+        let span = ceiling.or_else(|| limits::span_of(&composed.limits, LimitName::Spend, is_effective));
         diagnostics.push(LimitError::CannotAffordOneTurn {
             limit: limits.spend.to_string(),
             needed: needed.to_string(),
