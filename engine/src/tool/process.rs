@@ -1,5 +1,5 @@
 //! Runs one program for a tool: in a process group of its own, with only the given input, a declared environment,
-//! bounded output and a timeout. The whole group ends with the program in every case. [`wall`] holds the sandbox.
+//! bounded output and a timeout. The whole group ends with the program in every case. [`sandbox`] holds the sandbox.
 
 mod bounded;
 mod descendants;

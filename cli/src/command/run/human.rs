@@ -442,7 +442,9 @@ impl HumanRenderer {
         if self.quiet {
             return;
         }
-        if !self.missing.is_empty() {
+        // The error `missing_outputs` names them already.
+        let is_named = result.error.as_ref().is_some_and(|error| error.code == "missing_outputs");
+        if !self.missing.is_empty() && !is_named {
             writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();
         }
         let style = status_style(result.status);
