@@ -112,7 +112,7 @@ struct FaultLab {
 
 impl FaultLab {
     fn new(prepare: impl FnOnce(&Lab)) -> Self {
-        let lab = Lab::new(|_| Ok(say("nobody asks")));
+        let lab = Lab::new(|_| Ok(say("no request expected")));
         lab.directive("asks", "<limits duration_seconds=\"600\"/>", "");
         prepare(&lab);
         let server = MovableServer(Arc::new(Mutex::new((String::new(), None))));

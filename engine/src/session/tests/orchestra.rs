@@ -168,7 +168,7 @@ async fn aggregate_returns_ended_and_running_threads() {
             0 => calls(&[start("quick"), start("endless")]),
             1 => calls(&[ask("wait_threads", json!({"thread_id": known[0]}))]),
             2 => calls(&[
-                ask("aggregate_results", json!({"thread_ids": [known[0], known[1], "test/nobody-1"]})),
+                ask("aggregate_results", json!({"thread_ids": [known[0], known[1], "test/unknown-1"]})),
                 ask("aggregate_results", json!({"thread_id": known[0]})),
                 ask("aggregate_results", json!({"thread_ids": []})),
                 ask("wait_threads", json!({"thread_ids": [known[0], known[1]], "timeout": 0})),
@@ -190,7 +190,7 @@ async fn aggregate_returns_ended_and_running_threads() {
         (&all[1]["status"], &all[1]["wait"], &all[1]["result"]),
         (&json!("running"), &json!("running"), &Value::Null)
     );
-    assert_eq!((&all[2]["requested"], &all[2]["wait"]), (&json!("test/nobody-1"), &json!("unknown")));
+    assert_eq!((&all[2]["requested"], &all[2]["wait"]), (&json!("test/unknown-1"), &json!("unknown")));
     assert_eq!(told[4].1["threads"].as_array().unwrap().len(), 1);
     assert!(told[5].1.as_str().unwrap().contains("must be a list of ids"), "{:?}", told[5]);
     let early = &told[6].1;
@@ -216,7 +216,7 @@ async fn wait_follows_the_handoff_of_a_child() {
                 ask("wait_threads", json!({"thread_id": known[1]})),
                 // An ended thread is handed over at once, below the caller.
                 ask("handoff_thread", json!({"thread_id": known[1]})),
-                ask("handoff_thread", json!({"thread_id": "test/nobody-1"})),
+                ask("handoff_thread", json!({"thread_id": "test/unknown-1"})),
             ]),
             2 => calls(&[ask("wait_threads", json!({"thread_id": known[1]}))]),
             _ => say("all told"),
@@ -337,7 +337,7 @@ fn read_only_operations_are_repeated_after_a_crash() {
 
 #[test]
 fn every_operation_declares_its_idempotence() {
-    let lab = Lab::new(|_| Ok(say("nobody asks")));
+    let lab = Lab::new(|_| Ok(say("no request expected")));
     lab.directive("parent", &permit(&["rye.agent.threads.orchestrator"]), "");
     let plan = lab.compile("parent").plan;
     let tool = plan.palette.iter().find(|tool| &*tool.name == "rye_agent_threads_orchestrator").unwrap();
