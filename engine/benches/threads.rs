@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use rye_compiler::compile::{Compilation, CompileRequest as Ask, compile};
 use rye_compiler::plan::PlannedModel;
+use rye_engine::BoxFuture;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions};
+use rye_engine::exchange::{CallError, Delta, Reply, Request, StopReason, Usage};
 use rye_engine::message::{ContentBlock, ToolCall};
-use rye_engine::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, StopReason, Usage};
+use rye_engine::provider::Provider;
 use rye_engine::thread::Status;
 use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
@@ -204,7 +206,7 @@ async fn turns(count: u32) {
     let mut handle = need(engine.start(&compilation, StartOptions::default()).await);
     let mut marks = Vec::new();
     while let Some(live) = handle.live.next().await {
-        if let rye_engine::driver::StreamEvent::Event { event, .. } = live
+        if let rye_engine::live::StreamEvent::Event { event, .. } = live
             && matches!(event.body, rye_engine::event::EventBody::CognitionOut(_))
         {
             marks.push(cpu());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 
 /// The source of a driver's time.
 pub trait Clock: Send + Sync {

@@ -1,28 +1,24 @@
 //! The driver (`engine.md` 1): asks the machine for the next effect, writes the decision before performing it, performs
 //! it, and passes the result back as a signal. The driver decides nothing.
 
-pub mod control;
 pub mod embedded;
-pub mod journal;
-pub mod live;
 mod stream;
 
+use crate::control::ControlReceiver;
+use crate::control::Incoming;
+use crate::error::DriveError;
+use crate::journal::Journal;
 use std::sync::Arc;
 
 use rye_compiler::plan::Plan;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
+use crate::BoxFuture;
 use crate::event::{ControlMessage, Ended, Settled};
 use crate::machine::{self, Effect, Fact, Signal, StepKey, ThreadState};
-use crate::provider::BoxFuture;
-use crate::store::StoreError;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 use crate::tool::cancellation::CancellationToken;
-use crate::trust::TrustError;
-pub use control::{ControlReceiver, ControlSender, Incoming};
-pub use journal::Journal;
-pub use live::{EventSink, EventStream, StreamEvent};
 pub use stream::{LiveLine, LivePiece};
 
 /// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
@@ -77,74 +73,6 @@ pub struct Deadline {
     pub left_ms: u64,
     /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline is not earlier.
     pub at: i64,
-}
-
-/// The reason why a thread cannot go on in this process. The thread has not ended; it can be recovered.
-#[derive(Debug, thiserror::Error)]
-pub enum DriveError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("the machine made no progress at `{step}`")]
-    Stalled { step: String },
-    #[error("a task of the thread ended without a result: {0}")]
-    Lost(String),
-    /// The store failed below a child that the thread waits for. Both are recovered together.
-    #[error("the child `{child}` stopped: {reason}")]
-    ChildStopped { child: String, reason: String },
-    #[error("the plan cannot be used: {0}")]
-    Plan(String),
-    /// `list` holds the untrusted requirements of the project, one line each.
-    #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
-    Untrusted { directive: String, list: Vec<String> },
-    /// The transcript was made from other files or on another machine; `list` holds the executables that no current
-    /// file declares.
-    #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
-    Changed { directive: String, list: Vec<String> },
-    /// No key of the user signed the transcript, and the user did not accept it.
-    #[error("the transcript of `{thread}` cannot be verified: {reason}")]
-    Unverified { thread: String, reason: String },
-    /// The plan check of the engine's options does not let the plan start.
-    #[error("{reason}")]
-    Refused { reason: String },
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-}
-
-impl DriveError {
-    /// Returns true if the cause is the transcript or a file that belongs to it. A retry then fails again until the
-    /// cause is repaired, while other threads can go on.
-    pub fn is_transcript_fault(&self) -> bool {
-        match self {
-            Self::Store(error) => match error {
-                StoreError::Damaged { .. }
-                | StoreError::Altered { .. }
-                | StoreError::Newer { .. }
-                | StoreError::UnknownThread { .. }
-                | StoreError::InvalidId { .. } => true,
-                StoreError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-                StoreError::LineTooLong { .. }
-                | StoreError::NoEvent
-                | StoreError::Poisoned { .. }
-                | StoreError::Owned { .. }
-                | StoreError::Busy { .. }
-                | StoreError::Registry { .. }
-                | StoreError::RegistryLost { .. }
-                | StoreError::InUse { .. } => false,
-            },
-            Self::Plan(_)
-            | Self::Untrusted { .. }
-            | Self::Changed { .. }
-            | Self::Unverified { .. }
-            | Self::Refused { .. } => true,
-            Self::Stalled { .. } | Self::Lost(_) | Self::ChildStopped { .. } | Self::Trust(_) => false,
-        }
-    }
-}
-
-impl From<JoinError> for DriveError {
-    fn from(lost: JoinError) -> Self {
-        Self::Lost(lost.to_string())
-    }
 }
 
 /// A thread while it is driven.

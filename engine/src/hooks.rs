@@ -14,9 +14,9 @@ use rye_grammar::condition::from_data;
 use rye_grammar::{SourceId, Span};
 use serde_json::{Map, Value};
 
+use crate::BoxFuture;
 use crate::event::{HookEvaluation, HookOutcome, HookVerdict};
 use crate::machine::{HookChild, HookRun};
-use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
 
 mod answer;

@@ -2,13 +2,9 @@
 //! makes the reference that the transcript stores. The bytes are an object of the store; only a request that is being
 //! sent contains them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use rye_compiler::plan::hex;
 use serde::{Deserialize, Serialize};
-
-use crate::message::{ContentBlock, ProviderMessage};
-use crate::provider::{CallError, FailedStage, Request};
-use crate::store::{ObjectId, Objects, StoreError};
+use sha2::{Digest, Sha256};
 
 /// Maximum size of one image, in bytes: the smallest maximum of the providers.
 pub const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
@@ -94,13 +90,18 @@ impl ValidatedImage {
         if ![width, height].iter().all(|side| (1..=MAX_SIDE_PIXELS).contains(side)) {
             return Err(ImageError::Side { width, height });
         }
-        let sha256 = ObjectId::of(&contents).to_string();
+        let sha256 = hex(&Sha256::digest(&contents));
         let image = ImageRef { media_type: media_type.to_owned(), sha256, bytes, width, height, data: String::new() };
         Ok(Self { image, contents })
     }
 
     pub fn image(&self) -> &ImageRef {
         &self.image
+    }
+
+    /// Returns the bytes of the image.
+    pub fn contents(&self) -> &[u8] {
+        &self.contents
     }
 }
 
@@ -153,49 +154,8 @@ pub fn check_accepted(model: &rye_compiler::plan::PlannedModel, images: &[ImageR
     model.fallback.as_deref().map_or(Ok(()), |model| check_accepted(model, images))
 }
 
-/// Stores the bytes durably, so that events may refer to them.
-///
-/// # Errors
-/// The bytes cannot be written.
-pub fn store_images(pictures: &[ValidatedImage], objects: &Objects) -> Result<Vec<ImageRef>, StoreError> {
-    if !pictures.is_empty() {
-        let contents: Vec<&[u8]> = pictures.iter().map(|picture| picture.contents.as_slice()).collect();
-        objects.put_all(&contents)?;
-    }
-    Ok(pictures.iter().map(|picture| picture.image.clone()).collect())
-}
-
-/// Returns true if a request has image references without their bytes.
-pub fn has_unfilled_images(request: &Request) -> bool {
-    let is_open = |block: &ContentBlock| matches!(block, ContentBlock::Image(image) if image.data.is_empty());
-    request.turns.iter().any(|turn| matches!(turn, ProviderMessage::User { content } if content.iter().any(is_open)))
-}
-
-/// Fills in the bytes of a request that is about to be sent.
-///
-/// # Errors
-/// An object is missing or changed; nothing is sent, and a retry would not help.
-pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
-    let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
-    for turn in &mut request.turns {
-        let ProviderMessage::User { content } = turn else { continue };
-        for block in content {
-            if let ContentBlock::Image(image) = block {
-                let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
-                let bytes = bytes.map_err(|error| fault(error.to_string()))?;
-                // A hook can reference any object, so check that this one is an image.
-                if media_type(&bytes) != Some(image.media_type.as_str()) {
-                    return Err(fault(format!("the object `{}` is not {}", image.sha256, image.media_type)));
-                }
-                image.data = STANDARD.encode(bytes);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Detects the media type from the first bytes.
-fn media_type(contents: &[u8]) -> Option<&'static str> {
+pub(crate) fn media_type(contents: &[u8]) -> Option<&'static str> {
     if contents.starts_with(b"\x89PNG\r\n\x1a\n") {
         Some("image/png")
     } else if contents.starts_with(b"\xff\xd8\xff") {

@@ -3,24 +3,35 @@
 
 pub mod attest;
 pub mod clock;
+mod context;
+pub mod control;
 pub mod disk_world;
 pub mod driver;
 pub mod engine;
+pub mod error;
 pub mod event;
+pub mod exchange;
 pub mod hooks;
 pub mod image;
+mod image_objects;
+mod journal;
 pub mod keys;
+pub mod live;
 pub mod machine;
+pub mod mcp_server;
 pub mod message;
+mod parent_thread;
 pub mod process;
 pub mod provider;
 pub mod replay;
 pub mod retry;
 pub mod rooted_dir;
 pub mod scripts;
+pub mod secrets;
 pub mod session;
 pub mod signer;
 pub mod store;
+mod surrogates;
 pub mod thread;
 pub mod thread_count;
 pub mod thread_id;
@@ -29,3 +40,9 @@ pub mod threads;
 pub mod tool;
 pub mod trust;
 pub mod user_space;
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A future that can be sent between threads, behind a pointer: the result of an asynchronous method of a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::image::ImageRef;
-use crate::provider::wire::parse_lenient;
+use crate::surrogates::parse_lenient;
 
 /// A message as the thread stores it. Providers receive only the result of [`Message::convert`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

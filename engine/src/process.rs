@@ -1,6 +1,7 @@
-//! Process operations: detaching from the terminal, and ending another process.
+//! Process operations: the search path of programs, detaching from the terminal, and ending another process.
 
 use std::io;
+use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process, setsid};
 
@@ -11,6 +12,13 @@ pub enum EndSignal {
     Ask,
     /// SIGKILL: the process ends at once.
     Force,
+}
+
+/// Returns the absolute folders of `PATH`. A relative one depends on the folder that a program starts in, which is the
+/// project: its files must not take the place of programs.
+pub fn search_path() -> impl Iterator<Item = PathBuf> {
+    let value = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&value).filter(|folder| folder.is_absolute()).collect::<Vec<_>>().into_iter()
 }
 
 /// Makes this process the leader of a new session, without a terminal and its signals.

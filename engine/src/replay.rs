@@ -4,13 +4,13 @@
 use rye_compiler::plan::Plan;
 
 use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
+use crate::exchange::{FailedStage, StopReason, Usage};
 use crate::machine::{Effect, ThreadState, apply, next, thread_position};
 use crate::message::{ContentBlock, MALFORMED_KEY, ToolCall, reply_text};
 use crate::provider::scripted::{
     Expectation, IdPlaceholders, RecordedRequest, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody,
     ScriptedFailure, ScriptedFault, ScriptedReply, ScriptedUsage,
 };
-use crate::provider::{FailedStage, StopReason, Usage};
 
 /// Returns the attempts of a thread in order. With `exact`, every step expects the recorded request.
 pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptStep> {
@@ -153,9 +153,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::exchange::Reply;
     use crate::machine::fixture::{SimulatedThread, call, calls, plan, status, text};
+    use crate::provider::Provider;
     use crate::provider::scripted::{Script, Scripted};
-    use crate::provider::{Provider, Reply};
 
     /// Returns a thread with a call, a failure and an answer.
     fn played() -> SimulatedThread {

@@ -7,8 +7,8 @@ use rye_compiler::plan::Plan;
 use rye_compiler::semantics::classify::{Backoff, ClassifyTable, Failure, read_backoff};
 
 use crate::event::FailureClassification;
-use crate::provider::scripted::SCRIPT_ERROR;
-use crate::provider::{CallError, FailedStage};
+use crate::exchange::SCRIPT_ERROR;
+use crate::exchange::{CallError, FailedStage};
 
 /// The classification of a prompt that exceeds the context window or the size limit of the provider.
 pub const PROMPT_TOO_LONG: &str = "prompt_too_long";

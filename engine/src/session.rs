@@ -1,5 +1,6 @@
 //! The life of threads: start, spawn, recovery, continuation, result.
 
+use crate::image_objects;
 use std::sync::Arc;
 
 use rye_compiler::compile::Compilation;
@@ -8,23 +9,28 @@ use rye_compiler::trust::requirements_of_plan;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::context::{EngineContext, RunningThread, StartOptions, TaskEnd, ThreadHandle};
+use crate::control::ControlReceiver;
 use crate::driver::embedded::EmbeddedDriver;
-use crate::driver::{ControlReceiver, DriveError, DrivenThread, Driver, EventSink, Journal, control, drive, live};
-use crate::engine::{EngineContext, EngineError, RunningThread, StartOptions, TaskEnd, ThreadHandle};
+use crate::driver::{DrivenThread, Driver, drive};
+use crate::error::DriveError;
+use crate::error::EngineError;
 use crate::event::{Continues, Opened, ParentLink, ThreadOrigin};
 use crate::image::{self, ImageRef, ValidatedImage};
+use crate::journal::Journal;
+use crate::live::EventSink;
 use crate::machine::{Fact, Signal, ThreadState};
 use crate::message::{Message, ToolCall};
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
+use crate::{control, live};
 
 pub(crate) mod artifacts;
 pub(crate) mod children;
 mod continuation;
 pub(crate) mod descendants;
 mod lease;
-pub(crate) mod plans;
 pub mod spawn_external;
 mod watch_detached;
 pub(crate) use continuation::ResumePoint;
@@ -183,7 +189,7 @@ impl EngineContext {
         let granted = beginning.grants.first().cloned().unwrap_or_default();
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.check_admission(&plan, &granted)?;
-            image::store_images(&shown, &engine.objects)?;
+            image_objects::store_images(&shown, &engine.objects)?;
             if engine.plans.store(&plan_id, &plan, &engine.objects)? {
                 engine.store_sources(&plan)?;
             }
@@ -362,13 +368,6 @@ fn failure_result(thread: &DrivenThread, error: &DriveError) -> RunResult {
         cost: PrintedCost::from(thread.state.cost),
         ..RunResult::engine_failure(&error.to_string())
     }
-}
-
-/// Runs blocking work on the blocking pool.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
-) -> Result<T, DriveError> {
-    tokio::task::spawn_blocking(work).await?
 }
 
 /// Reads a stored plan.

@@ -11,6 +11,7 @@ pub mod owner;
 pub mod prune;
 pub mod registry;
 pub mod sources;
+pub mod spilled;
 pub mod thread_files;
 pub mod transcript;
 pub mod uuid;

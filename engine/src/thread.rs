@@ -143,6 +143,13 @@ fn decimal(value: u64, scale: u64, digits: usize) -> Value {
     text.parse::<f64>().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 
+/// The first spawn number of children started from outside. The parent's own count from 1; those of hooks start at a
+/// higher number.
+pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
+
+/// The first spawn number of hooks, above every number of a call's child. JSON readers keep 53 bits.
+pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

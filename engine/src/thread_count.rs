@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::task::JoinError;
 
+use crate::error::DriveError;
+
 /// A shared counter of running agent threads. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadCount(Arc<AtomicUsize>);
@@ -29,6 +31,13 @@ impl ThreadCount {
         }
         tokio::task::spawn_blocking(work).await
     }
+}
+
+/// Runs blocking work on the blocking pool.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
+) -> Result<T, DriveError> {
+    tokio::task::spawn_blocking(work).await?
 }
 
 #[cfg(test)]

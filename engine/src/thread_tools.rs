@@ -9,13 +9,14 @@ use regex::Regex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::engine::EngineContext;
+use crate::BoxFuture;
+use crate::context::EngineContext;
 use crate::event::ControlMessage;
-use crate::provider::BoxFuture;
-use crate::session::{ResumePoint, blocking};
+use crate::session::ResumePoint;
 use crate::store::mailbox;
 use crate::store::registry::Liveness;
 use crate::thread::{PrintedCost, Status};
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 use crate::threads::{ListedThread, Threads, WaitOutcome};
 use crate::tool::{Invocation, Tool, ToolOutcome};

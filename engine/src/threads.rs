@@ -1,15 +1,16 @@
 //! Read access to threads: registry rows and transcripts. Changes nothing and takes no lock.
 
+use crate::store::spilled::restore_event;
 use std::path::Path;
 use std::sync::Arc;
 
 use rye_compiler::plan::PlanLimits;
 
-use crate::driver::{DriveError, journal};
+use crate::error::DriveError;
 use crate::event::{Event, EventBody, Opened, RunSettings, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{ThreadState, apply, limit_mut};
-use crate::session::spawn_external::ParentThread;
+use crate::parent_thread::ParentThread;
 use crate::store::registry::{Liveness, RepairReport, repair};
 use crate::store::transcript;
 use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow};
@@ -82,7 +83,7 @@ impl Threads {
     pub fn transcript(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = transcript::read(&*self.disk, thread, 0)?;
-        reading.records.iter().map(|record| journal::restore_event(record, thread, &objects)).collect()
+        reading.records.iter().map(|record| restore_event(record, thread, &objects)).collect()
     }
 
     /// Returns the settings of the command that started a thread; the default ones if nothing was recorded.
@@ -92,7 +93,7 @@ impl Threads {
             head => head?,
         };
         let objects = Objects::new(Arc::clone(&self.disk));
-        let first = head.records.first().map(|record| journal::restore_event(record, thread, &objects)).transpose()?;
+        let first = head.records.first().map(|record| restore_event(record, thread, &objects)).transpose()?;
         Ok(match first.map(|event| event.body) {
             Some(EventBody::Opened(opened)) => opened.settings,
             _ => RunSettings::default(),

@@ -14,7 +14,6 @@ pub mod process;
 pub mod registry;
 pub mod schema;
 pub mod script;
-pub mod secrets;
 pub mod web;
 
 use std::path::PathBuf;
@@ -24,7 +23,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 use crate::thread_count::ThreadCount;
 use cancellation::CancellationToken;
 

@@ -18,12 +18,14 @@ use rye_compiler::compile::{Compilation, CompileRequest, SpawnParent, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::plan::prompt::PromptFacts;
 use rye_compiler::plan::{Plan, PlannedModel, RuntimePlaceholder};
+use rye_engine::BoxFuture;
 use rye_engine::clock::JumpingClock;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, OpenWorld, Providers, StartOptions};
 use rye_engine::event::{EventBody, ThreadHead};
+use rye_engine::exchange::{self, CallError, Delta, Reply};
 use rye_engine::message::{ProviderMessage, text_of};
+use rye_engine::provider::Provider;
 use rye_engine::provider::scripted::{Script, Scripted};
-use rye_engine::provider::{self, BoxFuture, CallError, Delta, Provider, Reply};
 use rye_engine::threads::Threads;
 use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
@@ -58,13 +60,13 @@ impl Coverage {
 /// A scripted provider that records its requests.
 struct RecordingProvider {
     script: Scripted,
-    asked: Mutex<Vec<provider::Request>>,
+    asked: Mutex<Vec<exchange::Request>>,
 }
 
 impl Provider for RecordingProvider {
     fn call<'a>(
         &'a self,
-        request: &'a provider::Request,
+        request: &'a exchange::Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         self.asked.lock().unwrap().push(request.clone());
@@ -177,10 +179,10 @@ fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
 }
 
 /// Compares a first request with the plan of its thread.
-fn check_request(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Coverage) {
+fn check_request(seed: u64, plan: &Plan, first: &exchange::Request, counts: &mut Coverage) {
     counts.threads += 1;
     counts.routed += usize::from(plan.route.is_some());
-    let names = |tools: &[provider::ToolDefinition]| -> Vec<(String, String, String)> {
+    let names = |tools: &[exchange::ToolDefinition]| -> Vec<(String, String, String)> {
         tools.iter().map(|t| (t.name.to_string(), t.description.to_string(), t.schema.to_string())).collect()
     };
     let palette: Vec<(String, String, String)> =

@@ -28,10 +28,10 @@ use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_s
 use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity};
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::PlannedModel;
-use rye_engine::driver::DriveError;
 use rye_engine::engine::EngineError;
+use rye_engine::engine::ParentThread;
+use rye_engine::error::DriveError;
 use rye_engine::event::ControlMessage;
-use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::store::{StoreError, layout};
 use rye_engine::thread::Status;
 use rye_engine::threads::Threads;

@@ -9,14 +9,18 @@ use rye_grammar::ItemId;
 use tokio::sync::{Semaphore, watch};
 
 use super::stream::AttemptStream;
-use super::{Artifact, Deadline, DriveError, DrivenThread, Driver, EffectStep, EventSink, StreamEvent};
-use crate::engine::{ApprovalRequest, EngineContext};
+use super::{Artifact, Deadline, DrivenThread, Driver, EffectStep};
+use crate::BoxFuture;
+use crate::context::{ApprovalRequest, EngineContext};
+use crate::error::DriveError;
 use crate::event::{Approval, ControlMessage, Ended, HookOutcome, Opened};
+use crate::exchange::{CallError, DEADLINE_CODE, Delta, FailedStage, Request};
 use crate::hooks::{HookPointResult, HookTable};
-use crate::image;
+use crate::image_objects;
+use crate::live::{EventSink, StreamEvent};
 use crate::machine::effect::CallToApprove;
 use crate::machine::{Effect, Fact, Signal};
-use crate::provider::{BoxFuture, CallError, DEADLINE_CODE, Delta, FailedStage, Provider, Request, text_tools};
+use crate::provider::{Provider, text_tools};
 use crate::store::mailbox;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
@@ -143,7 +147,7 @@ impl EmbeddedDriver {
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
         };
         let filled;
-        let request = if image::has_unfilled_images(request) {
+        let request = if image_objects::has_unfilled_images(request) {
             filled = match self.filled(request.clone()).await {
                 Ok(request) => request,
                 Err(error) => return Fact::ModelFailed(Box::new(error)),
@@ -205,7 +209,8 @@ impl EmbeddedDriver {
     async fn filled(&self, mut request: Request) -> Result<Request, CallError> {
         let objects = Arc::clone(&self.engine.objects);
         let filled =
-            tokio::task::spawn_blocking(move || image::fill_images(&mut request, &objects).map(|()| request)).await;
+            tokio::task::spawn_blocking(move || image_objects::fill_images(&mut request, &objects).map(|()| request))
+                .await;
         filled.map_err(|lost| CallError::new(FailedStage::Setup, lost.to_string()))?
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
-use crate::provider::Delta;
+use crate::exchange::Delta;
 use crate::store::{Disk, LiveWriter};
 use crate::thread_id::ThreadId;
 

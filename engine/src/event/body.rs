@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::event::{Approval, RunSettings};
+use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
-use crate::provider::{CallError, CutStream, StopReason, Usage};
 use crate::thread::{Cost, RunError, Status};
 
 /// The start of a thread: data that the engine knows and no argument can change.

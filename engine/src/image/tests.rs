@@ -1,5 +1,14 @@
 //! Tests of image detection, limits, and storage.
 
+use crate::exchange::Request;
+use crate::image_objects::fill_images;
+use crate::image_objects::has_unfilled_images;
+use crate::image_objects::store_images;
+use crate::message::ContentBlock;
+use crate::message::ProviderMessage;
+use crate::store::Objects;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rye_compiler::plan::PlannedModel;
 
 use super::*;

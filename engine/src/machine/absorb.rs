@@ -13,8 +13,8 @@ use crate::event::{
     ControlMessage, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, PlanBound,
     ReceivedMessage, Recovered, Reserved, ResultKind, Settled, ToolCallResult,
 };
+use crate::exchange::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::message::{Message, reply_text};
-use crate::provider::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::retry::{self, SeededJitter};
 use crate::thread::Status;
 

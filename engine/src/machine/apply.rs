@@ -14,8 +14,8 @@ use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted,
     ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
 };
+use crate::exchange::StopReason;
 use crate::message::{ContentBlock, Message, reply_text};
-use crate::provider::StopReason;
 use crate::retry;
 use crate::thread::Status;
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::gate::{Allowed, Dispatch};
 use crate::event::{ChildIntended, Ended, Settled};
-use crate::provider::Request;
+use crate::exchange::Request;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {

@@ -28,8 +28,8 @@ use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, next}
 use crate::event::{
     Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, RunSettings, ThreadOrigin,
 };
+use crate::exchange::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
-use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::thread::{Cost, Status};
 
 pub(crate) fn id(text: &str) -> ItemId {

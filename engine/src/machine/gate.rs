@@ -21,7 +21,7 @@ use crate::event::{Approval, Opened, ResultKind};
 mod needs;
 mod start;
 
-pub(crate) use needs::{is_folder_inside, is_host_inside};
+pub(crate) use needs::is_folder_inside;
 pub(super) use start::THREAD_DIRECTIVE;
 
 /// A value that the gate has authorized. Only the gate creates one.

@@ -7,8 +7,8 @@ use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 
 use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
+use crate::exchange::{Request, StartedChild, ThreadPosition, ToolDefinition};
 use crate::message::{ContentBlock, Message, ProviderMessage, ToolCall};
-use crate::provider::{Request, StartedChild, ThreadPosition, ToolDefinition};
 
 /// Builds the request of the current attempt.
 pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {

@@ -4,7 +4,7 @@ use rye_compiler::hook::HookPoint;
 use serde_json::Value;
 
 use crate::event::{Approval, Continues, ControlMessage, HookEvaluation, HookOutcome, LimitHit, Opened, StateSet};
-use crate::provider::{CallError, Reply};
+use crate::exchange::{CallError, Reply};
 use crate::thread::{Cost, Status};
 
 /// A fact and the time at which it became known, in milliseconds since 1970.

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::event::{
     Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
 };
+use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::message::{Message, ToolCall};
-use crate::provider::{CallError, CutStream, StopReason, Usage};
 use crate::thread::{Cost, Status};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.

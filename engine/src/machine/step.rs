@@ -14,8 +14,8 @@ use super::walk::{StepResult, WalkContext};
 use crate::event::{
     ApprovalAsked, CognitionIn, EventBody, HookOutcome, LimitHit, MessageSource, ResultKind, Settled, ToolCallResult,
 };
+use crate::exchange::Usage;
 use crate::message::Message;
-use crate::provider::Usage;
 
 mod calls;
 mod end;

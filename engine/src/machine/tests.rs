@@ -16,8 +16,8 @@ use serde_json::json;
 use super::fixture::{SimulatedThread, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
 use super::{Effect, Fact, HookChild, Signal, ThreadState, absorb, apply, next};
 use crate::event::{Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, ResultKind};
+use crate::exchange::{Reply, StopReason};
 use crate::message::{ContentBlock, ProviderMessage};
-use crate::provider::{Reply, StopReason};
 use crate::thread::{Cost, Status};
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::environment::ProviderEnvironment;
 use super::settings::{ApiKey, KeyHeader, MaxTokensField, ProviderSettings, Timeouts, Wire};
-use super::{CallError, FailedStage};
+use crate::exchange::{CallError, FailedStage};
 
 /// A provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -201,7 +201,8 @@ mod tests {
     use rye_grammar::{Source, Sources, yaml};
 
     use super::*;
-    use crate::provider::{FailedStage, connect_provider};
+    use crate::exchange::FailedStage;
+    use crate::provider::connect_provider;
 
     fn read(path: &str) -> Value {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../stdlib/.ai/config/agent").join(path);

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
+use super::Sampling;
 use super::sse::{SseEvent, SseParser};
 use super::wire::ReplyDecoder;
-use super::{CallError, Delta, Reply, Request, Sampling, ThreadPosition, ToolDefinition};
+use crate::exchange::{CallError, Delta, Reply, Request, ThreadPosition, ToolDefinition};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 

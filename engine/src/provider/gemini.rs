@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 
 pub use decoder::GeminiDecoder;
 
+use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
-use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, ToolDefinition};
+use crate::BoxFuture;
+use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::settings::{ApiKey, KeyHeader, ProviderSettings, Timeouts};
 use super::wire::length;
-use super::{CallError, CutStream, FailedStage};
-use crate::tool::secrets::mask_secrets;
+use crate::exchange::{CallError, CutStream, FailedStage};
+use crate::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;

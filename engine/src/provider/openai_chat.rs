@@ -8,10 +8,12 @@ use serde_json::{Map, Value, json};
 
 pub use decoder::ChatDecoder;
 
+use super::Provider;
 use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
 use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling, shortened_name};
-use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::BoxFuture;
+use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 

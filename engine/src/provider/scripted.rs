@@ -7,6 +7,7 @@ mod placeholders;
 mod recorded;
 mod script;
 
+use crate::exchange::SCRIPT_ERROR;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,13 +24,12 @@ pub use script::{
     ScriptedFault, ScriptedReply, ScriptedUsage,
 };
 
+use super::Provider;
 use super::settings::ProviderSettings;
 use super::wire::length;
-use super::{BoxFuture, CallError, CutStream, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
+use crate::BoxFuture;
+use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
-
-/// The `code` of a [`CallError`] that the script itself causes: an invalid script, or no step left. Never retried.
-pub const SCRIPT_ERROR: &str = "script";
 
 /// Maximum size of a script, in bytes.
 const MAX_SCRIPT_FILE_BYTES: u64 = 64 * 1024 * 1024;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tool::secrets::mask_one;
+use crate::secrets::mask_one;
 
 /// The format of requests and streams (`engine.md` 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use rye_compiler::wire_tool::instructions::{CALL_END, CALL_START, RESULT_START};
 use serde_json::json;
 
+use super::Provider;
 use super::wire::{NO_OUTPUT, is_blank};
-use super::{CallError, Delta, Provider, Reply, Request, StopReason};
+use crate::exchange::{CallError, Delta, Reply, Request, StopReason};
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
 
 /// Calls a model, with text-parsed tools if the request says so.

@@ -4,11 +4,12 @@
 
 use serde_json::{Number, Value};
 
-use surrogates::SurrogateDecoder;
+use surrogate_decoder::SurrogateDecoder;
 
+use super::Sampling;
 use super::http::Endpoint;
 use super::sse::{SseError, SseEvent, SseParser};
-use super::{CallError, CutStream, Delta, FailedStage, Reply, Sampling, Usage};
+use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
@@ -174,9 +175,7 @@ impl UnreadKinds {
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
 mod normalize;
-mod surrogates;
-
-pub(crate) use surrogates::parse_lenient;
+mod surrogate_decoder;
 
 pub(super) use normalize::{normalize_turns, plain_name, shortened_name};
 

@@ -1,61 +1,22 @@
 //! The artifacts of a thread (`engine.md` 4): `thread.json`, `capabilities.md` and the knowledge export. The engine
 //! never reads them as inputs and never syncs them. A failed write is logged and does not stop the thread.
 
-mod capabilities;
 mod export;
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use rye_compiler::plan::{Grant, Plan};
 use serde_json::{Map, Value, json};
 
+use crate::context::EngineContext;
+use crate::context::capabilities::with_front_matter;
 use crate::driver::{Artifact, DrivenThread};
-use crate::engine::EngineContext;
 use crate::event::{Ended, Opened};
 use crate::store::StoreError;
-use crate::store::thread_files::{with_exact_integers, write_capabilities, write_export, write_snapshot};
+use crate::store::thread_files::{
+    SNAPSHOT_VERSION, with_exact_integers, write_capabilities, write_export, write_snapshot,
+};
 use crate::thread::{PrintedCost, Status, dollars};
 use crate::thread_id::ThreadId;
-
-/// Number of cached texts of `capabilities.md`. Threads of one plan share a text.
-const MAX_CACHED_TEXTS: usize = 16;
-
-/// A cache of the texts of `capabilities.md`, by plan and grants.
-#[derive(Debug, Default)]
-pub(crate) struct CapabilitiesCache {
-    lists: Mutex<VecDeque<Arc<CapabilitiesText>>>,
-}
-
-#[derive(Debug)]
-struct CapabilitiesText {
-    plan_id: String,
-    grants: Vec<Vec<Grant>>,
-    text: String,
-}
-
-impl CapabilitiesCache {
-    fn list(
-        &self,
-        plan: &Plan,
-        plan_id: &str,
-        grants: &[Vec<Grant>],
-        project: &std::path::Path,
-    ) -> Arc<CapabilitiesText> {
-        let known = |lists: &VecDeque<Arc<CapabilitiesText>>| {
-            lists.iter().find(|list| list.plan_id == plan_id && list.grants == grants).map(Arc::clone)
-        };
-        if let Some(list) = known(&self.lists.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return list;
-        }
-        let text = capabilities::render_capabilities(plan, grants, &capabilities::ignored_tools(plan, project));
-        let list = Arc::new(CapabilitiesText { plan_id: plan_id.to_owned(), grants: grants.to_vec(), text });
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.truncate(MAX_CACHED_TEXTS - 1);
-        lists.push_front(Arc::clone(&list));
-        list
-    }
-}
 
 impl EngineContext {
     /// Writes the initial `thread.json` and `capabilities.md` when a thread starts or is recovered.
@@ -68,7 +29,7 @@ impl EngineContext {
         self.write_artifact(&thread.id, "thread.json", move || {
             write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.sealer.sign(bytes)))?;
             let list = engine.papers.list(&plan, &plan_id, &grants, &engine.project);
-            let text = capabilities::with_front_matter(&id, &plan_id, &list.text);
+            let text = with_front_matter(&id, &plan_id, &list.text);
             write_capabilities(&*engine.disk, &id, &engine.sealer.file(&text, &time(now)))
         })
         .await;
@@ -153,9 +114,6 @@ impl EngineContext {
         fields
     }
 }
-
-/// The format version of `thread.json` that this build writes, and the newest that it reads.
-pub(crate) const SNAPSHOT_VERSION: u64 = 1;
 
 /// Formats milliseconds since 1970 as RFC 3339.
 fn time(ms: i64) -> String {

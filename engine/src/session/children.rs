@@ -1,6 +1,7 @@
 //! Children: directives that a thread calls, or that one of its hooks starts, as threads in the same tree and process.
 //! Their plans are compiled and fixed here. Money, limits and capabilities are bounded by the parent.
 
+use crate::thread::FIRST_HOOK_SPAWN;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,12 +16,13 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
-use super::{ParentContext, RowsToWrite, ThreadInit, blocking, stored_plan};
+use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
+use crate::context::{EngineContext, RunningThread};
 use crate::driver::embedded::EmbeddedDriver;
-use crate::driver::{DriveError, EventSink};
-use crate::engine::{EngineContext, RunningThread};
+use crate::error::DriveError;
 use crate::event::{LimitHit, Opened, ParentLink, Settled, ThreadHead, ThreadOrigin};
 use crate::hooks::HookCallResult;
+use crate::live::EventSink;
 use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, SpawnResult};
@@ -28,13 +30,11 @@ use crate::message::ToolCall;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{StoreError, ThreadRow, layout};
 use crate::thread::{Cost, RunResult, Status};
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 use crate::tool::ToolOutcome;
 
 mod money;
-
-/// The first spawn number of hooks, above every number of a call's child. JSON readers keep 53 bits.
-pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
 
 /// A requested child.
 pub(super) struct ChildRequest {

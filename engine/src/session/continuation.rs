@@ -6,17 +6,21 @@ use std::sync::Arc;
 use rye_compiler::compile::CompileRequest;
 use rye_compiler::plan::{Plan, PlanLimits};
 
-use super::{ParentContext, RowsToWrite, ThreadInit, blocking, stored_plan};
-use crate::driver::{DriveError, EventSink, live};
-use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle, UserMessage};
+use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
+use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
+use crate::error::DriveError;
+use crate::error::EngineError;
 use crate::event::{Continues, ControlMessage, Event, EventBody, Opened, ThreadHead, ThreadOrigin};
 use crate::image::{self, ImageNotAccepted};
+use crate::live;
+use crate::live::EventSink;
 use crate::machine::ThreadState;
 use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
-use crate::session::spawn_external::ParentThread;
+use crate::parent_thread::ParentThread;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{Change, RowUpdate, StoreError};
 use crate::thread::Status;
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 /// The message of a continuation whose directive gives no text.

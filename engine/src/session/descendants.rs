@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use super::blocking;
-use super::children::FIRST_HOOK_SPAWN;
-use super::spawn_external::FIRST_OUTSIDE_SPAWN;
-use crate::driver::{DriveError, EventSink};
-use crate::engine::EngineContext;
+use crate::context::EngineContext;
+use crate::error::DriveError;
 use crate::event::ControlMessage;
+use crate::live::EventSink;
 use crate::store::registry::Liveness;
 use crate::store::{Registry, StoreError, ThreadRow};
+use crate::thread::FIRST_HOOK_SPAWN;
+use crate::thread::FIRST_OUTSIDE_SPAWN;
 use crate::thread::Status;
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 /// Attempts to reach a descendant that other tasks recover or release meanwhile.

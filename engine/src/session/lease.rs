@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use super::blocking;
-use crate::driver::{DriveError, EventSink};
-use crate::engine::EngineContext;
+use crate::context::EngineContext;
+use crate::error::DriveError;
 use crate::event::{Ended, EventBody};
+use crate::live::EventSink;
 use crate::machine::{ThreadState, apply};
 use crate::session::verified::VerifiedTranscript;
 use crate::store::transcript::ChainHash;
 use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, Transcript};
 use crate::thread::{RunError, Status};
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {

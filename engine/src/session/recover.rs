@@ -1,11 +1,17 @@
 //! Recovery of interrupted threads: the transcript is folded into a state, and the machine continues from it.
 
+use crate::store::spilled::restore_event;
 use std::sync::Arc;
 
-use super::{MAX_CHAIN_THREADS, ResumePoint, blocking, stored_plan};
-use crate::driver::{DriveError, DrivenThread, EventSink, Journal, journal, live};
-use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle};
+use super::{MAX_CHAIN_THREADS, ResumePoint, stored_plan};
+use crate::context::{EngineContext, RunningThread, ThreadHandle};
+use crate::driver::DrivenThread;
+use crate::error::DriveError;
+use crate::error::EngineError;
 use crate::event::{ControlMessage, Event, ThreadHead, ThreadOrigin};
+use crate::journal::Journal;
+use crate::live;
+use crate::live::EventSink;
 use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
 use crate::machine::{Fact, Signal, ThreadState, apply};
 use crate::message::Message;
@@ -13,6 +19,7 @@ use crate::session::verified::VerifiedTranscript;
 use crate::store::uuid::new_uuid_v7;
 use crate::store::{self, StoreError, ThreadRow, Transcript, layout, mailbox, transcript};
 use crate::thread::Status;
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
@@ -29,7 +36,7 @@ impl EngineContext {
             return Box::pin(self.continue_from(
                 thread,
                 ResumePoint::Handoff,
-                crate::engine::UserMessage::default(),
+                crate::context::UserMessage::default(),
                 None,
             ))
             .await;
@@ -202,10 +209,8 @@ impl EngineContext {
             .records
             .get(..count)
             .ok_or_else(|| DriveError::Plan(format!("`{thread}` has fewer events than its continuation recorded")))?;
-        let events: Vec<Event> = records
-            .iter()
-            .map(|record| journal::restore_event(record, thread, &self.objects))
-            .collect::<Result<_, _>>()?;
+        let events: Vec<Event> =
+            records.iter().map(|record| restore_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;
         let mut state = ThreadState::new();
         state.talk.messages = self.history(&events, most - 1)?;
         for event in &events {

@@ -1,65 +1,24 @@
 //! Threads started from outside below a running one: `rye run --parent THREAD`. Their bounds come from the parent's
 //! verified transcript, never from an argument.
 
+use crate::parent_thread::ParentThread;
+use crate::thread::FIRST_OUTSIDE_SPAWN;
 use std::sync::Arc;
 
-use rye_compiler::compile::{Compilation, SpawnParent};
-use rye_compiler::plan::{Grant, Plan, PlanLimits};
+use rye_compiler::compile::Compilation;
 use rye_compiler::semantics::ledger::LedgerReply;
 
-use super::{ParentContext, RowsToWrite, ThreadInit, blocking};
-use crate::driver::{DriveError, live};
-use crate::engine::{EngineContext, EngineError, RunningThread, ThreadHandle};
-use crate::event::{Opened, ParentLink, ThreadOrigin};
+use super::{ParentContext, RowsToWrite, ThreadInit};
+use crate::context::{EngineContext, RunningThread, ThreadHandle};
+use crate::error::DriveError;
+use crate::error::EngineError;
+use crate::event::{ParentLink, ThreadOrigin};
 use crate::image::{self, ValidatedImage};
+use crate::live;
 use crate::store::{Change, ChangeResult, LedgerStep, ThreadRow};
 use crate::thread::Status;
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
-
-/// A thread as the parent of others.
-#[derive(Debug, Clone)]
-pub struct ParentThread {
-    pub id: ThreadId,
-    pub(crate) launch: Opened,
-    pub(crate) plan: Plan,
-}
-
-/// The first spawn number of children started from outside. The parent's own count from 1; those of hooks start at a
-/// higher number.
-pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
-
-impl ParentThread {
-    /// Returns the plan of the thread.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Returns the capability sets that must all allow an action: the thread's own first, then those up its spawn
-    /// chain.
-    pub fn grants(&self) -> &[Vec<Grant>] {
-        &self.launch.grants
-    }
-
-    /// Returns the bounds with which children are compiled.
-    pub fn bounds(&self) -> SpawnParent {
-        SpawnParent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
-    }
-
-    /// Bounds a child's limits by the parent's.
-    pub(super) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
-        let above = &self.launch.limits;
-        let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;
-        Ok(PlanLimits {
-            turns: limits.turns.min(above.turns),
-            tokens: limits.tokens.min(above.tokens),
-            spend: limits.spend.min(above.spend),
-            spawns: limits.spawns.min(above.spawns),
-            depth: limits.depth.min(depth),
-            duration_seconds: limits.duration_seconds.min(above.duration_seconds),
-            output: limits.output,
-        })
-    }
-}
 
 impl EngineContext {
     pub(crate) async fn start_child_of(

@@ -2,18 +2,19 @@
 //! project and its transcripts can come from anyone: signatures identify the author of a transcript, and its claims
 //! about its thread must match its plan and its spawn chain.
 
+use crate::store::spilled::restore_event;
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 
-use super::children::FIRST_HOOK_SPAWN;
 use super::{MAX_CHAIN_THREADS, stored_plan};
-use crate::driver::{DriveError, journal};
-use crate::engine::EngineContext;
+use crate::context::EngineContext;
+use crate::error::DriveError;
 use crate::event::{Approval, Continues, Event, Opened, ThreadHead, ThreadOrigin};
 use crate::keys::{KeyFolder, TrustStore};
 use crate::machine::ThreadState;
-use crate::session::spawn_external::ParentThread;
+use crate::parent_thread::ParentThread;
 use crate::store::{StoreError, TranscriptContents, layout, transcript};
+use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
 use crate::threads::verify::resume::{SignatureHolder, signers};
 
@@ -66,7 +67,7 @@ impl EngineContext {
             read => read?,
         };
         let sealed = reading.cut_unsealed(synced);
-        let whole = |record| journal::restore_event(record, thread, &self.objects);
+        let whole = |record| restore_event(record, thread, &self.objects);
         let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
         let standing = if reading.records.is_empty() {
             TranscriptTrust::Signed
@@ -195,7 +196,7 @@ impl EngineContext {
     fn read_head(&self, thread: &str) -> Result<(ThreadId, ThreadClaims), DriveError> {
         let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         let reading = transcript::read_head(&*self.disk, &id)?;
-        let whole = |record| journal::restore_event(record, &id, &self.objects);
+        let whole = |record| restore_event(record, &id, &self.objects);
         let events: Vec<Event> = reading.records.iter().take(3).map(whole).collect::<Result<_, _>>()?;
         let head = ThreadHead::of(&events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {

@@ -7,8 +7,8 @@ use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::Plan;
 use rye_compiler::trust::describe_start;
 
-use crate::driver::DriveError;
-use crate::engine::EngineContext;
+use crate::context::EngineContext;
+use crate::error::DriveError;
 
 impl EngineContext {
     /// Checks that every hook of a stored plan that starts something or grants a capability matches the current files.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::blocking;
-use crate::driver::{DriveError, EventSink};
-use crate::engine::EngineContext;
+use crate::context::EngineContext;
+use crate::error::DriveError;
+use crate::live::EventSink;
 use crate::machine::ThreadState;
 use crate::store::StoreError;
 use crate::thread::{Cost, RunResult};
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 use crate::threads::{WaitOutcome, result_of};
 

@@ -10,6 +10,9 @@ use super::disk::Disk;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
+/// The format version of `thread.json` that this build writes, and the newest that it reads.
+pub(crate) const SNAPSHOT_VERSION: u64 = 1;
+
 /// Key of a snapshot's signature.
 pub const SIGNATURE: &str = "_signature";
 

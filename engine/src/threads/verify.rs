@@ -6,6 +6,7 @@ mod ledger;
 pub(crate) mod resume;
 mod signatures;
 
+use crate::store::spilled::restore_event;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Threads;
-use crate::driver::journal;
 use crate::event::{Event, EventBody, ThreadHead};
 use crate::keys::TrustStore;
 use crate::signer;
@@ -180,7 +180,7 @@ impl Verifier<'_> {
         let path = layout::transcript(self.thread);
         let mut events = Vec::with_capacity(reading.records.len());
         for record in &reading.records {
-            match journal::restore_event(record, self.thread, &self.objects) {
+            match restore_event(record, self.thread, &self.objects) {
                 Ok(event) => events.push(event),
                 Err(error) => self.fault(&path, Some(record.seq + 1), error.to_string()),
             }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{ListedThread, Threads};
-use crate::driver::DriveError;
-use crate::session::blocking;
+use crate::error::DriveError;
 use crate::store::registry::Liveness;
 use crate::thread::RunResult;
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 /// The result of waiting for one thread.

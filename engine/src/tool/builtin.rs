@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::cancellation::StopCondition;
 use super::confine::{FileAccessError, ProjectFiles};
 use super::{Invocation, Tool, ToolOutcome};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 
 pub use bash::BashTool;
 pub use git::GitTool;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 
 /// A command tool, ready to run.
 #[derive(Debug, Clone)]

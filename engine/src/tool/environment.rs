@@ -2,7 +2,6 @@
 //! before anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use rye_compiler::item::Items;
 use rye_compiler::world::ItemKind;
@@ -10,13 +9,6 @@ use rye_compiler::world::ItemKind;
 /// Returns the requested variables that are set to valid Unicode.
 pub fn declared_variables(names: &[String]) -> BTreeMap<String, String> {
     names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
-}
-
-/// Returns the absolute folders of `PATH`. A relative one depends on the folder that a program starts in, which is the
-/// project: its files must not take the place of programs.
-pub fn search_path() -> impl Iterator<Item = PathBuf> {
-    let value = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&value).filter(|folder| folder.is_absolute()).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the variables that hold a provider's key, over the provider files of all spaces: a project that overrides a

@@ -6,7 +6,7 @@ use rye_grammar::{SourceId, signature};
 use serde_json::{Map, Value, json};
 
 use super::ToolOutcome;
-use super::secrets::{mask_secrets, mask_value};
+use crate::secrets::{mask_secrets, mask_value};
 use crate::store::{ObjectId, Objects, StoreError};
 
 /// Default of `tool_result.max_bytes`.

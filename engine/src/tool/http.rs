@@ -12,7 +12,7 @@ use super::command::template_values;
 use super::registry::ToolFile;
 use super::web::{WebClient, WebRequest, WebResponse};
 use super::{Invocation, Tool, ToolOutcome, environment};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 
 /// Maximum bytes of a response that are kept.
 const MAX_BODY_BYTES: usize = 2 << 20;

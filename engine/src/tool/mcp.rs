@@ -5,7 +5,6 @@
 pub mod config;
 mod connection;
 pub mod listing;
-pub mod serve;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::process::{BoundedOutput, MAX_KEPT_BYTES};
 use super::{Invocation, Tool, ToolOutcome};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 pub use config::McpServer;
 pub use connection::{McpConnection, McpError};
 

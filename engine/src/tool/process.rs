@@ -23,7 +23,7 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use super::cancellation::{CANCEL_GRACE, CancellationToken};
-use super::environment::search_path;
+use crate::process::search_path;
 pub use bounded::{BoundedOutput, CollectedOutput};
 use group::ProcessGroup;
 pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};

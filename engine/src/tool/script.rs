@@ -15,7 +15,7 @@ use super::command::{describe_exit, exit_details};
 use super::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 
 const PYTHON_RUNNER: &str = include_str!("script/run.py");
 const JAVASCRIPT_RUNNER: &str = include_str!("script/run.mjs");

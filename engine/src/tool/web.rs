@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 pub use address::is_public;
 
-use crate::machine::gate::is_host_inside;
+use rye_compiler::semantics::needs::is_host_inside;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;

@@ -14,7 +14,7 @@ use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_value};
 use sha2::{Digest, Sha256};
 
 use super::TrustError;
-use crate::tool::environment::search_path;
+use crate::process::search_path;
 
 /// Maximum number of files of the folders that one requirement names.
 const MAX_FILES: usize = 20_000;

@@ -13,28 +13,7 @@ type Uses = BTreeMap<String, BTreeSet<String>>;
 const KNOWN_CIRCLES: [(&str, &[&str]); 4] = [
     ("grammar", &[]),
     ("compiler", &[]),
-    (
-        "engine",
-        &[
-            "clock",
-            "driver",
-            "engine",
-            "event",
-            "hooks",
-            "image",
-            "machine",
-            "message",
-            "provider",
-            "retry",
-            "session",
-            "signer",
-            "store",
-            "thread_tools",
-            "threads",
-            "tool",
-            "trust",
-        ],
-    ),
+    ("engine", &[]),
     ("cli", &["args", "command", "complete", "present", "report", "workspace"]),
 ];
 

@@ -7,8 +7,8 @@ use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_engine::engine::{ApprovalPolicy, Engine, Providers};
 use rye_engine::event::Event;
+use rye_engine::mcp_server::{AccessToken, ClientProviders, DirectiveServer, MCP_PATH};
 use rye_engine::thread_id::ThreadId;
-use rye_engine::tool::mcp::serve::{AccessToken, ClientProviders, DirectiveServer, MCP_PATH};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::CommandError;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
-use rye_engine::driver::StreamEvent;
 use rye_engine::event::{
     AttemptFailed, ChildEnded, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, ResultKind, Settled,
     ThreadOrigin, ToolCallResult,
 };
+use rye_engine::exchange::{Delta, Usage};
+use rye_engine::live::StreamEvent;
 use rye_engine::message::ContentBlock;
-use rye_engine::provider::{Delta, Usage};
 use rye_engine::thread::{PrintedCost, RunError, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;

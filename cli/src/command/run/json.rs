@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use rye_engine::driver::{LivePiece, StreamEvent};
+use rye_engine::driver::LivePiece;
 use rye_engine::event::Event;
+use rye_engine::live::StreamEvent;
 use rye_engine::thread::RunResult;
 use schemars::JsonSchema;
 use serde::Serialize;

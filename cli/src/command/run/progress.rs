@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rye_engine::event::{Event, EventBody};
-use rye_engine::provider::Delta;
+use rye_engine::exchange::Delta;
 use rye_engine::thread_id::ThreadId;
 
 use crate::args::Format;

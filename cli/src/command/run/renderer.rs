@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::thread::Thread;
 use std::time::Duration;
 
-use rye_engine::driver::{EventStream, StreamEvent};
+use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};

@@ -8,9 +8,9 @@ use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
 use rye_compiler::sandbox::{SandboxKind, plan_sandboxes};
 use rye_compiler::world::World;
-use rye_engine::driver::DriveError;
+use rye_engine::engine::ParentThread;
 use rye_engine::engine::{Engine, EngineError};
-use rye_engine::session::spawn_external::ParentThread;
+use rye_engine::error::DriveError;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::headless_warning;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rye_compiler::plan::PlannedModel;
 use rye_engine::engine::Providers;
+use rye_engine::exchange::CallError;
+use rye_engine::provider::Provider;
 use rye_engine::provider::scripted::{Scripted, read_script};
-use rye_engine::provider::{CallError, Provider};
 
 use crate::CommandError;
 

@@ -9,11 +9,11 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::PlannedModel;
 use rye_compiler::report::lock::Lock;
+use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
 use rye_engine::event::ControlMessage;
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::process::start_session;
-use rye_engine::session::spawn_external::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, ThreadGrant};

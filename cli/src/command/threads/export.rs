@@ -9,9 +9,9 @@ use rye_engine::event::{EventBody, ThreadHead};
 use rye_engine::provider::environment::ProviderEnvironment;
 use rye_engine::provider::scripted::{Script, ScriptStep};
 use rye_engine::replay::script_steps;
+use rye_engine::secrets::{add_secrets, mask_value};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
-use rye_engine::tool::secrets::{add_secrets, mask_value};
 
 use super::reference::ThreadArg;
 use super::thread_reader::ThreadReader;

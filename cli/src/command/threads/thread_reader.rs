@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rye_compiler::diagnostics::closest;
 use rye_engine::driver::LiveLine;
-use rye_engine::driver::journal::restore_event;
 use rye_engine::event::Event;
 use rye_engine::store::registry::{Liveness, fold_row};
+use rye_engine::store::spilled::restore_event;
 use rye_engine::store::transcript::live;
 use rye_engine::store::{
     Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow, TranscriptContents, layout, owner, transcript,

@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::EmbeddedDriver;
+use crate::BoxFuture;
 use crate::event::StateSet;
 use crate::hooks::{HookCallResult, HookRunner, ReadyHook};
 use crate::machine::HookRun;
 use crate::machine::gate::{ChildStart, GatedCall, HookCall, authorize_hook_call, is_system_tool};
 use crate::machine::state_store::{self, STATE_TOOL};
-use crate::provider::BoxFuture;
+use crate::secrets::mask_value;
 use crate::tool::ToolOutcome;
 use crate::tool::cancellation::CancellationToken;
-use crate::tool::secrets::mask_value;
 
 /// The runner of the hook actions of one point, for one thread.
 pub(super) struct EmbeddedHookRunner<'a> {

@@ -5,7 +5,7 @@ use rye_compiler::plan::PlanLimits;
 use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
 
 use super::EmbeddedDriver;
-use crate::driver::DriveError;
+use crate::error::DriveError;
 use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
 use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, ThreadRow};

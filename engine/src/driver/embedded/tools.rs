@@ -20,12 +20,13 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::EmbeddedDriver;
-use crate::driver::{Deadline, DriveError};
+use crate::driver::Deadline;
+use crate::error::DriveError;
 use crate::event::Settled;
 use crate::machine::Fact;
 use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access, write_bounds};
 use crate::machine::signal::{CallAnswer, ToolFinished};
-use crate::session::blocking;
+use crate::thread_count::blocking;
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::environment::{declared_variables, provider_keys};
 use crate::tool::guard::{DEFAULT_MAX_BYTES, guard_result, is_kept_whole};
@@ -402,7 +403,8 @@ pub(crate) fn check_unchanged(
 
 /// Returns the error for a host or folder that the tool needs and no grant names.
 fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<String> {
-    use crate::machine::gate::{is_folder_inside, is_host_inside};
+    use crate::machine::gate::is_folder_inside;
+    use rye_compiler::semantics::needs::is_host_inside;
     let unmet = |needs: &[String], granted: &[String], inside: fn(&str, &str) -> bool| {
         needs.iter().find(|need| !granted.iter().any(|outer| inside(need, outer))).cloned()
     };

@@ -9,10 +9,10 @@ use super::super::outputs;
 use super::super::walk::{StepResult, WalkContext};
 use super::{INTERRUPTED, has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
+use crate::exchange::StopReason;
 use crate::machine::effect::Effect;
 use crate::machine::facts;
 use crate::machine::state::{ReplyDefect, ThreadState};
-use crate::provider::StopReason;
 use crate::retry;
 use crate::thread::{RunError, Status};
 

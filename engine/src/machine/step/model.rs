@@ -13,8 +13,8 @@ use super::super::request;
 use super::super::state::{PendingSettlement, ThreadState};
 use super::super::walk::{StepResult, WalkContext};
 use crate::event::{AttemptIntended, EventBody, LimitHit, Settled};
-use crate::provider::Usage;
-use crate::provider::cost::cost;
+use crate::exchange::Usage;
+use crate::exchange::cost;
 
 /// Minimum output tokens of a call (`language.md` 11).
 const MIN_OUTPUT_TOKENS: u64 = 1024;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::fixture::{SimulatedThread, plan, text};
 use super::super::{ThreadState, apply, next};
 use crate::event::{EventBody, Settled};
-use crate::provider::{CallError, CutStream, FailedStage, Reply, Usage};
+use crate::exchange::{CallError, CutStream, FailedStage, Reply, Usage};
 
 const INTERIM: Usage = Usage { input: 40, output: 1, cache_read: 0, cache_write: 0 };
 

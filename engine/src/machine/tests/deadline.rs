@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, status, text, with_hook};
 use crate::event::{Approval, EventBody, HookOutcome, ResultKind};
+use crate::exchange::{CallError, CutStream, Reply};
 use crate::machine::{Effect, Fact, next};
-use crate::provider::{CallError, CutStream, Reply};
 use crate::thread::{Cost, Status};
 
 const OVER: &str = "duration_seconds_exceeded";

@@ -10,7 +10,7 @@ use crate::thread::Status;
 
 fn hooked(
     point: HookPoint,
-    replies: Vec<Result<crate::provider::Reply, crate::provider::CallError>>,
+    replies: Vec<Result<crate::exchange::Reply, crate::exchange::CallError>>,
 ) -> SimulatedThread {
     let mut plan = plan();
     with_hook(&mut plan, point, HookAction::Continue);

@@ -4,8 +4,8 @@ use rye_compiler::plan::PlannedModel;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text};
 use crate::event::{AttemptIntended, EventBody, Settled};
+use crate::exchange::{CutStream, Reply, Usage};
 use crate::message::ContentBlock;
-use crate::provider::{CutStream, Reply, Usage};
 
 fn intended(play: &SimulatedThread) -> Vec<&AttemptIntended> {
     play.events

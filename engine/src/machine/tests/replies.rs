@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text, with_outputs};
 use crate::event::ControlMessage;
+use crate::exchange::{CallError, Reply, StopReason};
 use crate::machine::Fact;
 use crate::message::ContentBlock;
-use crate::provider::{CallError, Reply, StopReason};
 use crate::thread::Status;
 
 fn stopped(said: &str, stop: StopReason) -> Result<Reply, CallError> {

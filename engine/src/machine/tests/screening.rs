@@ -4,10 +4,10 @@ use rye_compiler::hook::{HookAction, HookPoint};
 use serde_json::json;
 
 use crate::event::{Continues, ControlMessage, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin};
+use crate::exchange::{CallError, Reply};
 use crate::machine::Fact;
 use crate::machine::fixture::{SimulatedThread, call, calls, plan, text, with_hook};
 use crate::message::{ProviderMessage, text_of};
-use crate::provider::{CallError, Reply};
 use crate::thread::Status;
 
 /// Returns a thread whose plan has an `input` hook, which answers in this order.

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, rebuild, status, text, with_hook, with_outputs};
 use crate::event::{ControlMessage, EventBody, HookOutcome, Opened, ThreadOrigin};
+use crate::exchange::{CallError, FailedStage, Reply, Usage};
 use crate::machine::Fact;
-use crate::provider::{CallError, FailedStage, Reply, Usage};
 use crate::thread::Status;
 
 /// A reply after which the window of 100,000 tokens is nearly full.
@@ -81,7 +81,7 @@ fn final_text_in_a_full_window_completes() {
 
 #[test]
 fn cut_text_in_a_full_window_is_not_handed_over() {
-    let cut = full(text("half")).map(|reply| Reply { stop: crate::provider::StopReason::Length, ..reply });
+    let cut = full(text("half")).map(|reply| Reply { stop: crate::exchange::StopReason::Length, ..reply });
     let mut play = SimulatedThread::new(roomy(), vec![cut, text("never")]);
     play.run();
     let ended = play.ended();

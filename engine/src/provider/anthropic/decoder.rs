@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::WIRE;
+use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{ReplyDecoder, UnreadKinds, parse_lenient, read_count};
-use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
+use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
+use crate::surrogates::parse_lenient;
 
 /// The events of a message; an empty name means that the data has the type.
 const KNOWN_EVENTS: [&str; 7] =

@@ -5,13 +5,13 @@
 use serde_json::json;
 
 use super::*;
+use crate::exchange::{FailedStage, StopReason, ThreadPosition, Usage};
 use crate::message::{MALFORMED_KEY, ToolCall};
 use crate::provider::fixture::{
     assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
     replay_all_chunkings, result, text,
 };
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{FailedStage, StopReason, ThreadPosition, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/anthropic-tools.sse");

@@ -8,11 +8,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::{GENERATED_ID_PREFIX, SIGNATURE_FIELD, WIRE};
+use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
 use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_keep_alive};
-use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
 #[derive(Debug, Default)]

@@ -5,12 +5,12 @@
 use serde_json::json;
 
 use super::*;
+use crate::exchange::{StopReason, Usage};
 use crate::provider::fixture::{
     assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
     replay_all_chunkings, result, text,
 };
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{StopReason, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/gemini-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/gemini-tools.sse");

@@ -8,11 +8,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::WIRE;
+use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
 use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
-use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
 #[derive(Debug, Default)]

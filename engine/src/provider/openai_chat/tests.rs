@@ -5,13 +5,13 @@
 use serde_json::json;
 
 use super::*;
+use crate::exchange::{FailedStage, StopReason, Usage};
 use crate::message::MALFORMED_KEY;
 use crate::provider::fixture::{
     assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
     replay_all_chunkings, text,
 };
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{FailedStage, StopReason, Usage};
 
 const TEXT: &str = include_str!("../../../fixtures/streams/openai-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/openai-tools.sse");

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{REASONING, WIRE};
+use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
 use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_keep_alive, read_count};
-use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
 /// The state between two events.
 #[derive(Debug, Default)]

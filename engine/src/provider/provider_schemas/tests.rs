@@ -5,10 +5,11 @@
 use serde_json::json;
 
 use super::*;
+use crate::exchange::Request;
 use crate::message::{ContentBlock, ProviderMessage};
+use crate::provider::body;
 use crate::provider::fixture::{call, full_request, minimal_request, text};
 use crate::provider::settings::{MaxTokensField, ProviderSettings};
-use crate::provider::{Request, body};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::provider::ThreadPosition;
+use crate::exchange::ThreadPosition;
 
 /// The thread's own id, in the texts of a recorded request.
 const THREAD_ID: &str = "${thread_id}";

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{IdPlaceholders, turn_text};
+use crate::exchange::Request;
 use crate::message::ProviderMessage;
-use crate::provider::Request;
 
 /// Maximum characters shown of a line that differs.
 const MAX_SHOWN_CHARS: usize = 160;
@@ -123,7 +123,7 @@ fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::ThreadPosition;
+    use crate::exchange::ThreadPosition;
     use crate::provider::fixture::{full_request, minimal_request, result, text};
 
     #[test]

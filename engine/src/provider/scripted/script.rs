@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{RecordedRequest, scripted_usage, sent_bytes, turn_text};
+use crate::exchange::{CallError, CutStream, FailedStage, Request, StopReason, ThreadPosition};
 use crate::message::ProviderMessage;
 use crate::provider::wire::length;
-use crate::provider::{CallError, CutStream, FailedStage, Request, StopReason, ThreadPosition};
 
 /// A script (see the scripts reference).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

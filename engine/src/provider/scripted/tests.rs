@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use serde_json::json;
 
 use super::*;
+use crate::exchange::{ThreadPosition, ToolDefinition};
 use crate::message::MALFORMED_KEY;
+use crate::provider::Wire;
 use crate::provider::fixture::{call as tool_call_block, minimal_request, result, text};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
-use crate::provider::{ThreadPosition, ToolDefinition, Wire};
 
 fn scripted(yaml: &str) -> Scripted {
     Scripted::new(Script::parse(yaml).unwrap())

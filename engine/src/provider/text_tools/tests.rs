@@ -8,9 +8,10 @@ use serde_json::json;
 use super::parse::{ReplyPiece, parse_call, split_reply};
 use super::shown::CallFilter;
 use super::*;
+use crate::exchange::ThreadPosition;
 use crate::provider::fixture::{call as call_block, full_request, minimal_request, text};
 use crate::provider::scripted::{Script, Scripted};
-use crate::provider::{ThreadPosition, openai_chat, provider_schemas};
+use crate::provider::{openai_chat, provider_schemas};
 
 #[test]
 fn calls_and_results_become_text() {

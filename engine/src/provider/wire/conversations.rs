@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::strict::ValidatingServer;
+use crate::exchange::{Request, StopReason};
 use crate::message::{ContentBlock, ProviderMessage};
 use crate::provider::fixture::{full_request, result, text};
 use crate::provider::settings::KeyHeader;
-use crate::provider::{ApiKey, ProviderSettings, Request, StopReason, Wire, connect_provider};
+use crate::provider::{ApiKey, ProviderSettings, Wire, connect_provider};
 
 macro_rules! stream {
     ($name:literal) => {

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use crate::exchange::{CallError, FailedStage, Reply};
 use crate::provider::fixture::{assert_broken_bytes_are_replaced, assert_prefixes_fail, replay, replay_all_chunkings};
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{CallError, FailedStage, Reply, anthropic, gemini, openai_chat, openai_responses};
+use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
 
 macro_rules! stream {
     ($name:literal) => {

@@ -5,14 +5,12 @@
 use rye_compiler::semantics::classify::{ClassifyTable, Failure};
 use serde_json::{Value, json};
 
+use crate::exchange::{CallError, FailedStage, Reply, Request, StopReason};
 use crate::message::{ContentBlock, ProviderMessage};
 use crate::provider::fixture::{call, minimal_request, replay, result, text};
 use crate::provider::provider_schemas::validate_body;
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{
-    CallError, FailedStage, ProviderSettings, Reply, Request, StopReason, Wire, anthropic, body, gemini, openai_chat,
-    openai_responses,
-};
+use crate::provider::{ProviderSettings, Wire, anthropic, body, gemini, openai_chat, openai_responses};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
 

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use crate::exchange::{FailedStage, StopReason};
 use crate::provider::fixture::replay;
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{FailedStage, StopReason, anthropic, gemini, openai_chat, openai_responses};
+use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
 
 /// Replaces the reason in a recorded text stream and decodes it.
 fn stop<D: ReplyDecoder + Default>(stream: &str, from: &str, to: &str) -> StopReason {

@@ -6,9 +6,9 @@ use rye_compiler::semantics::ledger::{LedgerReply as LedgerAnswer, Operation, Re
 use rye_compiler::semantics::money::Nanos;
 
 use super::{ChildFunding, ChildRefusal, CreatedChild, IdentifiedChild};
-use crate::driver::DriveError;
+use crate::context::EngineContext;
 use crate::driver::embedded::EmbeddedDriver;
-use crate::engine::EngineContext;
+use crate::error::DriveError;
 use crate::store::registry::LedgerStepKey;
 use crate::store::{Change, ChangeResult, LedgerStep, ThreadRow};
 use crate::thread::Status;

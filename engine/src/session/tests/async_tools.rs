@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Lab, Status, calls, names, say, thread};
+use crate::BoxFuture;
 use crate::engine::Engine;
 use crate::event::{ControlMessage, EventBody, ResultKind};
+use crate::exchange::{CallError, FailedStage};
 use crate::message::ContentBlock;
-use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::ThreadRow;
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
@@ -78,7 +79,7 @@ impl Tool for LongTool {
 
 /// A project with these tools, and a parent that replies with `says` at each turn.
 fn lab(
-    says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<ContentBlock>, CallError> + Send + Sync + 'static,
+    says: impl Fn(&crate::exchange::Request, u32) -> Result<Vec<ContentBlock>, CallError> + Send + Sync + 'static,
 ) -> Lab {
     let lab = Lab::new(move |request| says(request, request.cue.turn.unwrap()));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
@@ -116,7 +117,7 @@ fn told(engine: &Engine, thread: &ThreadId) -> Vec<(ResultKind, String)> {
 }
 
 /// Returns the thread ids in the results so far.
-fn ids(request: &crate::provider::Request) -> Vec<String> {
+fn ids(request: &crate::exchange::Request) -> Vec<String> {
     let seen = serde_json::to_string(&request.turns).unwrap();
     let parts = seen.split("\\\"thread_id\\\":\\\"").skip(1);
     parts.map(|part| part.split("\\\"").next().unwrap().to_owned()).collect()

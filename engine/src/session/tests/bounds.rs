@@ -11,14 +11,15 @@ use rye_compiler::plan::PlannedModel;
 use serde_json::json;
 
 use super::{Lab, async_tools, calls, say, thread};
-use crate::engine::{Engine, Providers};
+use crate::BoxFuture;
+use crate::context::Providers;
+use crate::engine::Engine;
 use crate::event::{EventBody, Settled, ThreadOrigin};
+use crate::exchange::cost;
+use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::ContentBlock;
-use crate::provider::cost::cost;
 use crate::provider::settings::ProviderSettings;
-use crate::provider::{
-    BoxFuture, CallError, CutStream, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage, Wire, body,
-};
+use crate::provider::{Provider, Wire, body};
 use crate::retry::SeededJitter;
 use crate::thread_id::ThreadId;
 

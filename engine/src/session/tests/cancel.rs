@@ -29,7 +29,7 @@ async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
     let engine = lab.engine();
     let mut handle = lab.start(&engine, "wait").await;
     while let Some(live) = handle.live.next().await {
-        if let crate::driver::StreamEvent::Event { event, .. } = &live
+        if let crate::live::StreamEvent::Event { event, .. } = &live
             && matches!(event.body, EventBody::ToolStarted(_))
         {
             break;

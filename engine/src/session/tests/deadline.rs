@@ -8,12 +8,15 @@ use rye_compiler::plan::PlannedModel;
 use serde_json::json;
 
 use super::{Lab, calls, permit, say, thread};
+use crate::BoxFuture;
 use crate::clock::ManualClock;
-use crate::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Engine, Providers};
+use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Providers};
+use crate::engine::Engine;
 use crate::event::{Approval, ControlMessage, EventBody};
+use crate::exchange::{CallError, Delta, Reply, Request};
 use crate::provider::wire::fake::{ScriptedServer, ServerMove, chunk, chunked, send};
 use crate::provider::wire::tests::settings;
-use crate::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, Wire, connect_provider};
+use crate::provider::{Provider, Wire, connect_provider};
 use crate::thread::Status;
 
 const OVER: &str = "duration_seconds_exceeded";
@@ -103,12 +106,12 @@ impl Provider for StallingModel {
                 std::future::pending::<()>().await;
             }
             let input = json!({"item_type": "directive", "item_id": "test/child", "parameters": {}});
-            let usage = crate::provider::Usage::default();
+            let usage = crate::exchange::Usage::default();
             let content = calls(&[("rye_execute", input)]);
             Ok(Reply {
                 content,
                 usage,
-                stop: crate::provider::StopReason::ToolUse,
+                stop: crate::exchange::StopReason::ToolUse,
                 model: None,
                 uncounted: None,
                 unread: Vec::new(),

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use serde_json::json;
 
 use super::{Lab, SingleProvider, calls, names, permit, say, thread};
+use crate::BoxFuture;
 use crate::clock::Clock;
-use crate::engine::{ApprovalPolicy, Engine, EngineError, EngineOptions, StartOptions};
+use crate::context::{ApprovalPolicy, StartOptions};
+use crate::engine::{Engine, EngineOptions};
+use crate::error::EngineError;
 use crate::event::EventBody;
-use crate::provider::BoxFuture;
 use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
 use crate::store::{Disk, StoreError};
 use crate::thread::{RunResult, Status};

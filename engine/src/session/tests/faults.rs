@@ -10,16 +10,16 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{Lab, say, thread};
+use crate::BoxFuture;
 use crate::clock::JumpingClock;
-use crate::engine::{ApprovalPolicy, Engine, EngineOptions, Providers};
+use crate::context::{ApprovalPolicy, Providers};
+use crate::engine::{Engine, EngineOptions};
 use crate::event::{AttemptFailed, Event, EventBody, Settled};
+use crate::exchange::{CallError, Delta, FailedStage, Reply, Request};
 use crate::provider::http::TEST_TIMEOUT_SIGNAL;
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
 use crate::provider::wire::fake::{ScriptedServer, ServerMove, chunk, chunked, head, last_chunk, send};
-use crate::provider::{
-    ApiKey, BoxFuture, CallError, Delta, FailedStage, Provider, ProviderSettings, Reply, Request, Wire,
-    connect_provider,
-};
+use crate::provider::{ApiKey, Provider, ProviderSettings, Wire, connect_provider};
 use crate::retry::SeededJitter;
 use crate::thread::{RunResult, Status};
 use crate::trust::Trust;

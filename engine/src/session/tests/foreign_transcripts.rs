@@ -4,8 +4,8 @@ use rye_compiler::hook::{HookAction, HookSource, OnFailure, PlanVerdict, Planned
 use rye_compiler::world::{ItemKind, Space};
 
 use super::*;
-use crate::driver::DriveError;
-use crate::engine::EngineError;
+use crate::error::DriveError;
+use crate::error::EngineError;
 
 /// A directive's plan with a change that no file contains, under its own new id: a forgery in a repository.
 fn forged(lab: &Lab, name: &str, change: impl Fn(&mut rye_compiler::plan::Plan)) -> Compilation {

@@ -112,7 +112,7 @@ async fn failure_hook_starts_a_new_child_each_time() {
         if request.cue.directive == "test/note" {
             return Ok(say("{\"action\":\"retry\",\"delay_ms\":0}"));
         }
-        Err(crate::provider::CallError::new(crate::provider::FailedStage::Setup, "broken".to_owned()))
+        Err(crate::exchange::CallError::new(crate::exchange::FailedStage::Setup, "broken".to_owned()))
     });
     let hook = NOTE.replace("after_step", "error");
     let permitted = "<permissions><execute><directive>test.note</directive></execute></permissions>";

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::driver::StreamEvent;
 use crate::engine::Engine;
 use crate::event::{ControlMessage, EventBody, ResultKind};
+use crate::exchange::Request;
+use crate::live::StreamEvent;
 use crate::message::ContentBlock;
-use crate::provider::Request;
 use crate::thread::{RunResult, Status};
 
 const ORCHESTRA: &str = "<permissions><execute><directive>test.*</directive><tool>rye.agent.threads.*</tool>\
@@ -30,7 +30,7 @@ fn told(engine: &Engine, result: &RunResult) -> Vec<(ResultKind, Value)> {
 }
 
 /// Returns the values of `key` in the results of a request.
-fn ids(request: &crate::provider::Request, key: &str) -> Vec<String> {
+fn ids(request: &crate::exchange::Request, key: &str) -> Vec<String> {
     let seen = serde_json::to_string(&request.turns).unwrap().replace('\\', "");
     let mark = format!("\"{key}\":\"");
     let marks = seen.match_indices(&mark).map(|(at, mark)| at + mark.len());

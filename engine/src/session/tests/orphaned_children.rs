@@ -11,9 +11,9 @@ use serde_json::json;
 use super::{Lab, Status, async_tools, calls, say, thread};
 use crate::engine::Engine;
 use crate::event::{EventBody, Opened};
+use crate::exchange::{Request, Usage};
 use crate::keys::TrustStore;
 use crate::message::ContentBlock;
-use crate::provider::{Request, Usage};
 use crate::store::{RealDisk, ThreadRow, owner};
 use crate::thread_id::ThreadId;
 

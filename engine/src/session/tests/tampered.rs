@@ -9,8 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::async_tools::{Gate, WAITS, engine};
 use super::{Lab, Status, calls, names, say};
-use crate::driver::DriveError;
-use crate::engine::{Engine, EngineError, StartOptions};
+use crate::context::StartOptions;
+use crate::engine::Engine;
+use crate::error::DriveError;
+use crate::error::EngineError;
 use crate::event::EventBody;
 use crate::keys::KeyFolder;
 use crate::signer::Signer;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Lab, Status, calls, names, permit, say, thread};
 use crate::event::{EventBody, ResultKind};
-use crate::provider::{CallError, FailedStage, Request};
+use crate::exchange::{CallError, FailedStage, Request};
 use crate::store::ThreadRow;
 use crate::thread::RunResult;
 

@@ -8,9 +8,10 @@ use rye_compiler::plan::ApprovalOrigin;
 use serde_json::json;
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Engine};
+use crate::BoxFuture;
+use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
+use crate::engine::Engine;
 use crate::event::{Approval, ControlMessage};
-use crate::provider::BoxFuture;
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
 use crate::threads::pending_approval;

@@ -9,10 +9,11 @@ use serde_json::json;
 
 use super::async_tools::{Gate, WAITS, engine, quiet};
 use super::{Lab, Status, calls, names, say, thread};
-use crate::driver::DriveError;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::DriveError;
+use crate::error::EngineError;
 use crate::event::{ControlMessage, Event, EventBody};
-use crate::provider::Request;
+use crate::exchange::Request;
 use crate::store::disk::{DiskFault, DiskStep, SimulatedDisk, StepDecision, Survival, SyncSkippingDisk};
 use crate::store::registry::Liveness;
 use crate::store::{Disk, StoreError, ThreadRow, layout};
@@ -316,7 +317,7 @@ async fn kill_during_child_creation_ends_the_children() {
     let lab = family(true);
     let gate = Arc::new(Gate::default());
     let mut options = lab.options();
-    let (compile, told) = (Arc::clone(&options.compile), Arc::new(OnceLock::<crate::driver::ControlSender>::new()));
+    let (compile, told) = (Arc::clone(&options.compile), Arc::new(OnceLock::<crate::control::ControlSender>::new()));
     let killer = Arc::clone(&told);
     options.compile = Arc::new(move |world, request| {
         // The message arrives while the child is compiled.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::signatures::KeyKind;
 use super::{TranscriptView, Verifier, field};
 use crate::event::{Ended, EventBody};
-use crate::session::artifacts::SNAPSHOT_VERSION;
+use crate::store::thread_files::SNAPSHOT_VERSION;
 use crate::store::thread_files::{SIGNATURE, canonical_json, with_exact_integers};
 use crate::store::{StoreError, layout};
 use crate::thread::{PrintedCost, Status};

@@ -1,5 +1,6 @@
 //! Comparison of the registry with the transcripts: the cost in each row, and the account of each thread of a tree.
 
+use crate::store::spilled::restore_event;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +9,11 @@ use rye_compiler::semantics::ledger::{Account, AccountStatus};
 
 use super::super::Threads;
 use super::Verifier;
-use crate::driver::journal;
 use crate::event::{Event, EventBody};
-use crate::session::children::FIRST_HOOK_SPAWN;
-use crate::session::spawn_external::FIRST_OUTSIDE_SPAWN;
 use crate::store::registry::fold_spend_limit;
 use crate::store::{Objects, StoreError, ThreadRow, layout, transcript};
+use crate::thread::FIRST_HOOK_SPAWN;
+use crate::thread::FIRST_OUTSIDE_SPAWN;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
@@ -58,7 +58,7 @@ impl Threads {
             Err(StoreError::Damaged { .. } | StoreError::Newer { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let events = reading.records.iter().map(|record| journal::restore_event(record, &row.id, &objects));
+        let events = reading.records.iter().map(|record| restore_event(record, &row.id, &objects));
         Ok(events.collect::<Result<Vec<Event>, _>>().ok())
     }
 }

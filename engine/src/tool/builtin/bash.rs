@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{ToolFailure, ToolResult, parameters};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 use crate::tool::command::program_outcome;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::process::{self, Program, Sandbox, StderrMode};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{ToolFailure, ToolResult, parameters};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 use crate::tool::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ToolFailure, ToolResult, parameters};
-use crate::provider::BoxFuture;
+use crate::BoxFuture;
 use crate::tool::web::{WebClient, WebRequest};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 

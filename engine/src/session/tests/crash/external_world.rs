@@ -12,10 +12,12 @@ use rye_compiler::plan::ApprovalOrigin;
 
 use super::super::{Lab, SingleProvider};
 use super::scenarios::Scenario;
-use crate::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Engine, EngineContext};
+use crate::BoxFuture;
+use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, EngineContext};
+use crate::engine::Engine;
 use crate::event::{Approval, ControlMessage};
+use crate::exchange::{CallError, FailedStage};
 use crate::keys::KeyFolder;
-use crate::provider::{BoxFuture, CallError, FailedStage};
 use crate::store::{Disk, mailbox};
 use crate::thread_id::ThreadId;
 use crate::tool::{Invocation, Tool, ToolOutcome};

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::{Lab, calls, permit, say};
 use crate::event::ControlMessage;
+use crate::exchange::{CallError, FailedStage, Request, Usage};
 use crate::message::ContentBlock;
-use crate::provider::{CallError, FailedStage, Request, Usage};
 use crate::thread::Status;
 
 /// A run to interrupt. Its root directive is `test/root`.

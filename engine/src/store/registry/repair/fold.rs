@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::{LedgerStep, ThreadRow};
 use crate::event::{ControlMessage, Event, EventBody, HookOutcome, ThreadOrigin};
-use crate::provider::Usage;
+use crate::exchange::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::EventBody;
-use crate::session::spawn_external::FIRST_OUTSIDE_SPAWN;
 use crate::store::disk::{RealDisk, SimulatedDisk};
 use crate::store::owner::OwnerLock;
 use crate::store::registry::{Change, ChangeResult, RowUpdate};
 use crate::store::transcript::Transcript;
+use crate::thread::FIRST_OUTSIDE_SPAWN;
 use crate::thread::{Cost, Status};
 
 fn id(text: &str) -> ThreadId {

@@ -8,9 +8,12 @@ use rye_grammar::ItemId;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use crate::engine::{Engine, EngineContext, Providers};
+use crate::BoxFuture;
+use crate::context::{EngineContext, Providers};
+use crate::engine::Engine;
+use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::{ContentBlock, ProviderMessage, ToolCall};
-use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
+use crate::provider::Provider;
 use crate::thread_id::ThreadId;
 
 /// A call of the client, with the channel for its result.

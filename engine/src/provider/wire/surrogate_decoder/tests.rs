@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use crate::surrogates::parse_lenient;
 use serde_json::json;
 
 use super::*;

@@ -1,9 +1,10 @@
 //! Renders `capabilities.md`: the capability sets of the spawn chain as trees, and the tools that the model is offered.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rye_compiler::plan::{Grant, Plan};
@@ -19,13 +20,52 @@ use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 /// Time limit for reading ignore files. After it, the list is rendered as if no ignore file existed.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Number of cached texts of `capabilities.md`. Threads of one plan share a text.
+const MAX_CACHED_TEXTS: usize = 16;
+
+/// A cache of the texts of `capabilities.md`, by plan and grants.
+#[derive(Debug, Default)]
+pub(crate) struct CapabilitiesCache {
+    lists: Mutex<VecDeque<Arc<CapabilitiesText>>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CapabilitiesText {
+    plan_id: String,
+    grants: Vec<Vec<Grant>>,
+    pub text: String,
+}
+
+impl CapabilitiesCache {
+    pub(crate) fn list(
+        &self,
+        plan: &Plan,
+        plan_id: &str,
+        grants: &[Vec<Grant>],
+        project: &Path,
+    ) -> Arc<CapabilitiesText> {
+        let known = |lists: &VecDeque<Arc<CapabilitiesText>>| {
+            lists.iter().find(|list| list.plan_id == plan_id && list.grants == grants).map(Arc::clone)
+        };
+        if let Some(list) = known(&self.lists.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return list;
+        }
+        let text = render_capabilities(plan, grants, &ignored_tools(plan, project));
+        let list = Arc::new(CapabilitiesText { plan_id: plan_id.to_owned(), grants: grants.to_vec(), text });
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.truncate(MAX_CACHED_TEXTS - 1);
+        lists.push_front(Arc::clone(&list));
+        list
+    }
+}
+
 /// Adds the front matter and the title of one thread to the shared text.
-pub(super) fn with_front_matter(thread: &ThreadId, plan_id: &str, text: &str) -> String {
+pub(crate) fn with_front_matter(thread: &ThreadId, plan_id: &str, text: &str) -> String {
     format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# Capabilities of `{thread}`\n\n{text}")
 }
 
 /// Renders the part that all threads of a plan with these grants share.
-pub(super) fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
+fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
     let mut text = String::new();
     // Writing to a `String` cannot fail.
     let out = &mut text;
@@ -89,7 +129,7 @@ fn tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>
 }
 
 /// Returns the project's tools that its ignore files exclude. The tree leaves them out.
-pub(super) fn ignored_tools(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
+fn ignored_tools(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     let own = |kind: ItemKind, space: Option<Space>| kind == ItemKind::Tool && space == Some(Space::Project);
     let read = plan.manifest.iter().filter(|read| own(read.kind, read.space) && read.sha256.is_some());
     let mut left: BTreeSet<ItemId> = read.filter_map(|read| ItemId::parse(&read.id).ok()).collect();

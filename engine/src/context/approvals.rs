@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{ApprovalOrigin, Plan};
 
+use crate::BoxFuture;
 use crate::event::Approval;
 use crate::machine::effect::CallToApprove;
-use crate::provider::BoxFuture;
 use crate::thread_id::ThreadId;
 
 /// An approval request of a thread.

@@ -10,8 +10,8 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::driver::DriveError;
-use crate::engine::EngineContext;
+use crate::context::EngineContext;
+use crate::error::DriveError;
 use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
 
@@ -29,7 +29,7 @@ pub(crate) struct SharedPlans {
 
 impl EngineContext {
     /// Stores copies of the source files of a plan that still have the hash in its manifest.
-    pub(super) fn store_sources(&self, plan: &Plan) -> Result<(), DriveError> {
+    pub(crate) fn store_sources(&self, plan: &Plan) -> Result<(), DriveError> {
         let missing = sources::missing(&*self.disk, plan)?;
         if missing.is_empty() {
             return Ok(());

@@ -13,13 +13,14 @@ use rye_grammar::ItemId;
 use serde_json::Value;
 
 use super::{OpenWorld, Providers};
+use crate::exchange::{CallError, FailedStage};
 use crate::provider::catalog::connection_settings;
 use crate::provider::environment::ProviderEnvironment;
-use crate::provider::{CallError, FailedStage, Provider, connect_provider};
+use crate::provider::{Provider, connect_provider};
 use crate::trust::Trust;
 
 /// Connections to the providers that plans name.
-pub(super) struct PlanProviders {
+pub(crate) struct PlanProviders {
     pub environment: ProviderEnvironment,
     pub project: PathBuf,
     pub trust: Trust,

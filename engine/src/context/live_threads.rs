@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use rye_compiler::approvals;
 
-use super::{Engine, EngineContext, EngineError, RunningThread};
-use crate::driver::control::ControlSender;
-use crate::driver::{DriveError, live};
+use super::{EngineContext, RunningThread};
+use crate::control::ControlSender;
+use crate::error::DriveError;
 use crate::event::ControlMessage;
-use crate::session::descendants::last_of_chain;
 use crate::store::{StoreError, mailbox};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 
 /// The threads that run in this process.
 #[derive(Debug, Default)]
-pub(super) struct RunningThreads {
+pub(crate) struct RunningThreads {
     pub threads: BTreeMap<ThreadId, RunningThread>,
     /// Threads that this process is recovering, with the control messages that arrived meanwhile.
     taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
@@ -121,45 +120,6 @@ impl Drop for RecoveryGuard {
     }
 }
 
-impl Engine {
-    /// Sends a control message to a thread of this process, or to the thread that continues it.
-    ///
-    /// # Errors
-    /// The registry cannot be read.
-    pub async fn send_to_chain(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), EngineError> {
-        if self.send_to(thread, &letter) {
-            return Ok(());
-        }
-        let first = thread.clone();
-        let last = self.inner.read_registry(move |registry| last_of_chain(registry, first)).await?;
-        if let Some(last) = last {
-            self.send_to(&last, &letter);
-        }
-        Ok(())
-    }
-
-    /// Stops one call of a thread of this process. The thread continues with the call's error.
-    pub fn stop_call(&self, thread: &ThreadId, call_id: &str) {
-        if let Some(running) = self.inner.running(thread) {
-            running.control.stop_call(call_id.to_owned());
-        }
-    }
-
-    /// Waits for the end of a thread and of its continuations, and returns the result.
-    ///
-    /// # Errors
-    /// The transcript or the registry cannot be read.
-    pub async fn wait(&self, thread: &ThreadId) -> Result<RunResult, EngineError> {
-        let outlet = Arc::new(live::event_channel().0);
-        Ok(self.inner.result_of_child(thread, &outlet).await?.0)
-    }
-
-    /// Lists the threads that run in this process.
-    pub fn running_threads(&self) -> Vec<ThreadId> {
-        self.inner.live().threads.keys().cloned().collect()
-    }
-}
-
 impl EngineContext {
     /// Sends a control message to a thread that runs in this process or is being recovered. Returns false if the thread
     /// runs elsewhere or not at all.
@@ -169,6 +129,31 @@ impl EngineContext {
             return running.control.send(letter);
         }
         live.taking.get_mut(thread).map(|letters| letters.push(letter)).is_some()
+    }
+
+    /// Waits until no thread of this process runs, including children that outlived their parents.
+    pub async fn wait_idle(&self) {
+        loop {
+            let gone = self.gone.notified();
+            if self.is_idle() {
+                return;
+            }
+            gone.await;
+        }
+    }
+
+    /// Sends a control message to every thread of this process.
+    pub fn broadcast(&self, letter: &ControlMessage) {
+        let controls: Vec<ControlSender> =
+            self.live().threads.values().map(|running| running.control.clone()).collect();
+        for control in controls {
+            control.send(letter.clone());
+        }
+    }
+
+    /// Lists the threads that run in this process.
+    pub fn running_threads(&self) -> Vec<ThreadId> {
+        self.live().threads.keys().cloned().collect()
     }
 
     /// Returns true if a task of this process runs or recovers the thread.
@@ -255,7 +240,7 @@ impl EngineContext {
         self.clock.elapse(seconds.saturating_mul(1000)).await;
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         let live = self.live();
         live.threads.is_empty() && live.attended == 0
     }

@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::DriveError;
-use super::live::{EventSink, StreamEvent};
+use crate::error::DriveError;
 use crate::event::{Durability, Event, EventBody, event_row};
+use crate::live::{EventSink, StreamEvent};
 use crate::signer::{CheckpointPosition, Signer};
+use crate::store::spilled::SPILLED_KEY;
 use crate::store::transcript::{ChainHash, LineSigner};
-use crate::store::{ObjectId, Objects, StoreError, Transcript, TranscriptRecord};
+use crate::store::{Objects, StoreError, Transcript};
 use crate::thread_count::ThreadCount;
 use crate::thread_id::ThreadId;
-
-/// The key under which a line lists the fields that were stored as objects because of their size.
-const SPILLED_KEY: &str = "spilled";
 
 #[derive(Debug)]
 pub struct Journal {
@@ -192,23 +190,4 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
         fields.insert(SPILLED_KEY.into(), Value::Object(spilled));
     }
     Ok(fields)
-}
-
-/// Returns the event of a line, including the fields that are stored as objects.
-pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
-    if !record.body.contains_key(SPILLED_KEY) {
-        return record.event(thread);
-    }
-    let mut record = record.clone();
-    let spilled = record.body.shift_remove(SPILLED_KEY).unwrap_or_default();
-    for (key, place) in spilled.as_object().into_iter().flatten() {
-        let id = ObjectId::parse(place.get("sha256").and_then(Value::as_str).unwrap_or_default())?;
-        let bytes = objects.get(&id)?;
-        let value = serde_json::from_slice(&bytes).map_err(|_| StoreError::Altered {
-            path: id.as_str().into(),
-            reason: "it is not a field of an event".into(),
-        })?;
-        record.body.insert(key.clone(), value);
-    }
-    record.event(thread)
 }

@@ -12,12 +12,15 @@ use tokio::sync::{OnceCell, broadcast, mpsc, oneshot};
 
 use super::CANCEL_GRACE;
 use super::source::{CallResult, CallSlot, CallSource, QueuedCall, SessionTable};
-use crate::driver::{DriveError, StreamEvent};
-use crate::engine::{Engine, EngineError, StartOptions, ThreadHandle};
+use crate::context::{StartOptions, ThreadHandle};
+use crate::engine::Engine;
+use crate::error::DriveError;
+use crate::error::EngineError;
 use crate::event::{ControlMessage, Event, EventBody};
+use crate::live::StreamEvent;
+use crate::secrets::mask_secrets;
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
-use crate::tool::secrets::mask_secrets;
 
 /// Maximum number of queued calls of a session.
 const MAX_QUEUED_CALLS: usize = 64;

@@ -1,104 +1,25 @@
-//! Events with lone surrogate escapes (`"\ud83d"`), which JSON parsers refuse: a server may split a character outside
-//! the basic plane over two events. The halves are joined; a half without its other one becomes U+FFFD.
+//! Lone surrogate escapes in JSON texts (`"\ud83d"`), which JSON parsers refuse. Each half is represented by a private
+//! character (its mark) until the halves of a character can be joined; a half without its other one becomes U+FFFD.
 
 use serde_json::Value;
 
-use super::ReplyDecoder;
-use crate::message::{ContentBlock, ToolCall};
-use crate::provider::sse::SseEvent;
-use crate::provider::{CallError, Delta, Reply, Usage};
-
 /// Difference between a half and the private character (plane 16) that stands for the half until the reply is complete.
 const MARK_OFFSET: u32 = 0x0010_0000;
-const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
+pub(crate) const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
 const LOW: std::ops::RangeInclusive<u32> = 0xDC00..=0xDFFF;
 
-/// A decoder that also reads events with lone surrogate escapes.
-#[derive(Debug, Default)]
-pub struct SurrogateDecoder<D> {
-    decoder: D,
-    /// Set once an event had a lone half.
-    repaired: bool,
-    /// The first half of a character, if it ended the last displayed piece.
-    pending: Option<u32>,
-}
-
-impl<D> SurrogateDecoder<D> {
-    pub fn new(decoder: D) -> Self {
-        Self { decoder, repaired: false, pending: None }
-    }
-}
-
-impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
-    fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
-        let deltas = match mark_lone_halves(&event.data) {
-            Some(data) => {
-                self.repaired = true;
-                self.decoder.push(&SseEvent { name: event.name.clone(), data })
-            }
-            None => self.decoder.push(event),
-        };
-        if !self.repaired {
-            return deltas;
-        }
-        deltas.into_iter().filter_map(|delta| self.displayed(delta)).collect()
-    }
-
-    fn is_done(&self) -> bool {
-        self.decoder.is_done()
-    }
-
-    fn usage(&self) -> Option<Usage> {
-        self.decoder.usage()
-    }
-
-    fn is_usage_final(&self) -> bool {
-        self.decoder.is_usage_final()
-    }
-
-    fn finish(self) -> Result<Reply, CallError> {
-        let repaired = self.repaired;
-        let mut reply = self.decoder.finish()?;
-        if repaired {
-            reply.content.iter_mut().for_each(join_in_block);
-        }
-        Ok(reply)
-    }
-}
-
-impl<D> SurrogateDecoder<D> {
-    /// Joins halves within a displayed piece and with the piece before it.
-    fn displayed(&mut self, delta: Delta) -> Option<Delta> {
-        let mut join = |text: String| {
-            let mut whole: String = self.pending.take().and_then(to_mark).into_iter().collect();
-            whole.push_str(&text);
-            self.pending = whole.chars().next_back().and_then(from_mark).filter(|half| HIGH.contains(half));
-            if self.pending.is_some() {
-                whole.pop();
-            }
-            join_halves(&whole)
-        };
-        let joined = match delta {
-            Delta::Text(text) => Delta::Text(join(text)),
-            Delta::Thinking(text) => Delta::Thinking(join(text)),
-            Delta::ToolCallInput { id, fragment } => Delta::ToolCallInput { id, fragment: join(fragment) },
-            started @ Delta::ToolCallStarted { .. } => started,
-        };
-        let empty = matches!(&joined, Delta::Text(text) | Delta::Thinking(text) if text.is_empty());
-        (!empty).then_some(joined)
-    }
-}
-
-fn to_mark(half: u32) -> Option<char> {
+/// Returns the private character that stands for a half.
+pub(crate) fn to_mark(half: u32) -> Option<char> {
     char::from_u32(MARK_OFFSET + half)
 }
 
-fn from_mark(c: char) -> Option<u32> {
+/// Returns the half that a character stands for, if any.
+pub(crate) fn from_mark(c: char) -> Option<u32> {
     u32::from(c).checked_sub(MARK_OFFSET).filter(|half| HIGH.contains(half) || LOW.contains(half))
 }
 
 /// Replaces each lone surrogate escape of a JSON text by its mark; `None` if there is none.
-fn mark_lone_halves(json: &str) -> Option<String> {
+pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return None;
     }
@@ -141,7 +62,7 @@ fn half_of(text: &str) -> Option<u32> {
 }
 
 /// Replaces marks: two halves by their character, a lone one by U+FFFD.
-fn join_halves(text: &str) -> String {
+pub(crate) fn join_halves(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
@@ -159,17 +80,8 @@ fn join_halves(text: &str) -> String {
     joined
 }
 
-fn join_in_block(block: &mut ContentBlock) {
-    match block {
-        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => *text = join_halves(text),
-        ContentBlock::ToolCall(ToolCall { input: value, .. }) | ContentBlock::Other { value, .. } => {
-            join_in_value(value);
-        }
-        ContentBlock::Image(_) => {}
-    }
-}
-
-fn join_in_value(value: &mut Value) {
+/// Joins the halves in all strings and keys of a value.
+pub(crate) fn join_in_value(value: &mut Value) {
     match value {
         Value::String(text) => *text = join_halves(text),
         Value::Array(list) => list.iter_mut().for_each(join_in_value),
@@ -196,6 +108,3 @@ pub(crate) fn parse_lenient(text: &str) -> Result<Value, serde_json::Error> {
     join_in_value(&mut value);
     Ok(value)
 }
-
-#[cfg(test)]
-mod tests;

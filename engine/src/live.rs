@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
 use crate::event::Event;
-use crate::provider::Delta;
+use crate::exchange::Delta;
 use crate::thread_id::ThreadId;
 
 /// An item of the live stream.

@@ -1,0 +1,252 @@
+//! The shared state of an engine: what the driver and the sessions of one process use, and the threads that run in it.
+
+use crate::parent_thread::ParentThread;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rye_compiler::compile::{Compilation, CompileRequest};
+use rye_compiler::diagnostics::Checked;
+use rye_compiler::hook::PlannedHook;
+use rye_compiler::plan::{Grant, Plan, PlannedModel};
+use rye_compiler::trust::{TrustRequirement, TrustRequirementKind, requirements_of_granted_plan, user_space_of};
+use rye_compiler::world::World;
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, watch};
+
+use crate::clock::Clock;
+use crate::control::ControlSender;
+use crate::error::DriveError;
+use crate::event::{ControlMessage, RunSettings};
+use crate::exchange::CallError;
+use crate::image::ValidatedImage;
+use crate::keys::KeyFolder;
+use crate::live::EventStream;
+use crate::provider::Provider;
+use crate::signer::Signer;
+use crate::store::{Disk, Objects, OwnerLock, RegistryWriter, ThreadIds};
+use crate::thread::RunResult;
+use crate::thread_count::ThreadCount;
+use crate::thread_id::ThreadId;
+use crate::threads::Threads;
+use crate::tool::registry::ToolRegistry as Tools;
+use crate::trust::Trust;
+
+mod approvals;
+pub(crate) mod capabilities;
+mod live_threads;
+mod plans;
+mod providers;
+
+pub use approvals::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
+use capabilities::CapabilitiesCache;
+use live_threads::RunningThreads;
+pub(crate) use live_threads::TaskEnd;
+pub(crate) use plans::SharedPlans;
+pub(crate) use providers::PlanProviders;
+
+/// Opens the current state of all spaces. Later compilations and fetches see later versions of the files.
+pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
+
+/// Compiles the plan of a child. Pure: the same world and request give the same plan.
+pub type Compile = Arc<dyn Fn(&dyn World, &CompileRequest) -> Checked<Compilation> + Send + Sync>;
+
+/// Checks a plan before a thread of it starts or is recovered. Returns the reason for a refusal. Blocks.
+pub type PlanCheck = Arc<dyn Fn(&Plan) -> Result<(), String> + Send + Sync>;
+
+/// A source of connections to models.
+pub trait Providers: Send + Sync {
+    /// Returns a connection for a plan's model.
+    ///
+    /// # Errors
+    /// The error of a call that failed before a request was sent.
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
+
+    /// Returns true if the replies of threads of a directive come from the simulation script that a provider file names.
+    /// Only then the script needs trust.
+    fn reads_scripts(&self, _directive: &ItemId) -> bool {
+        false
+    }
+}
+
+/// The parameters of a thread's start.
+#[derive(Debug, Clone, Default)]
+pub struct StartOptions {
+    /// The validated inputs. If empty, the inputs of the plan with their defaults.
+    pub inputs: Map<String, Value>,
+    /// The parent. The plan was compiled with the parent's bounds ([`ParentThread::bounds`]).
+    pub parent: Option<ParentThread>,
+    /// The images of the first message.
+    pub images: Vec<ValidatedImage>,
+    /// The thread completes although required outputs are missing.
+    pub allow_missing_outputs: bool,
+}
+
+/// A user message for a thread that has ended.
+#[derive(Debug, Clone, Default)]
+pub struct UserMessage {
+    pub text: String,
+    /// The images of the message.
+    pub images: Vec<ValidatedImage>,
+    /// The model of the new thread and its continuations; `None` = that of the old thread.
+    pub model: Option<PlannedModel>,
+}
+
+impl<T: Into<String>> From<T> for UserMessage {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+pub(crate) struct EngineContext {
+    pub project: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub objects: Arc<Objects>,
+    pub ids: ThreadIds,
+    pub writer: RegistryWriter,
+    pub owner: OwnerLock,
+    pub world: OpenWorld,
+    pub compile: Compile,
+    pub providers: Arc<dyn Providers>,
+    pub clock: Arc<dyn Clock>,
+    pub approvals: ApprovalPolicy,
+    pub keys: Option<KeyFolder>,
+    pub tools: Tools,
+    pub plans: SharedPlans,
+    pub papers: CapabilitiesCache,
+    pub sealer: Arc<Signer>,
+    pub trust: Trust,
+    pub crew: ThreadCount,
+    /// True if the user accepts transcripts that no key of theirs signed.
+    pub accepts_records: AtomicBool,
+    pub plan_check: Option<PlanCheck>,
+    pub settings: RunSettings,
+    pub live: Mutex<RunningThreads>,
+    /// Notified when a thread of this process ends.
+    pub gone: Notify,
+}
+
+/// A thread of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningThread {
+    pub control: ControlSender,
+    pub done: watch::Receiver<Option<TaskEnd>>,
+}
+
+/// A started thread.
+#[derive(Debug)]
+pub struct ThreadHandle {
+    pub thread_id: ThreadId,
+    /// The live events of this thread and of its descendants.
+    pub live: EventStream,
+    running: RunningThread,
+}
+
+impl ThreadHandle {
+    pub(crate) fn new(thread_id: ThreadId, live: EventStream, running: RunningThread) -> Self {
+        Self { thread_id, live, running }
+    }
+
+    /// Cancels the thread: it finishes the current step, then stops.
+    pub fn cancel(&self) {
+        self.running.control.send(ControlMessage::Cancel);
+    }
+
+    /// Kills the thread: a call in flight is cut and counts at its worst case.
+    pub fn kill(&self) {
+        self.running.control.send(ControlMessage::Kill);
+    }
+
+    /// Sends any other control message: steering, a follow-up, a raised limit.
+    pub fn send(&self, letter: ControlMessage) {
+        self.running.control.send(letter);
+    }
+
+    /// Returns a sender that works while the handle is borrowed.
+    pub fn control(&self) -> ControlSender {
+        self.running.control.clone()
+    }
+
+    /// Waits for the end of the thread and of its continuations.
+    pub async fn join(&self) -> RunResult {
+        self.running.result().await
+    }
+}
+
+impl EngineContext {
+    /// Returns true if the user accepts transcripts that no key of theirs signed.
+    pub fn accepts_unverified(&self) -> bool {
+        self.accepts_records.load(Ordering::Relaxed)
+    }
+
+    /// Accepts transcripts that no key of the user signed.
+    pub fn accept_unverified(&self) {
+        self.accepts_records.store(true, Ordering::Relaxed);
+    }
+
+    pub fn threads(&self) -> Threads {
+        Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
+    }
+
+    /// Checks that a thread of this plan may start with these grants: everything it requires of the project is trusted,
+    /// and the plan check accepts the plan. Tools are checked when they are called. Blocks.
+    pub fn check_admission(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
+        self.check_requirements(&plan.directive, requirements_of_granted_plan(plan, grants, &[]))?;
+        self.check_plan(plan)
+    }
+
+    /// Runs the plan check of the options. Blocks.
+    pub fn check_plan(&self, plan: &Plan) -> Result<(), DriveError> {
+        self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
+    }
+
+    /// Checks that the given requirements are trusted, except for tools and MCP servers, which are checked when they
+    /// are called, and scripts that no provider reads.
+    pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<TrustRequirement>) -> Result<(), DriveError> {
+        all.retain(|one| match one.kind {
+            TrustRequirementKind::Tool | TrustRequirementKind::Server => false,
+            TrustRequirementKind::Script => self.providers.reads_scripts(directive),
+            TrustRequirementKind::Hook
+            | TrustRequirementKind::Provider
+            | TrustRequirementKind::Risk
+            | TrustRequirementKind::Grants
+            | TrustRequirementKind::UserSpace => true,
+        });
+        if all.is_empty() {
+            return Ok(());
+        }
+        let trusted = self.trust.snapshot()?;
+        let missing = trusted.missing(&all)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let list = missing.iter().map(|one| format!("{} `{}` {}", one.kind.word(), one.name, one.what)).collect();
+        Err(DriveError::Untrusted { directive: directive.to_string(), list })
+    }
+
+    /// Checks whether a thread of this plan, or a hook of it, may be given an item of the user space.
+    ///
+    /// # Errors
+    /// A sentence for the model.
+    pub fn admit_user_space(&self, plan: &Plan, hook: Option<&PlannedHook>) -> Result<(), String> {
+        let Some(required) = user_space_of(plan, hook) else { return Ok(()) };
+        let now = self.trust.snapshot().map_err(|error| error.to_string())?;
+        let missing = now.missing(std::slice::from_ref(&required)).map_err(|error| error.to_string())?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err("permission denied: it is in the user's own space, and the user does not trust this project yet; see `rye trust --list`"
+            .to_owned())
+    }
+
+    /// Runs `work` with the current world on the blocking pool.
+    pub async fn with_world<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn World) -> Result<T, String> + Send + 'static,
+    ) -> Result<Result<T, String>, DriveError> {
+        let open = Arc::clone(&self.world);
+        let done = tokio::task::spawn_blocking(move || open().and_then(|world| work(&*world)));
+        Ok(done.await?)
+    }
+}

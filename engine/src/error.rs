@@ -1,0 +1,115 @@
+//! Errors of threads and of engine operations.
+
+use tokio::task::JoinError;
+
+use crate::image::ImageNotAccepted;
+use crate::keys::KeyError;
+use crate::store::StoreError;
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+use crate::trust::TrustError;
+
+/// The reason why a thread cannot go on in this process. The thread has not ended; it can be recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the machine made no progress at `{step}`")]
+    Stalled { step: String },
+    #[error("a task of the thread ended without a result: {0}")]
+    Lost(String),
+    /// The store failed below a child that the thread waits for. Both are recovered together.
+    #[error("the child `{child}` stopped: {reason}")]
+    ChildStopped { child: String, reason: String },
+    #[error("the plan cannot be used: {0}")]
+    Plan(String),
+    /// `list` holds the untrusted requirements of the project, one line each.
+    #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
+    Untrusted { directive: String, list: Vec<String> },
+    /// The transcript was made from other files or on another machine; `list` holds the executables that no current
+    /// file declares.
+    #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
+    Changed { directive: String, list: Vec<String> },
+    /// No key of the user signed the transcript, and the user did not accept it.
+    #[error("the transcript of `{thread}` cannot be verified: {reason}")]
+    Unverified { thread: String, reason: String },
+    /// The plan check of the engine's options does not let the plan start.
+    #[error("{reason}")]
+    Refused { reason: String },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+impl DriveError {
+    /// Returns true if the cause is the transcript or a file that belongs to it. A retry then fails again until the
+    /// cause is repaired, while other threads can go on.
+    pub fn is_transcript_fault(&self) -> bool {
+        match self {
+            Self::Store(error) => match error {
+                StoreError::Damaged { .. }
+                | StoreError::Altered { .. }
+                | StoreError::Newer { .. }
+                | StoreError::UnknownThread { .. }
+                | StoreError::InvalidId { .. } => true,
+                StoreError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+                StoreError::LineTooLong { .. }
+                | StoreError::NoEvent
+                | StoreError::Poisoned { .. }
+                | StoreError::Owned { .. }
+                | StoreError::Busy { .. }
+                | StoreError::Registry { .. }
+                | StoreError::RegistryLost { .. }
+                | StoreError::InUse { .. } => false,
+            },
+            Self::Plan(_)
+            | Self::Untrusted { .. }
+            | Self::Changed { .. }
+            | Self::Unverified { .. }
+            | Self::Refused { .. } => true,
+            Self::Stalled { .. } | Self::Lost(_) | Self::ChildStopped { .. } | Self::Trust(_) => false,
+        }
+    }
+}
+
+impl From<JoinError> for DriveError {
+    fn from(lost: JoinError) -> Self {
+        Self::Lost(lost.to_string())
+    }
+}
+
+/// An error of an engine operation.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("{0}")]
+    World(String),
+    /// The disk was full before the first line of the transcript.
+    #[error("the thread was not started: {reason}; free some space, then start it again")]
+    NotStarted { reason: String },
+    #[error("the thread `{thread}` never started: it has no transcript")]
+    NeverBegan { thread: String },
+    #[error("the thread `{thread}` has ended; resume it with a message")]
+    Over { thread: String },
+    #[error("the thread `{thread}` has not ended and keeps its model")]
+    KeepsModel { thread: String },
+    #[error("`{thread}` is a run of the tool `{tool}` and takes no messages")]
+    OfTool { thread: String, tool: String },
+    #[error("the thread `{thread}` has only {turns} turns")]
+    NoSuchTurn { thread: String, turns: u64 },
+    #[error("depth_exceeded: `{parent}` may not start child threads")]
+    TooDeep { parent: String },
+    #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
+    NothingSetAside { parent: String, refusal: String },
+    /// The thread had to end, but could not be recovered. It was finalized instead.
+    #[error("the thread `{thread}` was finalized without being recovered: {why}")]
+    Closed { thread: String, why: String },
+    #[error("the thread `{thread}` cannot be resumed: `{ancestor}` above it was {}", status.as_str())]
+    AncestorStopped { thread: ThreadId, ancestor: ThreadId, status: Status },
+    #[error(transparent)]
+    Images(#[from] ImageNotAccepted),
+}

@@ -1,0 +1,268 @@
+//! An exchange with a model as data: the request, the streamed pieces, the reply with its usage and cost, and the error
+//! of a failed attempt. The providers map these types to their wires.
+
+use std::sync::Arc;
+
+use rye_compiler::plan::{PlannedModel, Sampling, Tokens};
+use rye_compiler::semantics::money::Nanos;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::{ContentBlock, ProviderMessage};
+
+/// A complete model call: the same value gives the same bytes on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The provider's own model id.
+    pub model: String,
+    /// System prompt; empty if there is none. Sent in the provider's own field.
+    pub system: Arc<str>,
+    pub turns: Vec<ProviderMessage>,
+    pub tools: Vec<ToolDefinition>,
+    /// Maximum number of output tokens.
+    pub max_output: u64,
+    /// Set if `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
+    pub first_turn_constant: bool,
+    /// Sampling parameters; sent only if set.
+    #[serde(default, skip_serializing_if = "Sampling::is_empty")]
+    pub sampling: Sampling,
+    /// Set if the model has no native tools, so that calls are parsed from its text (`text_tools`).
+    #[serde(default)]
+    pub text_tools: bool,
+    /// The position of the call in its thread. Never sent; only the scripted provider reads it.
+    #[serde(default)]
+    pub cue: ThreadPosition,
+}
+
+/// The position of a call in its thread, so that a script can be played from any point, also after a crash.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadPosition {
+    /// Full id of the directive; selects the branch of a script.
+    pub directive: String,
+    /// Number of replies the thread already has; `None` = the number of assistant turns in the request (which a
+    /// `context` hook may have reduced).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u32>,
+    /// Number of failed attempts of this turn.
+    #[serde(default)]
+    pub attempt: u32,
+    /// Id of the thread.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thread: String,
+    /// For a child thread, its number among its parent's children, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spawn: Option<u64>,
+    /// The children that the thread has started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<StartedChild>,
+}
+
+/// A child of the thread that makes a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedChild {
+    pub spawn: u64,
+    pub thread_id: String,
+    /// The last thread of its chain of handoffs, once that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_thread_id: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    pub name: Arc<str>,
+    pub description: Arc<str>,
+    /// JSON Schema of the input.
+    pub schema: Arc<Value>,
+}
+
+/// A complete reply: the stream ended with its final event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    pub content: Vec<ContentBlock>,
+    pub usage: Usage,
+    pub stop: StopReason,
+    /// The model that the provider reports.
+    pub model: Option<String>,
+    /// Set if the provider reported no usable final usage: the bytes of the exchange.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<CutStream>,
+    /// Kinds of events and content that the wire does not know and that are not in `content`, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+}
+
+/// Token counts as reported by the provider. `input` excludes `cache_read` and `cache_write`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+impl Usage {
+    /// All tokens of the request, cached or not.
+    pub fn whole_input(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
+    /// Returns false if a reply with this content cannot have used these tokens: a prompt has a token, and so has content.
+    pub fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
+        self.whole_input() > 0 && (self.output > 0 || content.is_empty())
+    }
+
+    /// The larger count of each side; `other` counts no cache.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        let side = if self.whole_input() < other.input { other } else { self };
+        Self { output: self.output.max(other.output), ..side }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    EndTurn,
+    ToolUse,
+    /// Output limit reached; a text or tool call at the end of the reply is incomplete.
+    Length,
+    /// Context window full; the end of the reply is incomplete, too.
+    ContextWindow,
+    /// The model or a content filter refused.
+    Refusal,
+    /// A reason that the wire does not define.
+    Other(String),
+}
+
+impl StopReason {
+    /// Returns the name used in results; for an unknown reason, the name that the provider sent.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::EndTurn => "end_turn",
+            Self::ToolUse => "tool_use",
+            Self::Length => "length",
+            Self::ContextWindow => "context_window",
+            Self::Refusal => "refusal",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Returns true if the end of the reply is missing.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Self::Length | Self::ContextWindow => true,
+            Self::EndTurn | Self::ToolUse | Self::Refusal | Self::Other(_) => false,
+        }
+    }
+}
+
+/// A piece of a streaming reply; displayed and dropped, never written to the transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    Text(String),
+    Thinking(String),
+    ToolCallStarted { id: String, name: String },
+    ToolCallInput { id: String, fragment: String },
+}
+
+impl Delta {
+    /// Returns the bytes of text in the piece.
+    pub fn bytes(&self) -> u64 {
+        let text = match self {
+            Self::Text(text) | Self::Thinking(text) => text,
+            Self::ToolCallStarted { name, .. } => name,
+            Self::ToolCallInput { fragment, .. } => fragment,
+        };
+        u64::try_from(text.len()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A failed attempt, as facts. The classification table classifies it, not the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    pub stage: FailedStage,
+    pub status: Option<u16>,
+    /// Response headers relevant to retries, with lowercase names.
+    pub headers: Vec<(String, String)>,
+    /// The provider's own error type and code, if it sent them.
+    pub error_type: Option<String>,
+    pub code: Option<String>,
+    /// Never contains a key.
+    pub message: String,
+    /// Usage that the provider reported before the failure.
+    pub usage: Option<Usage>,
+    /// Set when the stream broke off before the provider reported its final usage, so that the cost is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutStream>,
+}
+
+/// Bytes that went over the wire of a call whose final usage is unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutStream {
+    /// Bytes of the request's body.
+    pub sent: u64,
+    /// Bytes of the answer's body.
+    pub received: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedStage {
+    /// Missing key, unknown provider, or invalid request: nothing was sent.
+    Setup,
+    Connect,
+    Timeout,
+    /// A response with an error status.
+    Status,
+    /// An error event inside the stream.
+    StreamError,
+    /// The stream ended without its final event.
+    Truncated,
+    /// The response did not follow the wire's protocol.
+    Protocol,
+}
+
+/// The code of a call that was cut at the deadline of its thread.
+pub const DEADLINE_CODE: &str = "thread_deadline";
+
+/// The `code` of a [`CallError`] that the script itself causes: an invalid script, or no step left. Never retried.
+pub const SCRIPT_ERROR: &str = "script";
+
+impl CallError {
+    /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The
+    /// provider may charge for it, so its cost is unknown.
+    pub fn cut_at_deadline(received: u64) -> Self {
+        Self {
+            code: Some(DEADLINE_CODE.to_owned()),
+            cut: Some(CutStream { sent: 0, received }),
+            ..Self::new(FailedStage::Timeout, "the call was cut at the deadline of the thread")
+        }
+    }
+
+    /// Creates an error with only a stage and a message.
+    pub fn new(stage: FailedStage, message: impl Into<String>) -> Self {
+        Self {
+            stage,
+            status: None,
+            headers: Vec::new(),
+            error_type: None,
+            code: None,
+            message: message.into(),
+            usage: None,
+            cut: None,
+        }
+    }
+}
+
+impl From<&Usage> for Tokens {
+    fn from(usage: &Usage) -> Self {
+        let Usage { input, output, cache_read, cache_write } = *usage;
+        Self { input, output, cache_read, cache_write }
+    }
+}
+
+/// Returns the cost of `usage` with `model`, rounded up once. `None` if the model has no prices, or on overflow.
+pub fn cost(model: &PlannedModel, usage: &Usage) -> Option<Nanos> {
+    model.cost(&Tokens::from(usage))
+}

@@ -1,0 +1,49 @@
+//! A thread as the parent of threads that are started from outside.
+
+use rye_compiler::compile::SpawnParent;
+use rye_compiler::plan::{Grant, Plan, PlanLimits};
+
+use crate::error::EngineError;
+use crate::event::Opened;
+use crate::thread_id::ThreadId;
+
+/// A thread as the parent of others.
+#[derive(Debug, Clone)]
+pub struct ParentThread {
+    pub id: ThreadId,
+    pub(crate) launch: Opened,
+    pub(crate) plan: Plan,
+}
+
+impl ParentThread {
+    /// Returns the plan of the thread.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the capability sets that must all allow an action: the thread's own first, then those up its spawn
+    /// chain.
+    pub fn grants(&self) -> &[Vec<Grant>] {
+        &self.launch.grants
+    }
+
+    /// Returns the bounds with which children are compiled.
+    pub fn bounds(&self) -> SpawnParent {
+        SpawnParent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
+    }
+
+    /// Bounds a child's limits by the parent's.
+    pub(crate) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
+        let above = &self.launch.limits;
+        let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;
+        Ok(PlanLimits {
+            turns: limits.turns.min(above.turns),
+            tokens: limits.tokens.min(above.tokens),
+            spend: limits.spend.min(above.spend),
+            spawns: limits.spawns.min(above.spawns),
+            depth: limits.depth.min(depth),
+            duration_seconds: limits.duration_seconds.min(above.duration_seconds),
+            output: limits.output,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Events with lone surrogate escapes (`"\ud83d"`), which JSON parsers refuse: a server may split a character outside
+//! the basic plane over two events. The halves are joined; a half without its other one becomes U+FFFD.
+
+use super::ReplyDecoder;
+use crate::exchange::{CallError, Delta, Reply, Usage};
+use crate::message::{ContentBlock, ToolCall};
+use crate::provider::sse::SseEvent;
+use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_halves, to_mark};
+
+/// A decoder that also reads events with lone surrogate escapes.
+#[derive(Debug, Default)]
+pub struct SurrogateDecoder<D> {
+    decoder: D,
+    /// Set once an event had a lone half.
+    repaired: bool,
+    /// The first half of a character, if it ended the last displayed piece.
+    pending: Option<u32>,
+}
+
+impl<D> SurrogateDecoder<D> {
+    pub fn new(decoder: D) -> Self {
+        Self { decoder, repaired: false, pending: None }
+    }
+}
+
+impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
+    fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
+        let deltas = match mark_lone_halves(&event.data) {
+            Some(data) => {
+                self.repaired = true;
+                self.decoder.push(&SseEvent { name: event.name.clone(), data })
+            }
+            None => self.decoder.push(event),
+        };
+        if !self.repaired {
+            return deltas;
+        }
+        deltas.into_iter().filter_map(|delta| self.displayed(delta)).collect()
+    }
+
+    fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.decoder.usage()
+    }
+
+    fn is_usage_final(&self) -> bool {
+        self.decoder.is_usage_final()
+    }
+
+    fn finish(self) -> Result<Reply, CallError> {
+        let repaired = self.repaired;
+        let mut reply = self.decoder.finish()?;
+        if repaired {
+            reply.content.iter_mut().for_each(join_in_block);
+        }
+        Ok(reply)
+    }
+}
+
+impl<D> SurrogateDecoder<D> {
+    /// Joins halves within a displayed piece and with the piece before it.
+    fn displayed(&mut self, delta: Delta) -> Option<Delta> {
+        let mut join = |text: String| {
+            let mut whole: String = self.pending.take().and_then(to_mark).into_iter().collect();
+            whole.push_str(&text);
+            self.pending = whole.chars().next_back().and_then(from_mark).filter(|half| HIGH.contains(half));
+            if self.pending.is_some() {
+                whole.pop();
+            }
+            join_halves(&whole)
+        };
+        let joined = match delta {
+            Delta::Text(text) => Delta::Text(join(text)),
+            Delta::Thinking(text) => Delta::Thinking(join(text)),
+            Delta::ToolCallInput { id, fragment } => Delta::ToolCallInput { id, fragment: join(fragment) },
+            started @ Delta::ToolCallStarted { .. } => started,
+        };
+        let empty = matches!(&joined, Delta::Text(text) | Delta::Thinking(text) if text.is_empty());
+        (!empty).then_some(joined)
+    }
+}
+
+fn join_in_block(block: &mut ContentBlock) {
+    match block {
+        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => *text = join_halves(text),
+        ContentBlock::ToolCall(ToolCall { input: value, .. }) | ContentBlock::Other { value, .. } => {
+            join_in_value(value);
+        }
+        ContentBlock::Image(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

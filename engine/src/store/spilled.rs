@@ -1,0 +1,29 @@
+//! Events whose largest fields are stored as objects, because a line of the transcript has a maximum length.
+
+use serde_json::Value;
+
+use super::{ObjectId, Objects, StoreError, TranscriptRecord};
+use crate::event::Event;
+use crate::thread_id::ThreadId;
+
+/// The key under which a line lists the fields that were stored as objects because of their size.
+pub(crate) const SPILLED_KEY: &str = "spilled";
+
+/// Returns the event of a line, including the fields that are stored as objects.
+pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
+    if !record.body.contains_key(SPILLED_KEY) {
+        return record.event(thread);
+    }
+    let mut record = record.clone();
+    let spilled = record.body.shift_remove(SPILLED_KEY).unwrap_or_default();
+    for (key, place) in spilled.as_object().into_iter().flatten() {
+        let id = ObjectId::parse(place.get("sha256").and_then(Value::as_str).unwrap_or_default())?;
+        let bytes = objects.get(&id)?;
+        let value = serde_json::from_slice(&bytes).map_err(|_| StoreError::Altered {
+            path: id.as_str().into(),
+            reason: "it is not a field of an event".into(),
+        })?;
+        record.body.insert(key.clone(), value);
+    }
+    record.event(thread)
+}
