@@ -35,7 +35,7 @@ use crate::report::Printer;
 
 pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
     let global = &args.global;
-    if !global.format.is_supported_by(&args.command) {
+    if !args.command.supports(global.format) {
         let name = global.format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         return Err(CommandError::usage(format!("this command does not support `--format {name}`"))
             .with_help("every command supports `human`, `plain` and `json`; see `rye --help` for the others"));

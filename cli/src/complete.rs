@@ -18,11 +18,10 @@ use rye_grammar::data::Node;
 use serde_json::Map;
 
 use crate::args::Args;
-use crate::command::threads::thread_reader::ThreadReader;
+use crate::command::completions::COMPLETE_VARIABLE;
+use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
-/// The variable that the scripts of `rye completions` set.
-pub const COMPLETE_VARIABLE: &str = "RYE_COMPLETE";
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2000;
 /// Id prefix of provider files.

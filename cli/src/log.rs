@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 use crate::CommandError;
-use crate::args::Global;
+use crate::options::Global;
 
 /// Environment variable with the filter of the log: a level, or targets with levels (`rye_engine=debug`).
 const LOG_VARIABLE: &str = "RYE_LOG";

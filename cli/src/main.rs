@@ -4,10 +4,12 @@
 mod args;
 mod command;
 mod complete;
+mod examples;
 mod exit;
 mod git;
 mod lockfile;
 mod log;
+mod options;
 mod path_filter;
 mod present;
 #[cfg(test)]
@@ -16,6 +18,7 @@ mod report;
 mod rewrite;
 mod run_request;
 mod runtime;
+mod thread_reader;
 mod workspace;
 
 use std::io::Write as _;

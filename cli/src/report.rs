@@ -15,8 +15,8 @@ use rye_grammar::Sources;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Color, Format, Global};
 use crate::exit::Exit;
+use crate::options::{Color, Format, Global};
 use crate::present::wrap::{self, OutputStream};
 use crate::report::bounded::BoundedDiagnostics;
 

@@ -12,8 +12,8 @@ use rye_engine::trust::Trust;
 use rye_engine::user_space::candidates;
 
 use crate::CommandError;
-use crate::args::Format;
-use crate::command::init::example_subjects;
+use crate::examples::example_subjects;
+use crate::options::Format;
 use crate::report::{Printer, printable};
 
 /// Returns the folder that contains the user's `.ai/`, or would contain it.

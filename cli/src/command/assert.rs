@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::present::format_count;
 use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;

@@ -17,8 +17,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Global, OutputFormat, format_option};
 use crate::exit::Exit;
+use crate::options::{Global, OutputFormat, format_option};
 use crate::path_filter::{PathFilter, resolve_path_filter};
 use crate::report::bounded::{self, BoundedDiagnostics, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;

@@ -1,5 +1,5 @@
 //! `rye completions SHELL`: prints the shell's completion script. The script calls this binary for each word
-//! ([`crate::complete`]), so that ids of directives, items and threads are completed too.
+//! (`complete.rs`), so that ids of directives, items and threads are completed too.
 
 use std::io::Write;
 
@@ -8,8 +8,10 @@ use clap_complete::Shell;
 use clap_complete::env::Shells;
 
 use crate::CommandError;
-use crate::complete::COMPLETE_VARIABLE;
 use crate::exit::Exit;
+
+/// The variable that the scripts of `rye completions` set.
+pub const COMPLETE_VARIABLE: &str = "RYE_COMPLETE";
 
 /// Reading of the words in the script of `clap_complete`, and its replacement. Bash splits a word at `:` and `=`; the
 /// replacement joins the parts, so that `hook::al` and `--limit=tu` are one word.

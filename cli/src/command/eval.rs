@@ -9,8 +9,8 @@ use rye_compiler::semantics::value::parse_json;
 use serde_json::{Map, Value};
 
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::report::Printer;
 
 /// Without a flag, requests are read from stdin: {"condition": …, "facts": …}

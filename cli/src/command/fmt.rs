@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::path_filter::{PathFilter, resolve_path_filter};
 use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;

@@ -8,8 +8,8 @@ use rye_compiler::report::render::{dot, mermaid, svg};
 use rye_compiler::world::{ItemKind, World};
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::report::{Printer, printable};
 use crate::run_request::parse_directive_id;
 use crate::workspace::Spaces;

@@ -1,30 +1,23 @@
 //! `rye init [DIR]`: creates a project's `.ai/` with a first runnable directive, or a copy of an example. Only creates
 //! files, except that missing lines are added to an existing `.gitignore`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use include_dir::{Dir, DirEntry, include_dir};
-use rye_compiler::plan::hex;
-use rye_compiler::trust::{Subject, script};
 use rye_compiler::world::ItemKind;
 use rye_engine::keys::KeyFolder;
 use rye_engine::rooted_dir::RootedDir;
-use rye_engine::trust::shipped_file;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use crate::CommandError;
-use crate::args::Format;
+use crate::examples::{Files, example_files, starter_files};
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::report::Printer;
 use crate::workspace::user_root;
-
-static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
 /// Files that runs create and that do not belong in version control.
 const IGNORED_PATHS: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
@@ -66,9 +59,6 @@ pub struct InitOutput {
     /// Id of the user's key, which signs threads; null if there is none.
     pub key_id: Option<String>,
 }
-
-/// Contents by path in the project.
-type Files = BTreeMap<String, Vec<u8>>;
 
 pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     let (directive, inputs, files) = match args.example {
@@ -141,54 +131,6 @@ fn ensure_key_id(report: &Printer) -> Option<String> {
             None
         }
     }
-}
-
-fn starter_files() -> Files {
-    let file = |path: &str, text: &str| (path.to_owned(), text.as_bytes().to_vec());
-    Files::from([
-        file(".ai/directives/first.md", include_str!("init/starter/first.md")),
-        file("script.yaml", include_str!("init/starter/script.yaml")),
-    ])
-}
-
-/// Returns the files of an example. Paths in its README that refer to this repository are removed.
-fn example_files(name: &str) -> Files {
-    let elsewhere = format!(" --project examples/{name}");
-    let mut files = Files::new();
-    let mut folders: Vec<&Dir<'static>> = EXAMPLES.get_dir(name).into_iter().collect();
-    while let Some(folder) = folders.pop() {
-        for entry in folder.entries() {
-            match entry {
-                DirEntry::Dir(inner) => folders.push(inner),
-                DirEntry::File(file) => {
-                    let Ok(path) = file.path().strip_prefix(name) else { continue };
-                    let bytes = match file.contents_utf8() {
-                        Some(text) if path == Path::new("README.md") => text.replace(&elsewhere, "").into_bytes(),
-                        Some(_) | None => file.contents().to_vec(),
-                    };
-                    files.insert(path.to_string_lossy().into_owned(), bytes);
-                }
-            }
-        }
-    }
-    files
-}
-
-/// Returns the files of the examples and of a new project; they are compiled into this program, and so trusted.
-pub fn example_subjects() -> BTreeSet<Subject> {
-    let mut found = BTreeSet::new();
-    for files in ["hello", "review", "deploy", "classic-hooks"].map(example_files).into_iter().chain([starter_files()])
-    {
-        for (path, bytes) in files {
-            let sha256 = hex(&Sha256::digest(&bytes));
-            found.insert(match ItemKind::of_path(&path) {
-                Some((kind, id)) => Subject { kind, id: id.to_string(), sha256 },
-                None => shipped_file(&path, &sha256),
-            });
-        }
-    }
-    found.extend(script("script.yaml").subjects);
-    found
 }
 
 /// Fails if any file exists already, so that no project is a mixture of old and new files.

@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::lockfile;
+use crate::options::{Format, Global};
 use crate::report::{Printer, printable};
 use crate::run_request::{existing_directives, parse_directive_id};
 use crate::workspace::Spaces;

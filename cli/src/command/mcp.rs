@@ -19,8 +19,8 @@ use serde::Serialize;
 use super::run::sandbox;
 use super::trust;
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 

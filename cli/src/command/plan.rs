@@ -17,9 +17,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global, OutputFormat, format_option};
 use crate::command::graph::{self, GraphLanguage};
 use crate::exit::Exit;
+use crate::options::{Format, Global, OutputFormat, format_option};
 use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};

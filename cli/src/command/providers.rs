@@ -9,8 +9,8 @@ use rye_compiler::item::Items;
 use rye_compiler::world::ItemKind;
 
 use crate::CommandError;
-use crate::args::Global;
 use crate::exit::Exit;
+use crate::options::Global;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 

@@ -38,15 +38,16 @@ use rye_engine::threads::Threads;
 use rye_grammar::Sources;
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::command::check::{CheckOutput, CheckSummary};
-use crate::command::threads::{ThreadReader, accepts_messages};
+use crate::command::threads::accepts_messages;
 use crate::command::trust;
 use crate::exit::Exit;
 use crate::lockfile;
+use crate::options::{Format, Global};
 use crate::report::Printer;
 use crate::report::bounded;
 use crate::run_request::{RunRequestArgs, parse_directive_id};
+use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 use ask::HeadlessPolicyArg;
 use start::{RunOptions, ThreadStart};

@@ -9,7 +9,6 @@ use rye_compiler::report::render::json::{GraphReport, PlanReport};
 use schemars::{Schema, schema_for};
 
 use crate::CommandError;
-use crate::args::Format;
 use crate::command::assert::AssertOutput;
 use crate::command::check::CheckOutput;
 use crate::command::doctor::DoctorOutput;
@@ -33,6 +32,7 @@ use crate::command::threads::{
 use crate::command::trust::TrustOutput;
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{ErrorOutput, Printer};
 

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::keys::user_keys;
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::present::format_count;
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;

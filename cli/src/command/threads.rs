@@ -8,21 +8,20 @@ mod export;
 mod list;
 mod prove;
 mod prune;
-mod reference;
 mod repair;
 mod resume;
 mod show;
 mod tail;
-pub mod thread_reader;
 mod transcript;
 mod verify;
 mod wait;
 
+use crate::thread_reader::ThreadReader;
 use clap::{Args, Subcommand};
 
 use crate::CommandError;
-use crate::args::Global;
 use crate::exit::Exit;
+use crate::options::Global;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
@@ -33,7 +32,6 @@ pub use list::{CostOutput, ListOutput};
 pub use prove::ProveOutput;
 pub use repair::RepairOutput;
 pub use show::{ShowOutput, ThreadErrorOutput};
-pub use thread_reader::ThreadReader;
 pub use transcript::TranscriptOutput;
 pub use verify::VerifyOutput;
 pub use wait::WaitOutput;

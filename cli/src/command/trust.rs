@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 

@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::args::{Format, Global};
 use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
+use crate::options::{Format, Global};
 use crate::report::{Printer, printable};
 use crate::run_request::parse_directive_id;
 use crate::workspace::Spaces;

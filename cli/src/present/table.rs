@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::Style;
 use rye_compiler::diagnostics::breaks_line;
 
-use crate::args::Format;
+use crate::options::Format;
 
 #[derive(Debug, Default)]
 pub struct Table {

@@ -10,7 +10,7 @@ use rye_grammar::signature;
 
 use super::{CheckArgs, CheckResult, run_check};
 use crate::CommandError;
-use crate::args::Format;
+use crate::options::Format;
 use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
 use crate::workspace::Spaces;

@@ -10,8 +10,8 @@ use rye_engine::disk_world::{CachedWorld, FileChange, Watcher};
 use super::fingerprints::{Fingerprints, space_roots};
 use super::{CheckArgs, print_result, run_check};
 use crate::CommandError;
-use crate::args::OutputFormat;
 use crate::exit::Exit;
+use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 

@@ -16,10 +16,10 @@ use rye_grammar::{ItemId, Sources};
 
 use super::PlanArgs;
 use crate::CommandError;
-use crate::args::{Format, Global, OutputFormat};
 use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::git::Revision;
+use crate::options::{Format, Global, OutputFormat};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 

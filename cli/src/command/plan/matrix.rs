@@ -7,8 +7,8 @@ use rye_compiler::world::World;
 use serde_json::{Map, Value};
 
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::table::Table;
 use crate::report::{Printer, printable};
 

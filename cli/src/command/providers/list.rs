@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use super::{PROVIDER_FOLDER, default_provider, print_diagnostics, provider_ids};
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::{BOLD, DIM};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;

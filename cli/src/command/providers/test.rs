@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use super::{default_provider, print_diagnostics, provider_ids, unknown_provider};
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::{format_money, truncate_line};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;

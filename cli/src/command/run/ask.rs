@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::renderer::RendererSender;
-use crate::args::Format;
+use crate::options::Format;
 use crate::present::{BOLD, truncate_line};
 use crate::report::printable;
 use crate::workspace::Spaces;

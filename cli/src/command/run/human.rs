@@ -23,7 +23,7 @@ use super::ask::has_terminal;
 use super::progress::Progress;
 use super::renderer::Render;
 use super::stdout::Stdout;
-use crate::args::Format;
+use crate::options::Format;
 use crate::present::event::{event_view, format_call, format_limit_hit, result_reason, settlement_note};
 use crate::present::{BOLD, DIM, colored, format_count, format_money, status_style, truncate_line};
 use crate::report::{Printer, printable};

@@ -10,7 +10,7 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::exchange::Delta;
 use rye_engine::thread_id::ThreadId;
 
-use crate::args::Format;
+use crate::options::Format;
 use crate::present::step::Step;
 use crate::present::wrap::{self, OutputStream};
 use crate::present::{format_count, truncate_line};

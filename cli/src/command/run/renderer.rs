@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 use super::human::HumanRenderer;
 use super::json::JsonRenderer;
 use super::progress::REPAINT_INTERVAL;
-use crate::args::Format;
+use crate::options::Format;
 use crate::report::Printer;
 
 /// A renderer of a run.

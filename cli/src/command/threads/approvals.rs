@@ -8,13 +8,13 @@ use rye_engine::threads::pending_approval;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::table::Table;
 use crate::present::{format_date, format_elapsed, now, truncate_line};
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
 
 /// Maximum length of a request on one line, in characters.
 const MAX_REQUEST_CHARS: usize = 160;

@@ -15,14 +15,14 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{limit_headroom, pending_approval};
 
 use super::control::accepts_messages;
-use super::reference::ThreadArg;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::command::run::ask::ThreadGrant;
 use crate::command::run::detach;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
 use crate::report::Printer;
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::control::print_entries;
-use super::reference::ThreadArg;
-use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::report::{Printer, printable};
+use crate::thread_reader::reference::ThreadArg;
+use crate::thread_reader::{ThreadEntry, ThreadReader};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]

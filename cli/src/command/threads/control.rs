@@ -12,15 +12,16 @@ use rye_engine::store::{ThreadRow, mailbox, owner};
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
-use super::list::{ListOutput, ThreadOutput, status_name};
-use super::reference::{ThreadArg, ThreadsArg};
-use super::thread_reader::{ThreadEntry, ThreadReader};
+use super::list::{ListOutput, ThreadOutput};
 use crate::CommandError;
-use crate::args::Format;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::now;
 use crate::report::Printer;
+use crate::thread_reader::reference::{ThreadArg, ThreadsArg};
+use crate::thread_reader::status_name;
+use crate::thread_reader::{ThreadEntry, ThreadReader};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]

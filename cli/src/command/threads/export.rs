@@ -13,12 +13,12 @@ use rye_engine::secrets::{add_secrets, mask_value};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 
-use super::reference::ThreadArg;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::present::format_count;
 use crate::report::Printer;
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
 /// Maximum number of threads in a script.

@@ -1,5 +1,6 @@
 //! `rye threads list`: lists the threads of a project.
 
+use crate::thread_reader::status_name;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +15,14 @@ use rye_engine::thread_id::ThreadId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::step::Step;
 use crate::present::table::{Cell, Table};
 use crate::present::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
 use crate::report::Printer;
+use crate::thread_reader::{ThreadEntry, ThreadReader};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -293,11 +294,6 @@ fn table(rows: &[ListedThread], format: Format) -> Table {
 /// Formats the directive of a thread, with the tool for an asynchronous tool call.
 fn runs(row: &ThreadRow) -> String {
     row.tool.as_ref().map_or_else(|| row.directive.clone(), |tool| format!("{} › {tool}", row.directive))
-}
-
-/// Returns the status, or `orphaned`.
-pub fn status_name(entry: &ThreadEntry) -> &'static str {
-    if entry.orphaned { "orphaned" } else { entry.row.status.as_str() }
 }
 
 fn standing_style(entry: &ThreadEntry) -> Style {

@@ -17,13 +17,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::reference::ThreadArg;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
 use crate::git::Revision;
+use crate::options::Format;
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]

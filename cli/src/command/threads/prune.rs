@@ -9,11 +9,11 @@ use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
 use super::control::print_entries;
-use super::thread_reader::{ThreadEntry, ThreadReader};
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::present::{format_count, now};
 use crate::report::Printer;
+use crate::thread_reader::{ThreadEntry, ThreadReader};
 
 #[derive(Debug, Args)]
 pub struct PruneArgs {

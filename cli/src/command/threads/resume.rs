@@ -6,13 +6,13 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
 use super::control::accepts_messages;
-use super::reference::ThreadArg;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::command::run::{detach, select_resume};
 use crate::exit::Exit;
 use crate::report::Printer;
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]

@@ -13,14 +13,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::list::{ThreadOutput, status_name};
-use super::reference::ThreadArg;
-use super::thread_reader::{LoadedThread, ThreadReader};
+use super::list::ThreadOutput;
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::{DIM, event, format_count, format_date, format_money, format_signed_money, truncate_line};
 use crate::report::{Printer, printable};
+use crate::thread_reader::reference::ThreadArg;
+use crate::thread_reader::status_name;
+use crate::thread_reader::{LoadedThread, ThreadReader};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {

@@ -11,13 +11,13 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
-use super::reference::ThreadArg;
-use super::thread_reader::ThreadReader;
 use super::transcript::{format_human, format_json_line, format_plain};
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadArg;
 
 #[derive(Debug, Args)]
 pub struct TailArgs {

@@ -9,15 +9,15 @@ use rye_engine::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::reference::ThreadArg;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
-use crate::args::Format;
 use crate::command::run::EventOutput;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::event::event_view;
 use crate::present::{BOLD, DIM, colored, time_of_day, truncate_line};
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadArg;
 
 /// Maximum lines of an event's text without `--full`.
 const MAX_TEXT_LINES: usize = 12;

@@ -11,13 +11,13 @@ use rye_engine::threads::verify::{ThreadVerdict, ThreadVerification};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::reference::select_threads;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
-use crate::args::Format;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::format_count;
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::select_threads;
 use crate::workspace::{Spaces, user_root};
 
 #[derive(Debug, Args)]

@@ -12,14 +12,14 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::control::print_status;
-use super::reference::ThreadsArg;
-use super::thread_reader::ThreadReader;
 use crate::CommandError;
-use crate::args::Format;
 use crate::command::run::{RunOutput, exit_of_run};
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::truncate_line;
 use crate::report::Printer;
+use crate::thread_reader::ThreadReader;
+use crate::thread_reader::reference::ThreadsArg;
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]

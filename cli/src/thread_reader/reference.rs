@@ -6,8 +6,7 @@ use std::cmp::Reverse;
 use clap::Args;
 use rye_engine::thread_id::ThreadId;
 
-use super::list::status_name;
-use super::thread_reader::{ThreadEntry, ThreadReader};
+use super::{ThreadEntry, ThreadReader, status_name};
 use crate::CommandError;
 use crate::present::{format_count, format_elapsed, now};
 

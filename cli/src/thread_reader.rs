@@ -18,6 +18,8 @@ use rye_engine::thread_id::ThreadId;
 
 use crate::CommandError;
 
+pub mod reference;
+
 pub struct ThreadReader {
     disk: Arc<dyn Disk>,
     objects: Objects,
@@ -213,4 +215,9 @@ impl ThreadReader {
 
 fn entry(registry: &Registry, row: ThreadRow) -> Result<ThreadEntry, StoreError> {
     Ok(ThreadEntry { orphaned: registry.liveness(&row)? == Liveness::Orphaned, row })
+}
+
+/// Returns the status, or `orphaned`.
+pub fn status_name(entry: &ThreadEntry) -> &'static str {
+    if entry.orphaned { "orphaned" } else { entry.row.status.as_str() }
 }

@@ -1,0 +1,65 @@
+//! Files that are compiled into this program: the examples of `rye init --example`, and a new project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use include_dir::{Dir, DirEntry, include_dir};
+use rye_compiler::plan::hex;
+use rye_compiler::trust::{Subject, script};
+use rye_compiler::world::ItemKind;
+use rye_engine::trust::shipped_file;
+use sha2::{Digest, Sha256};
+
+static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
+
+/// Contents by path in the project.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// Returns the files of a new project.
+pub fn starter_files() -> Files {
+    let file = |path: &str, text: &str| (path.to_owned(), text.as_bytes().to_vec());
+    Files::from([
+        file(".ai/directives/first.md", include_str!("examples/first.md")),
+        file("script.yaml", include_str!("examples/script.yaml")),
+    ])
+}
+
+/// Returns the files of an example. Paths in its README that refer to this repository are removed.
+pub fn example_files(name: &str) -> Files {
+    let elsewhere = format!(" --project examples/{name}");
+    let mut files = Files::new();
+    let mut folders: Vec<&Dir<'static>> = EXAMPLES.get_dir(name).into_iter().collect();
+    while let Some(folder) = folders.pop() {
+        for entry in folder.entries() {
+            match entry {
+                DirEntry::Dir(inner) => folders.push(inner),
+                DirEntry::File(file) => {
+                    let Ok(path) = file.path().strip_prefix(name) else { continue };
+                    let bytes = match file.contents_utf8() {
+                        Some(text) if path == Path::new("README.md") => text.replace(&elsewhere, "").into_bytes(),
+                        Some(_) | None => file.contents().to_vec(),
+                    };
+                    files.insert(path.to_string_lossy().into_owned(), bytes);
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Returns the files of the examples and of a new project; they are compiled into this program, and so trusted.
+pub fn example_subjects() -> BTreeSet<Subject> {
+    let mut found = BTreeSet::new();
+    for files in ["hello", "review", "deploy", "classic-hooks"].map(example_files).into_iter().chain([starter_files()])
+    {
+        for (path, bytes) in files {
+            let sha256 = hex(&Sha256::digest(&bytes));
+            found.insert(match ItemKind::of_path(&path) {
+                Some((kind, id)) => Subject { kind, id: id.to_string(), sha256 },
+                None => shipped_file(&path, &sha256),
+            });
+        }
+    }
+    found.extend(script("script.yaml").subjects);
+    found
+}
