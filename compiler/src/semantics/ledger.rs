@@ -86,7 +86,7 @@ pub enum Refusal {
     #[error("the new limit is below the current one")]
     NoRaise { thread: String },
     #[error("children are still live")]
-    LiveChildren { children: Vec<String> },
+    LiveChildren { children: u64 },
     #[error("the thread has no parent")]
     NoParent { thread: String },
     #[error("the new parent is not an ancestor of the thread's parent")]
@@ -152,7 +152,7 @@ impl Ledger {
             return Err(Refusal::MoreThanIsLeft { asked: default, left });
         }
         self.accounts.insert(thread.to_owned(), Account::new(Some(parent.to_owned()), amount));
-        self.update(parent, |account| account.add_child(thread, amount))?;
+        self.update(parent, |account| account.add_child(amount))?;
         Ok(LedgerReply::Reserved { amount })
     }
 
@@ -233,11 +233,11 @@ impl Ledger {
             return Ok(LedgerReply::Done);
         }
         // The reservation moves along: every account in between gives up that amount.
-        self.update(&old, |account| account.remove_child(thread))?;
+        self.update(&old, |account| account.remove_child(held))?;
         for account in &between {
             self.update(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
         }
-        self.update(to, |account| account.add_child(thread, held))?;
+        self.update(to, |account| account.add_child(held))?;
         self.update(thread, |account| account.set_parent(to))?;
         self.release_if_drained(&old)
     }
@@ -248,18 +248,18 @@ impl Ledger {
         let parent = account.parent().ok_or_else(|| Refusal::NoParent { thread: thread.to_owned() })?.to_owned();
         let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
         // An account with live children is not released yet: it gives up what it hands over.
-        if account.children().next().is_some() {
+        if account.children() > 0 {
             self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         }
         self.accounts.insert(next.to_owned(), Account::new(Some(parent.clone()), amount));
         // Adopted first, so that a draining parent is not released with the child that ends.
-        self.update(&parent, |account| account.add_child(next, amount))?;
+        self.update(&parent, |account| account.add_child(amount))?;
         self.drain(thread)?;
         Ok(LedgerReply::Reserved { amount })
     }
 
     fn drain(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
-        if self.live_account(thread)?.children().next().is_none() {
+        if self.live_account(thread)?.children() == 0 {
             return self.release(thread);
         }
         self.update(thread, Account::drain)?;
@@ -271,22 +271,23 @@ impl Ledger {
         if account.standing() == AccountStatus::Released {
             return Ok(LedgerReply::Done);
         }
-        let children: Vec<String> = account.children().map(str::to_owned).collect();
-        if !children.is_empty() {
+        let children = account.children();
+        if children > 0 {
             return Err(Refusal::LiveChildren { children });
         }
         let parent = account.parent().map(str::to_owned);
         self.update(thread, Account::release)?;
         let Some(parent) = parent else { return Ok(LedgerReply::Done) };
-        let spent = self.account_of(thread)?.spent();
-        self.update(&parent, |account| account.settle_child(thread, spent))?;
+        let released = self.account_of(thread)?;
+        let (held, spent) = (released.held(), released.spent());
+        self.update(&parent, |account| account.settle_child(held, spent))?;
         self.release_if_drained(&parent)
     }
 
     /// Releases an account that was only waiting for its last child.
     fn release_if_drained(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
         let account = self.account_of(thread)?;
-        if account.standing() == AccountStatus::Draining && account.children().next().is_none() {
+        if account.standing() == AccountStatus::Draining && account.children() == 0 {
             return self.release(thread);
         }
         Ok(LedgerReply::Done)
@@ -325,17 +326,15 @@ impl Ledger {
     fn update(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
+        let (mut before, live) = (account.held(), account.standing() != AccountStatus::Released);
         change(account);
-        let (mut child, mut held, mut parent) =
-            (thread.to_owned(), account.held(), account.parent().map(str::to_owned));
-        while let Some(id) = parent {
-            let Some(account) = self.accounts.get_mut(&id) else { break };
-            if !account.update_child(&child, held) {
-                break;
-            }
+        let (mut held, mut parent) = (account.held(), account.parent().filter(|_| live).map(str::to_owned));
+        while let Some(account) = parent.take_if(|_| held != before).and_then(|id| self.accounts.get_mut(&id)) {
+            let (child_before, child_now) = (before, held);
+            before = account.held();
+            account.update_child(child_before, child_now);
             held = account.held();
             parent = account.parent().map(str::to_owned);
-            child = id;
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::semantics::money::Nanos;
 
-/// The money of one thread. INVARIANT: `children` holds exactly the live children, each with the amount it holds now.
+/// The money of one thread. INVARIANT: `children` is the number of live children, and `children_hold` the sum of the
+/// amounts that they hold now. Each of them has an account of its own, so that an account stays small.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     parent: Option<String>,
@@ -20,9 +21,9 @@ pub struct Account {
     /// The amount that descendants cannot reserve.
     #[serde(default, skip_serializing_if = "is_zero")]
     kept_back: Nanos,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    children: BTreeMap<String, Nanos>,
-    /// The sum of `children`.
+    /// Number of live children.
+    #[serde(default, deserialize_with = "read_children", skip_serializing_if = "is_none")]
+    children: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     children_hold: Nanos,
     standing: AccountStatus,
@@ -42,6 +43,25 @@ fn is_zero(amount: &Nanos) -> bool {
     *amount == Nanos::ZERO
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Reads the number of live children. Earlier versions stored a map of them.
+fn read_children<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Children {
+        Number(u64),
+        Map(BTreeMap<String, Nanos>),
+    }
+    Ok(match Children::deserialize(deserializer)? {
+        Children::Number(number) => number,
+        Children::Map(children) => u64::try_from(children.len()).unwrap_or(u64::MAX),
+    })
+}
+
 impl Account {
     pub(super) fn new(parent: Option<String>, reserved: Nanos) -> Self {
         Self {
@@ -50,7 +70,7 @@ impl Account {
             spent: Nanos::ZERO,
             issued: BTreeMap::new(),
             kept_back: Nanos::ZERO,
-            children: BTreeMap::new(),
+            children: 0,
             children_hold: Nanos::ZERO,
             standing: AccountStatus::Open,
         }
@@ -72,9 +92,14 @@ impl Account {
         self.standing
     }
 
-    /// Returns the live children.
-    pub fn children(&self) -> impl Iterator<Item = &str> {
-        self.children.keys().map(String::as_str)
+    /// Returns the number of live children.
+    pub fn children(&self) -> u64 {
+        self.children
+    }
+
+    /// Returns the amount that the live children hold together.
+    pub fn children_hold(&self) -> Nanos {
+        self.children_hold
     }
 
     /// Returns the worst case reserved for an attempt in progress.
@@ -146,30 +171,26 @@ impl Account {
         self.standing = AccountStatus::Released;
     }
 
-    pub(super) fn add_child(&mut self, child: &str, held: Nanos) {
-        let before = self.children.insert(child.to_owned(), held).unwrap_or_default();
-        self.children_hold = self.children_hold.saturating_sub(before).saturating_add(held);
+    /// Adds a live child that holds this amount.
+    pub(super) fn add_child(&mut self, held: Nanos) {
+        self.children = self.children.saturating_add(1);
+        self.children_hold = self.children_hold.saturating_add(held);
     }
 
-    pub(super) fn remove_child(&mut self, child: &str) {
-        let before = self.children.remove(child).unwrap_or_default();
-        self.children_hold = self.children_hold.saturating_sub(before);
+    /// Removes a live child that holds this amount.
+    pub(super) fn remove_child(&mut self, held: Nanos) {
+        self.children = self.children.saturating_sub(1);
+        self.children_hold = self.children_hold.saturating_sub(held);
     }
 
-    /// Books the spend of a released child; the rest of its reservation is free again.
-    pub(super) fn settle_child(&mut self, child: &str, spent: Nanos) {
-        self.remove_child(child);
+    /// Books the spend of a released child that held `held`; the rest of its reservation is free again.
+    pub(super) fn settle_child(&mut self, held: Nanos, spent: Nanos) {
+        self.remove_child(held);
         self.spent = self.spent.saturating_add(spent);
     }
 
-    /// Updates the amount that a live child holds; returns false if nothing changed or the child is not live.
-    pub(super) fn update_child(&mut self, child: &str, held: Nanos) -> bool {
-        match self.children.get(child) {
-            Some(before) if *before != held => {
-                self.add_child(child, held);
-                true
-            }
-            Some(_) | None => false,
-        }
+    /// Updates the amount that a live child holds.
+    pub(super) fn update_child(&mut self, before: Nanos, now: Nanos) {
+        self.children_hold = self.children_hold.saturating_sub(before).saturating_add(now);
     }
 }

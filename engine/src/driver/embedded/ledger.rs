@@ -116,9 +116,7 @@ impl EmbeddedDriver {
         let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());
         self.engine
             .read_registry(move |registry| {
-                let Some(account) = registry.account(&id)? else { return Ok(Vec::new()) };
-                let children: Vec<ThreadId> =
-                    account.children().filter_map(|child| ThreadId::parse(child).ok()).collect();
+                let children = registry.accounts_below(&id)?;
                 let mut to = None;
                 while let Some(thread) = above.take().filter(|_| !children.is_empty()) {
                     let Some(row) = registry.thread(&thread)? else { break };

@@ -343,7 +343,7 @@ impl EventNormalizer<'_> {
         book.insert("of".into(), json!(named(account.parent())));
         book.insert("spent".into(), less(account.spent().to_u64(), self.booked(self.name, false))?.into());
         book.insert("reserved".into(), (account.reserved().to_u64() + self.booked_before()).into());
-        book.insert("children".into(), account.children().count().into());
+        book.insert("children".into(), account.children().into());
         if account.spent() > account.reserved() {
             return Err(format!("{} spent {} of {}", self.name, account.spent(), account.reserved()));
         }

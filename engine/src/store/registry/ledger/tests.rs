@@ -265,3 +265,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn account_does_not_grow_with_the_number_of_children() {
+    let registry = registry();
+    let root = id("a-1");
+    ask(&registry, LedgerStep::register(&root, 10_000_000));
+    let size = |registry: &Registry| {
+        let account = registry.account(&root).unwrap().unwrap();
+        serde_json::to_vec(&account).unwrap().len()
+    };
+    let mut sizes = Vec::new();
+    for spawn in 1..=300 {
+        let child = id(&format!("child-{}", 1_000 + spawn));
+        ask(&registry, LedgerStep::child(&root, spawn, &child, Some(1_000), 0));
+        ask(&registry, LedgerStep::issue(&child, 1, 0, 900));
+        sizes.push(size(&registry));
+    }
+    assert!(sizes[299] <= sizes[0] + 8, "{} bytes with one child, {} with 300", sizes[0], sizes[299]);
+    let account = registry.account(&root).unwrap().unwrap();
+    assert_eq!((account.children(), account.used()), (300, Nanos(300_000)));
+}
+
+#[test]
+fn account_with_a_map_of_its_children_is_read() {
+    let stored = r#"{"parent":null,"reserved":1000,"spent":5,"children":{"b-1":300,"c-1":200},"children_hold":500,"standing":"open"}"#;
+    let account: Account = serde_json::from_str(stored).unwrap();
+    assert_eq!((account.children(), account.children_hold(), account.remaining()), (2, Nanos(500), Nanos(495)));
+}
