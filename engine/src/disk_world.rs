@@ -4,6 +4,7 @@
 //! later changes.
 
 mod cached;
+mod folders;
 mod listing;
 mod signing;
 mod watcher;
@@ -26,6 +27,7 @@ use crate::keys::{SignatureStatus, TrustStore};
 use crate::scripts::SyntaxTreeReader;
 use crate::user_space;
 pub use cached::CachedWorld;
+use folders::FolderCache;
 use listing::Listing;
 pub use signing::{FileSignature, SignaturePolicy};
 pub use watcher::{FileChange, Watcher};
@@ -49,8 +51,8 @@ pub struct DiskWorld {
     secrets: OnceCell<BTreeSet<(u64, u64)>>,
     /// The roots of `spaces`.
     roots: Vec<PathBuf>,
-    /// Folders that were looked up, with true if they exist.
-    folders: RefCell<BTreeMap<(Space, Box<str>), bool>>,
+    /// The names in the folders that were looked up.
+    folders: FolderCache,
 }
 
 impl DiskWorld {
@@ -86,7 +88,7 @@ impl DiskWorld {
                 embedded.entry(key).or_default().push((path.into(), bytes));
             }
         }
-        let (require, listings, folders) = (OnceCell::new(), RefCell::default(), RefCell::default());
+        let (require, listings, folders) = (OnceCell::new(), RefCell::default(), FolderCache::default());
         Ok(Self { spaces, system: embedded, trust, require, listings, secrets: OnceCell::new(), roots, folders })
     }
 
@@ -123,23 +125,17 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// Returns the bytes of a file; `None` if there is none. Remembers missing folders, so that each is looked up only
-    /// once.
+    /// Returns the bytes of a file; `None` if there is none. Reads the names of its folder once, so that only files that
+    /// exist are opened.
     fn read_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let known = self.folders.borrow().get(&(space, Box::from(folder))).copied();
-        if known == Some(false) {
+        if !self.folders.may_contain(space, dir, path) {
             return Ok(None);
         }
         if let Some((bytes, metadata)) = read_file(space, dir, path)? {
             self.refuse_secret(space, path, &metadata)?;
             return Ok(Some(bytes));
         }
-        let is_there = known.unwrap_or_else(|| folder.is_empty() || dir.symlink_metadata(folder).is_ok());
-        if known.is_none() {
-            self.folders.borrow_mut().insert((space, folder.into()), is_there);
-        }
-        if is_there { report_dangling_link(space, dir, path) } else { Ok(None) }
+        report_dangling_link(space, dir, path)
     }
 
     fn listing(&self, space: Space, dir: &Dir, kind: ItemKind) -> Result<Rc<Listing>, WorldError> {
@@ -155,7 +151,7 @@ impl DiskWorld {
     /// Drops a listing; the next access reads it again.
     fn forget_listing(&mut self, space: Space, kind: ItemKind) {
         self.listings.get_mut().remove(&(space, kind));
-        self.folders.get_mut().clear();
+        self.folders.clear();
     }
 
     fn verify_signature(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {

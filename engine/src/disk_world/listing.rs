@@ -42,7 +42,7 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
 }
 
 /// Returns the entries of a folder. Opens the folder once: two system calls per folder.
-fn folder_entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
+pub(super) fn folder_entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
     let mut options = OpenOptions::new();
     let directory = i32::try_from(OFlags::DIRECTORY.bits()).unwrap_or(0);
     let opened = dir.open_with(folder, options.read(true).custom_flags(directory))?;

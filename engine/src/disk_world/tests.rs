@@ -222,3 +222,34 @@ fn cached_world_detects_links() {
     kept.list(ItemKind::Knowledge).unwrap();
     assert!(kept.has_links());
 }
+
+#[test]
+fn file_that_its_folder_does_not_name_is_not_looked_up() {
+    let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(project.path(), ".ai/knowledge/a/real.md", "here");
+    let first = world(project.path(), Some(user.path()));
+    let found = |world: &DiskWorld, item: &str| world.candidates(ItemKind::Knowledge, &id(item)).unwrap().len();
+    assert_eq!((found(&first, "a/real"), found(&first, "a/none"), found(&first, "b/none")), (1, 0, 0));
+    // A lookup would find the new files.
+    write(project.path(), ".ai/knowledge/a/none.md", "new");
+    write(project.path(), ".ai/knowledge/b/none.md", "new");
+    write(user.path(), ".ai/knowledge/a/real.md", "new");
+    assert_eq!((found(&first, "a/real"), found(&first, "a/none"), found(&first, "b/none")), (1, 0, 0));
+    let second = world(project.path(), Some(user.path()));
+    assert_eq!((found(&second, "a/real"), found(&second, "a/none"), found(&second, "b/none")), (2, 1, 1));
+}
+
+#[test]
+fn files_of_a_large_folder_are_found_without_a_listing() {
+    let project = tempfile::tempdir().unwrap();
+    for n in 0..600 {
+        write(project.path(), &format!(".ai/knowledge/a/n{n}.md"), "here");
+    }
+    symlink("nowhere.md", project.path().join(".ai/knowledge/a/lost.md")).unwrap();
+    let world = world(project.path(), None);
+    for n in [0, 299, 599] {
+        assert_eq!(world.candidates(ItemKind::Knowledge, &id(&format!("a/n{n}"))).unwrap().len(), 1);
+    }
+    assert!(world.candidates(ItemKind::Knowledge, &id("a/none")).unwrap().is_empty());
+    assert!(matches!(world.candidates(ItemKind::Knowledge, &id("a/lost")), Err(WorldError::Unreadable { .. })));
+}

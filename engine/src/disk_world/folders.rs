@@ -1,0 +1,89 @@
+//! The names in folders of a space, so that a file that does not exist is not looked up.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::rc::Rc;
+
+use cap_std::fs::Dir;
+use rye_compiler::world::Space;
+
+use super::listing::folder_entries;
+
+/// Maximum number of names that are read of a folder. In a larger folder, single files are looked up.
+const MAX_FOLDER_NAMES: usize = 512;
+
+/// The names in the folders that were looked up.
+#[derive(Default)]
+pub(super) struct FolderCache {
+    folders: RefCell<BTreeMap<(Space, Box<str>), Rc<FolderNames>>>,
+    /// The folders directly in `.ai/`, with true if they exist.
+    roots: RefCell<BTreeMap<(Space, Box<str>), bool>>,
+}
+
+enum FolderNames {
+    Missing,
+    Listed(BTreeSet<Box<str>>),
+    /// The folder is too large, or its names cannot be read.
+    Unknown,
+}
+
+impl FolderCache {
+    /// Returns true if the file may exist; false is exact.
+    pub(super) fn may_contain(&self, space: Space, dir: &Dir, path: &str) -> bool {
+        let Some((folder, name)) = path.rsplit_once('/') else { return true };
+        match &*self.names(space, dir, folder) {
+            FolderNames::Missing => false,
+            FolderNames::Listed(names) => names.contains(name),
+            FolderNames::Unknown => true,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.folders.get_mut().clear();
+        self.roots.get_mut().clear();
+    }
+
+    fn names(&self, space: Space, dir: &Dir, folder: &str) -> Rc<FolderNames> {
+        let key = (space, Box::from(folder));
+        if let Some(known) = self.folders.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let names = if self.is_root_there(space, dir, folder) { read_names(dir, folder) } else { FolderNames::Missing };
+        let names = Rc::new(names);
+        self.folders.borrow_mut().insert(key, Rc::clone(&names));
+        names
+    }
+
+    /// Returns true if the folder in `.ai/` that contains this one exists: without it, nothing below it exists.
+    fn is_root_there(&self, space: Space, dir: &Dir, folder: &str) -> bool {
+        let root = folder.match_indices('/').nth(1).and_then(|(end, _)| folder.get(..end)).unwrap_or(folder);
+        let is_there = || dir.symlink_metadata(root).map_or_else(|error| !is_missing(&error), |_| true);
+        *self.roots.borrow_mut().entry((space, Box::from(root))).or_insert_with(is_there)
+    }
+}
+
+fn read_names(dir: &Dir, folder: &str) -> FolderNames {
+    let entries = match folder_entries(dir, folder) {
+        Ok(entries) => entries,
+        Err(error) if is_missing(&error) => return FolderNames::Missing,
+        // The lookup of the file reports the reason.
+        Err(_) => return FolderNames::Unknown,
+    };
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let Ok(entry) = entry else { return FolderNames::Unknown };
+        // A name that is not Unicode is not the name of an item.
+        if let Ok(name) = entry.file_name().to_str() {
+            names.insert(Box::from(name));
+        }
+        if names.len() > MAX_FOLDER_NAMES {
+            return FolderNames::Unknown;
+        }
+    }
+    FolderNames::Listed(names)
+}
+
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
