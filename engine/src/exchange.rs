@@ -5,33 +5,37 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{PlannedModel, Sampling, Tokens};
 use rye_compiler::semantics::money::Nanos;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, SharedMessage};
 
 /// A complete model call: the same value gives the same bytes on the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Request {
     /// The provider's own model id.
     pub model: String,
     /// System prompt; empty if there is none. Sent in the provider's own field.
     pub system: Arc<str>,
-    pub turns: Vec<ProviderMessage>,
+    #[serde(serialize_with = "serialize_turns")]
+    pub turns: Vec<SharedMessage>,
     pub tools: Vec<ToolDefinition>,
     /// Maximum number of output tokens.
     pub max_output: u64,
     /// Set if `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
     pub first_turn_constant: bool,
     /// Sampling parameters; sent only if set.
-    #[serde(default, skip_serializing_if = "Sampling::is_empty")]
+    #[serde(skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
     /// Set if the model has no native tools, so that calls are parsed from its text (`text_tools`).
-    #[serde(default)]
     pub text_tools: bool,
     /// The position of the call in its thread. Never sent; only the scripted provider reads it.
-    #[serde(default)]
     pub cue: ThreadPosition,
+}
+
+/// Writes the turns in their roles.
+fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))
 }
 
 /// The position of a call in its thread, so that a script can be played from any point, also after a crash.

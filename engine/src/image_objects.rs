@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::exchange::{CallError, FailedStage, Request};
 use crate::image::{ImageRef, ValidatedImage, media_type};
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, Message};
 use crate::store::{ObjectId, Objects, StoreError};
 
 /// Stores the bytes durably, so that events may refer to them.
@@ -24,7 +24,7 @@ pub fn store_images(pictures: &[ValidatedImage], objects: &Objects) -> Result<Ve
 /// Returns true if a request has image references without their bytes.
 pub fn has_unfilled_images(request: &Request) -> bool {
     let is_open = |block: &ContentBlock| matches!(block, ContentBlock::Image(image) if image.data.is_empty());
-    request.turns.iter().any(|turn| matches!(turn, ProviderMessage::User { content } if content.iter().any(is_open)))
+    request.turns.iter().any(|turn| matches!(&**turn, Message::User { content } if content.iter().any(is_open)))
 }
 
 /// Fills in the bytes of a request that is about to be sent.
@@ -34,8 +34,9 @@ pub fn has_unfilled_images(request: &Request) -> bool {
 pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
     for turn in &mut request.turns {
-        let ProviderMessage::User { content } = turn else { continue };
-        for block in content {
+        let Message::User { content } = &**turn else { continue };
+        let mut content = content.clone();
+        for block in &mut content {
             if let ContentBlock::Image(image) = block {
                 let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
                 let bytes = bytes.map_err(|error| fault(error.to_string()))?;
@@ -46,6 +47,7 @@ pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallE
                 image.data = STANDARD.encode(bytes);
             }
         }
+        *turn = Message::User { content }.into();
     }
     Ok(())
 }

@@ -1,12 +1,16 @@
 //! Messages of a conversation, as the transcript stores them and as a provider receives them (`engine.md` 3).
 
+mod shared;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::image::ImageRef;
 use crate::surrogates::parse_lenient;
+pub use shared::{SharedMessage, WireEncoding};
 
-/// A message as the thread stores it. Providers receive only the result of [`Message::convert`].
+/// A message as the thread stores it. Providers receive only the result of
+/// [`SharedMessage::for_provider`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Message {
@@ -104,13 +108,13 @@ impl ToolCall {
     }
 }
 
-/// A converted message, in one of the three roles that providers accept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A message in one of the three roles that providers accept.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub enum ProviderMessage {
-    User { content: Vec<ContentBlock> },
-    Assistant { content: Vec<ContentBlock> },
-    ToolResult { call_id: String, name: String, content: String, is_error: bool },
+pub enum ProviderMessage<'m> {
+    User { content: &'m [ContentBlock] },
+    Assistant { content: &'m [ContentBlock] },
+    ToolResult { call_id: &'m str, name: &'m str, content: &'m str, is_error: bool },
 }
 
 impl Message {
@@ -137,27 +141,22 @@ impl Message {
         }
     }
 
-    /// Converts the message to what the model sees; `None` for an excluded command.
-    pub fn convert(&self) -> Option<ProviderMessage> {
-        let user = |text: String| Some(ProviderMessage::User { content: vec![ContentBlock::Text { text }] });
+    /// Returns the user text that the model sees in place of a message of another kind; `None` for an excluded command,
+    /// and for the kinds that providers accept.
+    fn user_text(&self) -> Option<String> {
         match self {
-            Self::User { content } => Some(ProviderMessage::User { content: content.clone() }),
-            Self::Assistant { content } => Some(ProviderMessage::Assistant { content: content.clone() }),
-            Self::ToolResult { call_id, name, content, is_error } => Some(ProviderMessage::ToolResult {
-                call_id: call_id.clone(),
-                name: name.clone(),
-                content: content.clone(),
-                is_error: *is_error,
-            }),
-            Self::Custom { content, .. } => user(content.clone()),
-            Self::Bash { excluded: true, .. } => None,
+            Self::Custom { content, .. } => Some(content.clone()),
             Self::Bash { command, output, exit_code, excluded: false } => {
                 let fence = fence_for(output);
-                user(format!("Ran `{command}`\n{fence}\n{output}\n{fence}\nexit code {exit_code}"))
+                Some(format!("Ran `{command}`\n{fence}\n{output}\n{fence}\nexit code {exit_code}"))
             }
             Self::CompactionSummary { text } | Self::BranchSummary { text } => {
-                user(format!("<summary>\n{text}\n</summary>"))
+                Some(format!("<summary>\n{text}\n</summary>"))
             }
+            Self::User { .. }
+            | Self::Assistant { .. }
+            | Self::ToolResult { .. }
+            | Self::Bash { excluded: true, .. } => None,
         }
     }
 }
@@ -215,8 +214,8 @@ mod tests {
     use super::*;
 
     fn seen(message: &Message) -> Option<String> {
-        match message.convert()? {
-            ProviderMessage::User { content } => match content.as_slice() {
+        match SharedMessage::from(message.clone()).for_provider()? {
+            ProviderMessage::User { content } => match content {
                 [ContentBlock::Text { text }] => Some(text.clone()),
                 other => panic!("one text, not {other:?}"),
             },

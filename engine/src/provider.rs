@@ -21,8 +21,6 @@ pub mod wire;
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request};
 
@@ -44,12 +42,12 @@ pub fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>
 }
 
 /// Returns the body of the request on the provider's wire; `None` for wires that send none.
-pub fn body(settings: &ProviderSettings, request: &Request) -> Option<Value> {
+pub fn encode(settings: &ProviderSettings, request: &Request) -> Option<Vec<u8>> {
     match settings.wire {
-        Wire::Anthropic => Some(anthropic::body(request)),
-        Wire::OpenaiChat => Some(openai_chat::body(request, settings.max_tokens_field)),
-        Wire::OpenaiResponses => Some(openai_responses::body(request, settings.encrypted_reasoning)),
-        Wire::Gemini => Some(gemini::body(request)),
+        Wire::Anthropic => Some(anthropic::encode(request)),
+        Wire::OpenaiChat => Some(openai_chat::encode(request, settings.max_tokens_field)),
+        Wire::OpenaiResponses => Some(openai_responses::encode(request, settings.encrypted_reasoning)),
+        Wire::Gemini => Some(gemini::encode(request)),
         Wire::Scripted => None,
     }
 }

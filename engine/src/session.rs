@@ -20,7 +20,7 @@ use crate::image::{self, ImageRef, ValidatedImage};
 use crate::journal::Journal;
 use crate::live::EventSink;
 use crate::machine::{Fact, Signal, ThreadState};
-use crate::message::{Message, ToolCall};
+use crate::message::{SharedMessage, ToolCall};
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
@@ -52,7 +52,7 @@ pub(crate) struct ThreadInit {
     pub grants: Vec<Vec<Grant>>,
     pub parent: Option<ParentContext>,
     pub continues: Option<Continues>,
-    pub history: Vec<Message>,
+    pub history: Vec<SharedMessage>,
     /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<ValidatedImage>,
     pub outlet: Arc<EventSink>,

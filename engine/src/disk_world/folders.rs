@@ -13,12 +13,15 @@ use super::listing::folder_entries;
 /// Maximum number of names that are read of a folder. In a larger folder, single files are looked up.
 const MAX_FOLDER_NAMES: usize = 512;
 
+/// Values by the path of a folder in a space.
+type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
+
 /// The names in the folders that were looked up.
 #[derive(Default)]
 pub(super) struct FolderCache {
-    folders: RefCell<BTreeMap<(Space, Box<str>), Rc<FolderNames>>>,
+    folders: RefCell<ByFolder<Rc<FolderNames>>>,
     /// The folders directly in `.ai/`, with true if they exist.
-    roots: RefCell<BTreeMap<(Space, Box<str>), bool>>,
+    roots: RefCell<ByFolder<bool>>,
 }
 
 enum FolderNames {

@@ -5,7 +5,6 @@ use crate::image_objects::fill_images;
 use crate::image_objects::has_unfilled_images;
 use crate::image_objects::store_images;
 use crate::message::ContentBlock;
-use crate::message::ProviderMessage;
 use crate::store::Objects;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +12,7 @@ use rye_compiler::plan::PlannedModel;
 
 use super::*;
 use crate::machine::fixture::plan;
-use crate::provider::fixture::minimal_request;
+use crate::provider::fixture::{minimal_request, parse_body, user};
 use crate::provider::{ProviderSettings, Wire, provider_schemas};
 use crate::store::RealDisk;
 
@@ -145,12 +144,13 @@ fn image_bytes_are_only_in_sent_requests() {
     let text = serde_json::to_string(&message).unwrap();
     assert!(text.contains("\"type\":\"image\",\"media_type\":\"image/png\",\"sha256\":") && !text.contains("data"));
     assert_eq!(serde_json::from_str::<crate::message::Message>(&text).unwrap(), message);
-    let mut request = Request { turns: message.convert().into_iter().collect(), ..minimal_request() };
+    let mut request = Request { turns: vec![message.into()], ..minimal_request() };
     assert!(has_unfilled_images(&request));
     fill_images(&mut request, &objects).unwrap();
     assert!(!has_unfilled_images(&request));
     for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
-        let body = crate::provider::body(&ProviderSettings::with_defaults("test", wire), &request).unwrap();
+        let body =
+            parse_body(&crate::provider::encode(&ProviderSettings::with_defaults("test", wire), &request).unwrap());
         provider_schemas::validate_body(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
         assert_eq!(body.to_string().matches(&STANDARD.encode(png(6, 4))).count(), 2, "{}", wire.name());
     }
@@ -160,10 +160,7 @@ fn image_bytes_are_only_in_sent_requests() {
         [(secret.as_str(), "is not image/png"), (&*"0".repeat(64), "read"), ("../x", "not an object id")]
     {
         let image = ImageRef { sha256: sha256.to_owned(), ..kept.first().unwrap().clone() };
-        let mut request = Request {
-            turns: vec![ProviderMessage::User { content: vec![ContentBlock::Image(image)] }],
-            ..minimal_request()
-        };
+        let mut request = Request { turns: vec![user(vec![ContentBlock::Image(image)])], ..minimal_request() };
         let error = fill_images(&mut request, &objects).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     }

@@ -277,7 +277,7 @@ fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Optio
     if answer.content.len() < MIN_REFERENCE_BYTES {
         return None;
     }
-    state.talk.messages.iter().find_map(|message| match message {
+    state.talk.messages.iter().find_map(|message| match &**message {
         Message::ToolResult { call_id, name, content, is_error }
             if *content == answer.content && *is_error == answer.is_error && *call_id != call.call.id =>
         {

@@ -15,7 +15,7 @@ use crate::event::{
     ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
 };
 use crate::exchange::StopReason;
-use crate::message::{ContentBlock, Message, reply_text};
+use crate::message::{ContentBlock, Message, SharedMessage, reply_text};
 use crate::retry;
 use crate::thread::Status;
 
@@ -180,7 +180,7 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
         state.continued_replies = 0;
         state.talk.cut_text.clear();
     }
-    state.talk.messages.push(said.message.clone());
+    state.talk.messages.push(said.message.clone().into());
 }
 
 fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
@@ -223,7 +223,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
         state.stop = Some(EarlyEnd { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
     state.position = RunPosition::After(Node::Model, outcome);
-    state.talk.messages.push(Message::Assistant { content: reply.content.clone() });
+    state.talk.messages.push(Message::Assistant { content: reply.content.clone() }.into());
 }
 
 fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
@@ -260,7 +260,7 @@ fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.talk.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
     let prompt = usize::from(state.talk.prompted && state.continues.is_none()).min(tail);
-    let summary = Message::CompactionSummary { text: compacted.summary.clone() };
+    let summary = Message::CompactionSummary { text: compacted.summary.clone() }.into();
     let (head, rest) = messages.split_at_checked(tail).unwrap_or((&messages, &[]));
     state.talk.messages = head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
     if state.talk.denied > 0 {
@@ -401,14 +401,12 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
         }
     };
     // The model gets the results of a group in source order, even if they arrived in another order.
-    let results: Vec<Message> = members()
+    let results: Vec<SharedMessage> = members()
         .filter_map(|call| {
-            call.result.as_ref().map(|result| Message::ToolResult {
-                call_id: call.call.id.clone(),
-                name: call.call.name.clone(),
-                content: result.content.clone(),
-                is_error: result.is_error,
-            })
+            let result = call.result.as_ref()?;
+            let (call_id, name) = (call.call.id.clone(), call.call.name.clone());
+            let (content, is_error) = (result.content.clone(), result.is_error);
+            Some(Message::ToolResult { call_id, name, content, is_error }.into())
         })
         .collect();
     state.talk.messages.extend(results);

@@ -156,7 +156,7 @@ fn usage_ratio(plan: &Plan, state: &ThreadState) -> Value {
 
 /// Returns references to the images of the last user message.
 fn images(state: &ThreadState) -> Value {
-    let last = state.talk.messages.iter().rev().find_map(|message| match message {
+    let last = state.talk.messages.iter().rev().find_map(|message| match &**message {
         Message::User { content } => Some(content),
         Message::Assistant { .. }
         | Message::ToolResult { .. }
@@ -170,7 +170,7 @@ fn images(state: &ThreadState) -> Value {
 }
 
 fn last_user(state: &ThreadState) -> String {
-    match state.talk.messages.iter().rev().find(|m| m.kind() == "user") {
+    match state.talk.messages.iter().rev().find(|m| m.kind() == "user").map(|m| &**m) {
         Some(Message::User { content }) => text_of(content),
         _ => String::new(),
     }

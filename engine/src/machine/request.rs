@@ -8,7 +8,7 @@ use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
 use crate::exchange::{Request, StartedChild, ThreadPosition, ToolDefinition};
-use crate::message::{ContentBlock, Message, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
 /// Builds the request of the current attempt.
 pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
@@ -50,7 +50,7 @@ const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a
 /// Builds the request for a summary: the same conversation, followed by the summary prompt.
 pub(super) fn build_summary_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
     let mut request = build_request(plan, state, max_output);
-    request.turns.push(ProviderMessage::User { content: vec![ContentBlock::Text { text: SUMMARY_PROMPT.to_owned() }] });
+    request.turns.push(Message::user(SUMMARY_PROMPT).into());
     request.cue.directive.push_str(".summary");
     request
 }
@@ -76,7 +76,7 @@ fn system(plan: &Plan, state: &ThreadState) -> Arc<str> {
 }
 
 /// Returns the messages with the operations of `context` hooks applied.
-fn edited_messages(state: &ThreadState) -> Cow<'_, [Message]> {
+fn edited_messages(state: &ThreadState) -> Cow<'_, [SharedMessage]> {
     if state.talk.operations.is_empty() {
         return Cow::Borrowed(&state.talk.messages);
     }
@@ -87,7 +87,7 @@ fn edited_messages(state: &ThreadState) -> Cow<'_, [Message]> {
     Cow::Owned(messages)
 }
 
-fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
+fn apply(operation: &ContextOperation, messages: &mut Vec<SharedMessage>) {
     match operation {
         ContextOperation::Drop { kinds, n } => {
             let mut left = n.unwrap_or(u64::MAX);
@@ -106,35 +106,37 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
             }
             messages.drain(..start);
         }
-        ContextOperation::InjectBefore { content } => messages.insert(0, Message::user(content.clone())),
-        ContextOperation::InjectAfter { content } => messages.push(Message::user(content.clone())),
-        ContextOperation::Replace { messages: other } => messages.clone_from(other),
+        ContextOperation::InjectBefore { content } => messages.insert(0, Message::user(content.clone()).into()),
+        ContextOperation::InjectAfter { content } => messages.push(Message::user(content.clone()).into()),
+        ContextOperation::Replace { messages: other } => {
+            *messages = other.iter().cloned().map(SharedMessage::from).collect();
+        }
     }
 }
 
-/// Converts messages to turns. Every call gets exactly one result and every result has its call, even if a hook, a
+/// Selects the messages to send. Every call gets exactly one result and every result has its call, even if a hook, a
 /// crash or an early end removed one of them.
-fn to_turns(messages: &[Message]) -> Vec<ProviderMessage> {
-    let mut turns: Vec<ProviderMessage> = Vec::with_capacity(messages.len());
-    let mut open: Vec<ToolCall> = Vec::new();
+fn to_turns(messages: &[SharedMessage]) -> Vec<SharedMessage> {
+    let mut turns: Vec<SharedMessage> = Vec::with_capacity(messages.len());
+    let mut open: Vec<&ToolCall> = Vec::new();
     for message in messages {
-        let Some(turn) = message.convert() else { continue };
+        let Some(turn) = message.for_provider() else { continue };
         match turn {
-            ProviderMessage::ToolResult { ref call_id, .. } => {
-                if let Some(place) = open.iter().position(|call| call.id == *call_id) {
+            ProviderMessage::ToolResult { call_id, .. } => {
+                if let Some(place) = open.iter().position(|call| call.id == call_id) {
                     open.remove(place);
-                    turns.push(turn);
+                    turns.push(message.clone());
                 }
             }
             ProviderMessage::User { .. } => {
                 close(&mut open, &mut turns);
-                turns.push(turn);
+                turns.push(message.clone());
             }
-            ProviderMessage::Assistant { ref content } => {
+            ProviderMessage::Assistant { content } => {
                 close(&mut open, &mut turns);
-                open = tool_calls(content);
+                open.extend(calls_of(content));
                 if !content.is_empty() {
-                    turns.push(turn);
+                    turns.push(message.clone());
                 }
             }
         }
@@ -143,32 +145,34 @@ fn to_turns(messages: &[Message]) -> Vec<ProviderMessage> {
     turns
 }
 
-fn close(open: &mut Vec<ToolCall>, turns: &mut Vec<ProviderMessage>) {
-    for call in open.drain(..) {
-        let content = "not run".to_owned();
-        turns.push(ProviderMessage::ToolResult { call_id: call.id, name: call.name, content, is_error: true });
+fn close(open: &mut Vec<&ToolCall>, turns: &mut Vec<SharedMessage>) {
+    for ToolCall { id, name, .. } in open.drain(..) {
+        let (call_id, name, content) = (id.clone(), name.clone(), "not run".to_owned());
+        turns.push(Message::ToolResult { call_id, name, content, is_error: true }.into());
     }
 }
 
 /// Returns the tool calls of a reply, in order.
 pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
-    content
-        .iter()
-        .filter_map(|block| match block {
-            ContentBlock::ToolCall(call) => Some(call.clone()),
-            ContentBlock::Text { .. }
-            | ContentBlock::Image { .. }
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::Other { .. } => None,
-        })
-        .collect()
+    calls_of(content).cloned().collect()
+}
+
+fn calls_of(content: &[ContentBlock]) -> impl Iterator<Item = &ToolCall> {
+    content.iter().filter_map(|block| match block {
+        ContentBlock::ToolCall(call) => Some(call),
+        ContentBlock::Text { .. }
+        | ContentBlock::Image { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::Other { .. } => None,
+    })
 }
 
 /// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only
 /// the messages after it; otherwise it counts everything.
 pub(super) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
-    let sum = |messages: &[Message]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
+    let sum =
+        |messages: &[SharedMessage]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
     if state.talk.operations.is_empty()
         && let Some(measured) = &state.talk.measured
     {

@@ -4,7 +4,7 @@
 use rye_compiler::plan::Plan;
 use serde_json::Value;
 
-use crate::message::{ContentBlock, Message};
+use crate::message::{ContentBlock, Message, SharedMessage};
 
 /// Returns the maximum tokens of trailing messages that a continuation starts with.
 pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
@@ -13,21 +13,21 @@ pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
 }
 
 /// Returns the last messages within a number of tokens, starting at a user message.
-pub(crate) fn trailing_messages(messages: &[Message], tokens: u64) -> Vec<Message> {
+pub(crate) fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<SharedMessage> {
     let start = start(messages, tokens, |message| message.kind() == "user");
     messages.get(start..).unwrap_or_default().to_vec()
 }
 
 /// Returns the number of last messages that stay next to a summary. They may also start at a reply, because the summary
 /// is itself a user message.
-pub(super) fn kept_beside_summary(plan: &Plan, messages: &[Message]) -> usize {
+pub(super) fn kept_beside_summary(plan: &Plan, messages: &[SharedMessage]) -> usize {
     let tokens = max_trailing_tokens(plan).min(plan.model.context_window / 4);
     let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));
     // The first message is the prompt; compaction always keeps the prompt.
     messages.len() - start.max(1).min(messages.len())
 }
 
-fn start(messages: &[Message], tokens: u64, may_begin: impl Fn(&Message) -> bool) -> usize {
+fn start(messages: &[SharedMessage], tokens: u64, may_begin: impl Fn(&SharedMessage) -> bool) -> usize {
     let mut left = tokens.saturating_mul(4);
     let mut start = messages.len();
     for (index, message) in messages.iter().enumerate().rev() {
@@ -71,28 +71,33 @@ mod tests {
     use super::*;
     use crate::message::ToolCall;
 
-    fn call() -> Message {
+    fn call() -> SharedMessage {
         let call = ToolCall { id: "c".into(), name: "t".into(), input: json!({}) };
-        Message::Assistant { content: vec![ContentBlock::ToolCall(call)] }
+        Message::Assistant { content: vec![ContentBlock::ToolCall(call)] }.into()
     }
 
-    fn result(bytes: usize) -> Message {
+    fn user(text: &str) -> SharedMessage {
+        Message::user(text).into()
+    }
+
+    fn result(bytes: usize) -> SharedMessage {
         Message::ToolResult { call_id: "c".into(), name: "t".into(), content: "x".repeat(bytes), is_error: false }
+            .into()
     }
 
     #[test]
     fn calls_count_with_their_input() {
         let input = json!({"content": "x".repeat(4_000)});
         let call = ToolCall { id: "c".into(), name: "write".into(), input };
-        let long = Message::Assistant { content: vec![ContentBlock::ToolCall(call)] };
-        let talk = [Message::user("first"), long, result(10), Message::user("second")];
+        let long = Message::Assistant { content: vec![ContentBlock::ToolCall(call)] }.into();
+        let talk = [user("first"), long, result(10), user("second")];
         assert_eq!(trailing_messages(&talk, 900).len(), 1);
         assert_eq!(trailing_messages(&talk, 1_100).len(), 4);
     }
 
     #[test]
     fn trailing_messages_keep_calls_with_their_results() {
-        let talk = [Message::user("first"), call(), result(100), Message::user("second"), call(), result(100)];
+        let talk = [user("first"), call(), result(100), user("second"), call(), result(100)];
         for tokens in 0..400 {
             for list in [
                 trailing_messages(&talk, tokens),

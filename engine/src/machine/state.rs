@@ -11,7 +11,7 @@ use crate::event::{
     Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
 };
 use crate::exchange::{CallError, CutStream, StopReason, Usage};
-use crate::message::{Message, ToolCall};
+use crate::message::{Message, SharedMessage, ToolCall};
 use crate::thread::{Cost, Status};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
@@ -155,7 +155,7 @@ pub struct Conversation {
     pub system: Option<Arc<str>>,
     /// A replacement of the system prompt for the current prompt and the messages that follow up on it.
     pub system_now: Option<Arc<str>>,
-    pub messages: Vec<Message>,
+    pub messages: Vec<SharedMessage>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
     pub prompted: bool,
     /// The `input` hooks have seen the message of a resumed thread.
@@ -494,7 +494,7 @@ impl ThreadState {
 
     /// Returns true if the last message is the model's, so that the run would stop here.
     pub fn would_stop(&self) -> bool {
-        matches!(self.talk.messages.last(), Some(Message::Assistant { .. }))
+        matches!(self.talk.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
     /// Returns the defect of the last reply, if it ends the turns and is no whole answer.
@@ -542,7 +542,7 @@ impl ThreadState {
     /// Returns the text of the last reply, if it has any.
     pub fn final_text(&self) -> Option<String> {
         let last = self.talk.messages.iter().rev().find(|message| message.kind() == "assistant");
-        let Some(Message::Assistant { content }) = last else { return None };
+        let Some(Message::Assistant { content }) = last.map(|last| &**last) else { return None };
         Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
     }
 
@@ -560,7 +560,7 @@ impl ThreadState {
     }
 
     fn last_reply_text(&self) -> Option<String> {
-        self.talk.messages.iter().skip(self.talk.denied).rev().find_map(|m| match m {
+        self.talk.messages.iter().skip(self.talk.denied).rev().find_map(|m| match &**m {
             Message::Assistant { content } => {
                 let text = crate::message::reply_text(content);
                 (!text.is_empty()).then_some(text)

@@ -17,7 +17,7 @@ use super::fixture::{SimulatedThread, call, calls, grant, plan, reply, rewire, s
 use super::{Effect, Fact, HookChild, Signal, ThreadState, absorb, apply, next};
 use crate::event::{Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, ResultKind};
 use crate::exchange::{Reply, StopReason};
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, Message};
 use crate::thread::{Cost, Status};
 
 #[test]
@@ -47,7 +47,7 @@ fn reply_without_calls_completes_the_thread() {
     assert_eq!(&*request.system, "You are you.");
     assert_eq!(request.max_output, 2000);
     assert_eq!(request.turns.len(), 1);
-    let ProviderMessage::User { content } = &request.turns[0] else { panic!("a user turn") };
+    let Message::User { content } = &*request.turns[0] else { panic!("a user turn") };
     assert_eq!(crate::message::text_of(content), "Here.\n\nSay hello.");
 }
 
@@ -64,7 +64,7 @@ fn calls_run_in_source_order_and_parallel_ones_together() {
     let names: Vec<String> = play.requests[1]
         .turns
         .iter()
-        .filter_map(|t| if let ProviderMessage::ToolResult { call_id, .. } = t { Some(call_id.clone()) } else { None })
+        .filter_map(|t| if let Message::ToolResult { call_id, .. } = &**t { Some(call_id.clone()) } else { None })
         .collect();
     assert_eq!(names, ["c0", "c1", "c2", "c3"]);
     assert_eq!(play.reservations, [(play.reservations[0].0, 0), (play.reservations[1].0, 1)]);
@@ -269,7 +269,9 @@ fn steering_skips_what_has_not_started() {
     play.run();
     assert_eq!(play.dispatched.len(), 1);
     assert_eq!(play.results()[1].1, "Skipped due to queued user message");
-    let Some(ProviderMessage::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
+    let Some(Message::User { content }) = play.requests[1].turns.last().map(|turn| &**turn) else {
+        panic!("a user turn")
+    };
     assert_eq!(crate::message::text_of(content), "stop that");
 }
 

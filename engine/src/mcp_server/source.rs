@@ -12,7 +12,7 @@ use crate::BoxFuture;
 use crate::context::{EngineContext, Providers};
 use crate::engine::Engine;
 use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, StopReason, Usage};
-use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall};
 use crate::provider::Provider;
 use crate::thread_id::ThreadId;
 
@@ -139,9 +139,9 @@ impl CallSource {
 }
 
 fn find_result(request: &Request, id: &str) -> Option<CallResult> {
-    request.turns.iter().rev().find_map(|turn| match turn {
+    request.turns.iter().rev().filter_map(SharedMessage::for_provider).find_map(|turn| match turn {
         ProviderMessage::ToolResult { call_id, content, is_error, .. } if call_id == id => {
-            Some(CallResult { content: content.clone(), is_error: *is_error })
+            Some(CallResult { content: content.to_owned(), is_error })
         }
         ProviderMessage::ToolResult { .. } | ProviderMessage::User { .. } | ProviderMessage::Assistant { .. } => None,
     })

@@ -10,11 +10,14 @@ pub use decoder::AnthropicDecoder;
 use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
+use super::wire::{
+    EncodedGroup, EncodedItems, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run,
+    sampling,
+};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, ProviderMessage, WireEncoding};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "anthropic";
@@ -44,14 +47,14 @@ impl Provider for Anthropic {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let body = body(request).to_string().into_bytes();
+        let body = encode(request);
         Box::pin(run(&self.endpoint, body, AnthropicDecoder::default(), live))
     }
 }
 
 /// Returns the body of a request; depends on `request` alone. Cache breakpoints follow the palette, the system prompt,
 /// and the first message if it is constant (`engine.md` 6).
-pub fn body(request: &Request) -> Value {
+pub fn encode(request: &Request) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
     body.insert("max_tokens".to_owned(), request.max_output.into());
@@ -63,9 +66,12 @@ pub fn body(request: &Request) -> Value {
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), tools(&request.tools));
     }
-    body.insert("messages".to_owned(), messages(request));
-    Value::Object(body)
+    body.insert(TURNS_FIELD.to_owned(), Value::Null);
+    encode_body(&body, TURNS_FIELD, &messages(request))
 }
+
+/// The field of the conversation.
+const TURNS_FIELD: &str = "messages";
 
 fn tools(definitions: &[ToolDefinition]) -> Value {
     let tool = |tool: &ToolDefinition| {
@@ -81,58 +87,72 @@ fn tools(definitions: &[ToolDefinition]) -> Value {
 
 /// A message under construction: turns of the same role are joined, because the API requires alternating roles.
 struct MessageDraft {
-    role: &'static str,
+    role: Role,
     /// Results of tools; the API requires them first.
-    results: Vec<Value>,
-    content: Vec<Value>,
+    results: Vec<EncodedItems>,
+    content: Vec<EncodedItems>,
 }
 
-fn messages(request: &Request) -> Value {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    User,
+    Assistant,
+}
+
+fn messages(request: &Request) -> Vec<EncodedGroup> {
     let mut drafts: Vec<MessageDraft> = Vec::new();
     for (index, turn) in normalize_turns(&request.turns).iter().enumerate() {
-        let mut draft = draft(turn);
-        if index == 0
-            && request.first_turn_constant
-            && draft.role == "user"
-            && let Some(last) = draft.content.pop()
-        {
-            draft.content.push(with_breakpoint(last));
-        }
-        if draft.results.is_empty() && draft.content.is_empty() {
+        let (role, is_result) = match turn.for_provider() {
+            Some(ProviderMessage::User { .. }) | None => (Role::User, false),
+            Some(ProviderMessage::Assistant { .. }) => (Role::Assistant, false),
+            Some(ProviderMessage::ToolResult { .. }) => (Role::User, true),
+        };
+        let marked = index == 0 && request.first_turn_constant && role == Role::User && !is_result;
+        let items = if marked {
+            turn.encoded(WireEncoding::AnthropicWithBreakpoint, |turn| {
+                let mut blocks = blocks(turn);
+                if let Some(last) = blocks.pop() {
+                    blocks.push(with_breakpoint(last));
+                }
+                encode_items(&blocks)
+            })
+        } else {
+            turn.encoded(WireEncoding::Anthropic, |turn| encode_items(&blocks(turn)))
+        };
+        if items.is_empty() {
             continue;
         }
+        let (results, content) = if is_result { (vec![items], Vec::new()) } else { (Vec::new(), vec![items]) };
         match drafts.last_mut() {
-            Some(last) if last.role == draft.role => {
-                last.results.append(&mut draft.results);
-                last.content.append(&mut draft.content);
+            Some(last) if last.role == role => {
+                last.results.extend(results);
+                last.content.extend(content);
             }
-            Some(_) | None => drafts.push(draft),
+            Some(_) | None => drafts.push(MessageDraft { role, results, content }),
         }
     }
-    let message = |draft: MessageDraft| {
-        let content: Vec<Value> = draft.results.into_iter().chain(draft.content).collect();
-        json!({"role": draft.role, "content": content})
+    let group = |draft: MessageDraft| {
+        let front = match draft.role {
+            Role::User => r#"{"role":"user","content":["#,
+            Role::Assistant => r#"{"role":"assistant","content":["#,
+        };
+        let items = draft.results.into_iter().chain(draft.content).collect();
+        EncodedGroup { front, items, back: "]}" }
     };
-    drafts.into_iter().map(message).collect()
+    drafts.into_iter().map(group).collect()
 }
 
-fn draft(turn: &ProviderMessage) -> MessageDraft {
+fn blocks(turn: ProviderMessage<'_>) -> Vec<Value> {
     match turn {
-        ProviderMessage::User { content } => {
-            MessageDraft { role: "user", results: Vec::new(), content: content.iter().filter_map(user_block).collect() }
-        }
-        ProviderMessage::Assistant { content } => MessageDraft {
-            role: "assistant",
-            results: Vec::new(),
-            content: content.iter().filter_map(model_block).collect(),
-        },
+        ProviderMessage::User { content } => content.iter().filter_map(user_block).collect(),
+        ProviderMessage::Assistant { content } => content.iter().filter_map(model_block).collect(),
         ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             let mut result = json!({"type": "tool_result", "tool_use_id": plain_name(call_id), "content": text});
-            if *is_error && let Some(object) = result.as_object_mut() {
+            if is_error && let Some(object) = result.as_object_mut() {
                 object.insert("is_error".to_owned(), true.into());
             }
-            MessageDraft { role: "user", results: vec![result], content: Vec::new() }
+            vec![result]
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Shared test fixtures of the wires: a request with every kind of turn, and replay of split streams.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Sampling;
 use super::sse::{SseEvent, SseParser};
 use super::wire::ReplyDecoder;
 use crate::exchange::{CallError, Delta, Reply, Request, ThreadPosition, ToolDefinition};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, Message, SharedMessage, ToolCall};
 
 pub fn text(text: &str) -> ContentBlock {
     ContentBlock::Text { text: text.to_owned() }
@@ -17,13 +17,22 @@ pub fn call(id: &str, name: &str, input: serde_json::Value) -> ContentBlock {
     ContentBlock::ToolCall(ToolCall { id: id.to_owned(), name: name.to_owned(), input })
 }
 
-pub fn result(call_id: &str, content: &str, is_error: bool) -> ProviderMessage {
-    ProviderMessage::ToolResult {
-        call_id: call_id.to_owned(),
-        name: "read".to_owned(),
-        content: content.to_owned(),
-        is_error,
-    }
+pub fn user(content: Vec<ContentBlock>) -> SharedMessage {
+    Message::User { content }.into()
+}
+
+pub fn assistant(content: Vec<ContentBlock>) -> SharedMessage {
+    Message::Assistant { content }.into()
+}
+
+pub fn result(call_id: &str, content: &str, is_error: bool) -> SharedMessage {
+    let (call_id, name, content) = (call_id.to_owned(), "read".to_owned(), content.to_owned());
+    Message::ToolResult { call_id, name, content, is_error }.into()
+}
+
+/// Returns the JSON of a body.
+pub fn parse_body(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap()
 }
 
 /// Returns a minimal request.
@@ -31,7 +40,7 @@ pub fn minimal_request() -> Request {
     Request {
         model: "model-1".to_owned(),
         system: "Be brief.".into(),
-        turns: vec![ProviderMessage::User { content: vec![text("Hello")] }],
+        turns: vec![user(vec![text("Hello")])],
         tools: Vec::new(),
         max_output: 1024,
         first_turn_constant: true,
@@ -65,23 +74,21 @@ pub fn full_request() -> Request {
     let foreign = ContentBlock::Other { wire: "morse".to_owned(), value: json!({"part": 1}) };
     Request {
         turns: vec![
-            ProviderMessage::User { content: vec![text("First."), text("  \n"), text("Second.")] },
-            ProviderMessage::Assistant {
-                content: vec![
-                    thinking,
-                    unsigned,
-                    redacted,
-                    foreign,
-                    text("Reading."),
-                    call("c1", "read", json!({"path": "a"})),
-                    call("c:2", "no.such", json!({"__malformed": "{\"path"})),
-                ],
-            },
+            user(vec![text("First."), text("  \n"), text("Second.")]),
+            assistant(vec![
+                thinking,
+                unsigned,
+                redacted,
+                foreign,
+                text("Reading."),
+                call("c1", "read", json!({"path": "a"})),
+                call("c:2", "no.such", json!({"__malformed": "{\"path"})),
+            ]),
             result("c1", "content of a", false),
             result("c:2", "", true),
-            ProviderMessage::User { content: vec![text("And this?"), image] },
-            ProviderMessage::Assistant { content: vec![text("")] },
-            ProviderMessage::User { content: vec![text("Go on.")] },
+            user(vec![text("And this?"), image]),
+            assistant(vec![text("")]),
+            user(vec![text("Go on.")]),
         ],
         tools: vec![tool("read"), tool("ls")],
         ..minimal_request()

@@ -10,11 +10,14 @@ pub use decoder::GeminiDecoder;
 use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
+use super::wire::{
+    EncodedGroup, EncodedItems, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run,
+    sampling,
+};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall, WireEncoding};
 
 /// Name of the wire on parts that only this wire understands.
 pub const WIRE: &str = "gemini";
@@ -48,7 +51,7 @@ impl Provider for Gemini {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let body = body(request).to_string().into_bytes();
+        let body = encode(request);
         Box::pin(async move {
             let endpoint =
                 model_path(&request.model).and_then(|path| self.endpoint.with_path(&path, &[("alt", "sse")]));
@@ -72,13 +75,12 @@ fn model_path(model: &str) -> Option<String> {
 }
 
 /// Returns the body of a request; depends on `request` alone. The URL names the model.
-pub fn body(request: &Request) -> Value {
+pub fn encode(request: &Request) -> Vec<u8> {
     let mut body = Map::new();
     if !is_blank(&request.system) {
         body.insert("systemInstruction".to_owned(), json!({"parts": [{"text": request.system}]}));
     }
-    let signed = requires_signatures(&request.model);
-    body.insert("contents".to_owned(), contents(&normalize_turns(&request.turns), signed));
+    body.insert(TURNS_FIELD.to_owned(), Value::Null);
     if !request.tools.is_empty() {
         let declarations: Vec<Value> = request.tools.iter().map(declaration).collect();
         body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
@@ -87,8 +89,12 @@ pub fn body(request: &Request) -> Value {
     generation.insert("maxOutputTokens".to_owned(), request.max_output.into());
     generation.extend(sampling(&request.sampling, "topP"));
     body.insert("generationConfig".to_owned(), Value::Object(generation));
-    Value::Object(body)
+    let contents = contents(&normalize_turns(&request.turns), requires_signatures(&request.model));
+    encode_body(&body, TURNS_FIELD, &contents)
 }
+
+/// The field of the conversation.
+const TURNS_FIELD: &str = "contents";
 
 fn declaration(tool: &ToolDefinition) -> Value {
     let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
@@ -110,10 +116,11 @@ enum ContentKind {
 }
 
 impl ContentKind {
-    fn role(self) -> &'static str {
+    /// Returns the JSON in front of the parts.
+    fn front(self) -> &'static str {
         match self {
-            Self::User | Self::Results => "user",
-            Self::Model => "model",
+            Self::User | Self::Results => r#"{"role":"user","parts":["#,
+            Self::Model => r#"{"role":"model","parts":["#,
         }
     }
 }
@@ -124,29 +131,39 @@ fn requires_signatures(model: &str) -> bool {
     !["gemini-1", "gemini-2", "gemma"].iter().any(|older| name.starts_with(older))
 }
 
-fn contents(turns: &[ProviderMessage], signed: bool) -> Value {
-    let mut drafts: Vec<(ContentKind, Vec<Value>)> = Vec::new();
+fn contents(turns: &[SharedMessage], signed: bool) -> Vec<EncodedGroup> {
+    let encoding = if signed { WireEncoding::GeminiSigned } else { WireEncoding::Gemini };
+    let mut drafts: Vec<(ContentKind, Vec<EncodedItems>)> = Vec::new();
     for turn in turns {
-        let (kind, mut parts) = match turn {
-            ProviderMessage::User { content } => (ContentKind::User, content.iter().filter_map(user_part).collect()),
-            ProviderMessage::Assistant { content } => {
-                let mut parts = model_parts(content);
-                if signed {
-                    sign_foreign_call(&mut parts);
-                }
-                (ContentKind::Model, parts)
-            }
-            ProviderMessage::ToolResult { call_id, name, content, is_error } => {
-                (ContentKind::Results, vec![response(call_id, name, content, *is_error)])
-            }
+        let kind = match turn.for_provider() {
+            Some(ProviderMessage::User { .. }) | None => ContentKind::User,
+            Some(ProviderMessage::Assistant { .. }) => ContentKind::Model,
+            Some(ProviderMessage::ToolResult { .. }) => ContentKind::Results,
         };
+        let items = turn.encoded(encoding, |turn| encode_items(&parts(turn, signed)));
         match drafts.last_mut() {
-            _ if parts.is_empty() => {}
-            Some((last, before)) if *last == kind => before.append(&mut parts),
-            Some(_) | None => drafts.push((kind, parts)),
+            _ if items.is_empty() => {}
+            Some((last, before)) if *last == kind => before.push(items),
+            Some(_) | None => drafts.push((kind, vec![items])),
         }
     }
-    drafts.into_iter().map(|(kind, parts)| json!({"role": kind.role(), "parts": parts})).collect()
+    drafts.into_iter().map(|(kind, items)| EncodedGroup { front: kind.front(), items, back: "]}" }).collect()
+}
+
+fn parts(turn: ProviderMessage<'_>, signed: bool) -> Vec<Value> {
+    match turn {
+        ProviderMessage::User { content } => content.iter().filter_map(user_part).collect(),
+        ProviderMessage::Assistant { content } => {
+            let mut parts = model_parts(content);
+            if signed {
+                sign_foreign_call(&mut parts);
+            }
+            parts
+        }
+        ProviderMessage::ToolResult { call_id, name, content, is_error } => {
+            vec![response(call_id, name, content, is_error)]
+        }
+    }
 }
 
 fn user_part(block: &ContentBlock) -> Option<Value> {

@@ -11,11 +11,14 @@ pub use decoder::ChatDecoder;
 use super::Provider;
 use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
-use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling, shortened_name};
+use super::wire::{
+    EncodedGroup, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run, sampling,
+    shortened_name,
+};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, ProviderMessage, ToolCall, WireEncoding};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "openai-chat";
@@ -47,30 +50,35 @@ impl Provider for OpenaiChat {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let body = body(request, self.max_tokens_field).to_string().into_bytes();
+        let body = encode(request, self.max_tokens_field);
         Box::pin(run(&self.endpoint, body, ChatDecoder::default(), live))
     }
 }
 
 /// Returns the body of a request; depends on its arguments alone.
-pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
+pub fn encode(request: &Request, max_tokens_field: MaxTokensField) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
     body.insert(max_tokens_field.name().to_owned(), request.max_output.into());
     body.extend(sampling(&request.sampling, "top_p"));
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({"include_usage": true}));
-    let mut messages = Vec::new();
-    if !is_blank(&request.system) {
-        messages.push(json!({"role": "system", "content": request.system}));
-    }
-    messages.extend(normalize_turns(&request.turns).iter().filter_map(message));
-    body.insert("messages".to_owned(), Value::Array(messages));
+    body.insert(TURNS_FIELD.to_owned(), Value::Null);
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
     }
-    Value::Object(body)
+    let mut messages = Vec::with_capacity(request.turns.len() + 1);
+    if !is_blank(&request.system) {
+        messages.push(encode_items(&[json!({"role": "system", "content": request.system})]).into());
+    }
+    let encode = |turn: ProviderMessage<'_>| encode_items(&message(turn).into_iter().collect::<Vec<_>>());
+    let turns = normalize_turns(&request.turns);
+    messages.extend(turns.iter().map(|turn| turn.encoded(WireEncoding::OpenaiChat, encode)));
+    encode_body(&body, TURNS_FIELD, &[EncodedGroup::of_entries(messages)])
 }
+
+/// The field of the conversation.
+const TURNS_FIELD: &str = "messages";
 
 fn tool(tool: &ToolDefinition) -> Value {
     let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
@@ -80,14 +88,14 @@ fn tool(tool: &ToolDefinition) -> Value {
     })
 }
 
-fn message(turn: &ProviderMessage) -> Option<Value> {
+fn message(turn: ProviderMessage<'_>) -> Option<Value> {
     match turn {
         ProviderMessage::User { content } => user(content),
         ProviderMessage::Assistant { content } => assistant(content),
         ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             // The wire has no field for a failed call, so the text has to say it.
-            let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
+            let text = if is_error { format!("Error: {text}") } else { text.to_owned() };
             Some(json!({"role": "tool", "tool_call_id": call_id_of(call_id), "content": text}))
         }
     }

@@ -14,11 +14,13 @@ pub use decoder::ResponsesDecoder;
 use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, is_blank, normalize_turns, plain_name, run, sampling};
+use super::wire::{
+    EncodedGroup, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run, sampling,
+};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, ProviderMessage, WireEncoding};
 
 /// Name of the wire on items that only this wire understands.
 pub const WIRE: &str = "openai-responses";
@@ -47,14 +49,14 @@ impl Provider for OpenaiResponses {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let body = body(request, self.encrypted_reasoning).to_string().into_bytes();
+        let body = encode(request, self.encrypted_reasoning);
         Box::pin(run(&self.endpoint, body, ResponsesDecoder::default(), live))
     }
 }
 
 /// Returns the body of a request; depends on its arguments alone. `encrypted_reasoning` requests encrypted reasoning
 /// items, which models without reasoning refuse.
-pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
+pub fn encode(request: &Request, encrypted_reasoning: bool) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
     body.insert("max_output_tokens".to_owned(), request.max_output.into());
@@ -67,12 +69,18 @@ pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
     if !is_blank(&request.system) {
         body.insert("instructions".to_owned(), (*request.system).into());
     }
-    body.insert("input".to_owned(), normalize_turns(&request.turns).iter().flat_map(items).collect());
+    body.insert(TURNS_FIELD.to_owned(), Value::Null);
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
     }
-    Value::Object(body)
+    let encode = |turn: ProviderMessage<'_>| encode_items(&items(turn));
+    let turns = normalize_turns(&request.turns);
+    let items = turns.iter().map(|turn| turn.encoded(WireEncoding::OpenaiResponses, encode)).collect();
+    encode_body(&body, TURNS_FIELD, &[EncodedGroup::of_entries(items)])
 }
+
+/// The field of the conversation.
+const TURNS_FIELD: &str = "input";
 
 fn tool(tool: &ToolDefinition) -> Value {
     let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
@@ -86,7 +94,7 @@ fn tool(tool: &ToolDefinition) -> Value {
     })
 }
 
-fn items(turn: &ProviderMessage) -> Vec<Value> {
+fn items(turn: ProviderMessage<'_>) -> Vec<Value> {
     match turn {
         ProviderMessage::User { content } => {
             let parts: Vec<Value> = content.iter().filter_map(part).collect();
@@ -96,7 +104,7 @@ fn items(turn: &ProviderMessage) -> Vec<Value> {
         ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             // The wire has no field for a failed call, so the text has to say it.
-            let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
+            let text = if is_error { format!("Error: {text}") } else { text.to_owned() };
             vec![json!({"type": "function_call_output", "call_id": plain_name(call_id), "output": text})]
         }
     }

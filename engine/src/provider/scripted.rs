@@ -29,7 +29,7 @@ use super::settings::ProviderSettings;
 use super::wire::length;
 use crate::BoxFuture;
 use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage};
-use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall};
 
 /// Maximum size of a script, in bytes.
 const MAX_SCRIPT_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -117,7 +117,7 @@ impl Provider for Scripted {
 /// Returns the number of replies that the thread has before this call.
 fn reply_count(request: &Request) -> u32 {
     let counted = || {
-        let replies = request.turns.iter().filter(|turn| matches!(turn, ProviderMessage::Assistant { .. })).count();
+        let replies = turns(request).filter(|turn| matches!(turn, ProviderMessage::Assistant { .. })).count();
         u32::try_from(replies).unwrap_or(u32::MAX)
     };
     request.cue.turn.unwrap_or_else(counted)
@@ -189,7 +189,7 @@ fn scripted_usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlo
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
     let sent = || {
         request.system.chars().count()
-            + request.turns.iter().map(|turn| turn_text(turn).chars().count()).sum::<usize>()
+            + turns(request).map(|turn| turn_text(turn).chars().count()).sum::<usize>()
             + request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum::<usize>()
     };
     let answered = || content.iter().map(|block| block_text(block).chars().count()).sum();
@@ -203,17 +203,21 @@ fn scripted_usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlo
 
 /// Bytes of a request that a server would have got.
 fn sent_bytes(request: &Request) -> u64 {
-    let turns: usize = request.turns.iter().map(|turn| turn_text(turn).len()).sum();
+    let turns: usize = turns(request).map(|turn| turn_text(turn).len()).sum();
     let tools: usize = request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
     length(request.system.len() + turns + tools)
 }
 
-fn turn_text(turn: &ProviderMessage) -> String {
+fn turns(request: &Request) -> impl DoubleEndedIterator<Item = ProviderMessage<'_>> {
+    request.turns.iter().filter_map(SharedMessage::for_provider)
+}
+
+fn turn_text(turn: ProviderMessage<'_>) -> String {
     match turn {
         ProviderMessage::User { content } | ProviderMessage::Assistant { content } => {
             content.iter().map(block_text).collect::<Vec<_>>().join("\n\n")
         }
-        ProviderMessage::ToolResult { content, .. } => content.clone(),
+        ProviderMessage::ToolResult { content, .. } => content.to_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Provider;
 use super::wire::{NO_OUTPUT, is_blank};
 use crate::exchange::{CallError, Delta, Reply, Request, StopReason};
-use crate::message::{ContentBlock, ProviderMessage, ToolCall};
+use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
 /// Calls a model, with text-parsed tools if the request says so.
 ///
@@ -53,32 +53,31 @@ pub async fn call(
 
 /// Returns the request with calls and results as text. Deterministic.
 pub fn request_as_text(request: &Request) -> Request {
-    let mut turns: Vec<ProviderMessage> = Vec::with_capacity(request.turns.len());
-    for turn in &request.turns {
+    let mut turns: Vec<Message> = Vec::with_capacity(request.turns.len());
+    for turn in request.turns.iter().filter_map(SharedMessage::for_provider) {
         match turn {
-            ProviderMessage::User { content } => push_user_content(&mut turns, content.clone()),
+            ProviderMessage::User { content } => push_user_content(&mut turns, content.to_vec()),
             ProviderMessage::Assistant { content } => {
-                turns.push(ProviderMessage::Assistant { content: reply_as_text(content) });
+                turns.push(Message::Assistant { content: reply_as_text(content) });
             }
             ProviderMessage::ToolResult { call_id, name, content, is_error } => {
                 push_user_content(
                     &mut turns,
-                    vec![ContentBlock::Text { text: result_as_text(call_id, name, content, *is_error) }],
+                    vec![ContentBlock::Text { text: result_as_text(call_id, name, content, is_error) }],
                 );
             }
         }
     }
-    Request { turns, ..request.clone() }
+    Request { turns: turns.into_iter().map(SharedMessage::from).collect(), ..request.clone() }
 }
 
 /// Adds user content, joined to user content before it, because the templates of many small models require alternating
 /// roles.
-fn push_user_content(turns: &mut Vec<ProviderMessage>, mut content: Vec<ContentBlock>) {
-    match turns.last_mut() {
-        Some(ProviderMessage::User { content: before }) => before.append(&mut content),
-        Some(ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. }) | None => {
-            turns.push(ProviderMessage::User { content });
-        }
+fn push_user_content(turns: &mut Vec<Message>, mut content: Vec<ContentBlock>) {
+    if let Some(Message::User { content: before }) = turns.last_mut() {
+        before.append(&mut content);
+    } else {
+        turns.push(Message::User { content });
     }
 }
 
@@ -133,7 +132,7 @@ fn result_as_text(call_id: &str, name: &str, content: &str, is_error: bool) -> S
 /// Returns the reply with the calls parsed from its text.
 fn with_calls(request: &Request, reply: Reply) -> Reply {
     let turn = request.cue.turn.unwrap_or_else(|| {
-        let replies = request.turns.iter().filter(|turn| matches!(turn, ProviderMessage::Assistant { .. })).count();
+        let replies = request.turns.iter().filter(|turn| matches!(***turn, Message::Assistant { .. })).count();
         u32::try_from(replies).unwrap_or(u32::MAX)
     });
     let mut content = Vec::with_capacity(reply.content.len());

@@ -174,9 +174,11 @@ impl UnreadKinds {
 /// Text of a result without output; some servers refuse empty content.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
+mod encode;
 mod normalize;
 mod surrogate_decoder;
 
+pub(super) use encode::{EncodedGroup, EncodedItems, encode_body, encode_items};
 pub(super) use normalize::{normalize_turns, plain_name, shortened_name};
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::live;
 use crate::live::EventSink;
 use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
 use crate::machine::{Fact, Signal, ThreadState, apply};
-use crate::message::Message;
+use crate::message::SharedMessage;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::uuid::new_uuid_v7;
 use crate::store::{self, StoreError, ThreadRow, Transcript, layout, mailbox, transcript};
@@ -177,7 +177,7 @@ impl EngineContext {
     }
 
     /// Returns the messages that a thread inherits from the one it continues.
-    fn history(&self, events: &[Event], most: usize) -> Result<Vec<Message>, DriveError> {
+    fn history(&self, events: &[Event], most: usize) -> Result<Vec<SharedMessage>, DriveError> {
         let head = ThreadHead::of(events);
         let Some(continues) = head.continues else { return Ok(Vec::new()) };
         let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;

@@ -12,7 +12,7 @@ use rye_compiler::semantics::money::Nanos;
 use rye_engine::engine::ApprovalPolicy;
 use rye_engine::exchange::cost;
 use rye_engine::exchange::{CallError, FailedStage, Reply, Request, ThreadPosition};
-use rye_engine::message::{ContentBlock, ProviderMessage, reply_text};
+use rye_engine::message::{Message, reply_text};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -104,9 +104,7 @@ fn request(model: &PlannedModel) -> Request {
     Request {
         model: model.id.clone(),
         system: "You are being tested for reachability.".into(),
-        turns: vec![ProviderMessage::User {
-            content: vec![ContentBlock::Text { text: "Answer with the one word: ready".to_owned() }],
-        }],
+        turns: vec![Message::user("Answer with the one word: ready").into()],
         tools: Vec::new(),
         max_output: model.requested_output(MAX_OUTPUT_TOKENS),
         first_turn_constant: false,

@@ -10,7 +10,7 @@ use super::super::screen::ScreenedSource;
 use super::super::state::{CallState, EarlyEnd, QueuedMessage, RunPosition, ThreadState};
 use super::super::step::outcome_of;
 use crate::event::{HookOutcome, HookPointRun};
-use crate::message::Message;
+use crate::message::{Message, SharedMessage};
 use crate::thread::Status;
 
 pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64) {
@@ -100,7 +100,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
             state.talk.texts.extend(texts.iter().map(|(id, text)| (id.clone(), text.clone())));
         }
         HookOutcome::Prepared { messages, system } => {
-            state.talk.messages.extend(messages.iter().cloned());
+            state.talk.messages.extend(messages.iter().cloned().map(SharedMessage::from));
             state.talk.system_now = system.as_deref().map(Arc::from);
         }
         HookOutcome::Context { operations } => state.talk.operations.clone_from(operations),
@@ -125,7 +125,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         }
         HookOutcome::Block { reason } => {
             deny_replies(state);
-            state.talk.messages.push(Message::user(format!("The answer was not accepted: {reason}")));
+            state.talk.messages.push(Message::user(format!("The answer was not accepted: {reason}")).into());
         }
         HookOutcome::None
         | HookOutcome::Transformed { .. }
@@ -215,18 +215,13 @@ fn modified(state: &mut ThreadState, run: &HookPointRun) {
         result.details = details.clone();
     }
     let (new, failed) = (result.content.clone(), result.is_error);
-    let said = state.talk.messages.iter_mut().rev().find_map(|message| match message {
-        Message::ToolResult { call_id, content, is_error, .. } if *call_id == id => Some((content, is_error)),
-        Message::ToolResult { .. }
-        | Message::User { .. }
-        | Message::Assistant { .. }
-        | Message::Custom { .. }
-        | Message::Bash { .. }
-        | Message::CompactionSummary { .. }
-        | Message::BranchSummary { .. } => None,
-    });
-    if let Some((content, is_error)) = said {
-        *content = new;
-        *is_error = failed;
+    let is_result = |message: &Message| matches!(message, Message::ToolResult { call_id, .. } if *call_id == id);
+    if let Some(said) = state.talk.messages.iter_mut().rev().find(|message| is_result(message)) {
+        said.edit(|message| {
+            if let Message::ToolResult { content, is_error, .. } = message {
+                *content = new;
+                *is_error = failed;
+            }
+        });
     }
 }

@@ -8,7 +8,7 @@ use rye_compiler::plan::{Plan, PlannedModel};
 
 use super::super::state::ThreadState;
 use super::{SUMMARY_PROMPT, edited_messages, system, thread_system, to_turns};
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, ProviderMessage, SharedMessage};
 
 /// Returns an upper bound on the input tokens of the next request; `summary` adds the prompt for a summary.
 pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u64 {
@@ -27,7 +27,9 @@ fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Opt
     let fresh = to_turns(talk.messages.get(measured.messages..)?);
     let mut bound = measured.input;
     let mut fresh = fresh.as_slice();
-    if let Some((reply @ ProviderMessage::Assistant { .. }, rest)) = fresh.split_first() {
+    if let Some((reply, rest)) = fresh.split_first()
+        && matches!(reply.for_provider(), Some(ProviderMessage::Assistant { .. }))
+    {
         // Reasoning may be sent back in a form that is shorter than the counted tokens.
         let counted = measured.output.saturating_add(MESSAGE_OVERHEAD_TOKENS);
         bound = bound.saturating_add(bound_turn(model, reply).max(counted));
@@ -44,8 +46,9 @@ fn bound_whole(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> u64 {
     plan.bound_head(model, &system(plan, state)).saturating_add(sum(&turns, |turn| bound_turn(model, turn)))
 }
 
-fn bound_turn(model: &PlannedModel, turn: &ProviderMessage) -> u64 {
+fn bound_turn(model: &PlannedModel, turn: &SharedMessage) -> u64 {
     let by = model.counted_by;
+    let Some(turn) = turn.for_provider() else { return 0 };
     match turn {
         ProviderMessage::User { content } | ProviderMessage::Assistant { content } => {
             let blocks = u64::try_from(content.len()).unwrap_or(u64::MAX);

@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::*;
 use crate::machine::fixture::plan;
+use crate::provider::fixture::parse_body;
 use crate::provider::settings::ProviderSettings;
-use crate::provider::{Wire, body, provider_schemas, text_tools};
+use crate::provider::{Wire, encode, provider_schemas, text_tools};
 
 fn block() -> impl Strategy<Value = ContentBlock> {
     let text = prop_oneof![Just(""), Just(" \n"), Just("Hello."), Just("Grüße")];
@@ -34,6 +35,10 @@ fn block() -> impl Strategy<Value = ContentBlock> {
     ]
 }
 
+fn shared(messages: &[Message]) -> Vec<SharedMessage> {
+    messages.iter().cloned().map(SharedMessage::from).collect()
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let content = || proptest::collection::vec(block(), 0..4);
     prop_oneof![
@@ -57,7 +62,7 @@ proptest! {
         messages.push(Message::user("Go on."));
         let tool = ToolDefinition { name: "read".into(), description: "d".into(), schema: json!({"type": "object"}).into() };
         let request = Request {
-            turns: to_turns(&messages),
+            turns: to_turns(&shared(&messages)),
             tools: vec![tool],
             first_turn_constant: constant,
             ..crate::provider::fixture::minimal_request()
@@ -66,7 +71,7 @@ proptest! {
         let in_words = text_tools::request_as_text(&in_words);
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
             for request in [&request, &in_words] {
-                let body = body(&ProviderSettings::with_defaults("test", wire), request).unwrap();
+                let body = parse_body(&encode(&ProviderSettings::with_defaults("test", wire), request).unwrap());
                 if let Err(error) = provider_schemas::validate_body(wire, &body) {
                     prop_assert!(false, "{}: {error}\n{body:#}", wire.name());
                 }
@@ -85,13 +90,13 @@ proptest! {
         plan.model.tool_use = if words { ToolUse::TextParsed } else { ToolUse::Native };
         let mut state = ThreadState::new();
         state.talk.system = Some(system.into());
-        state.talk.messages = messages;
-        state.talk.messages.push(Message::user(said));
+        state.talk.messages = shared(&messages);
+        state.talk.messages.push(Message::user(said).into());
         let request = build_request(&plan, &state, 1_000);
         let request = if words { text_tools::request_as_text(&request) } else { request };
         let bound = bound_input_tokens(&plan, &state, false);
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
-            let bytes = body(&ProviderSettings::with_defaults("test", wire), &request).unwrap().to_string().len();
+            let bytes = encode(&ProviderSettings::with_defaults("test", wire), &request).unwrap().len();
             prop_assert!(bound >= bytes as u64, "{}: {bound} for {bytes}", wire.name());
         }
     }
@@ -120,8 +125,7 @@ fn fallback_receives_tools_in_the_form_that_it_takes() {
                 assert!(request.system.starts_with(expected), "{}", request.system);
                 assert!(in_words || &*request.system == expected, "{}", request.system);
                 let sent = if in_words { text_tools::request_as_text(&request) } else { request };
-                let bytes =
-                    body(&ProviderSettings::with_defaults("test", Wire::Gemini), &sent).unwrap().to_string().len();
+                let bytes = encode(&ProviderSettings::with_defaults("test", Wire::Gemini), &sent).unwrap().len();
                 assert!(bound_input_tokens(&plan, &state, false) >= bytes as u64);
             }
         }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, text, with_hook};
 use crate::event::{ControlMessage, HookOutcome};
-use crate::message::{Message, ProviderMessage, text_of};
+use crate::message::{Message, text_of};
 use crate::thread::Status;
 
 fn hooked(
@@ -27,7 +27,9 @@ fn refused_answer_is_explained_to_the_model_and_replaced() {
     play.hooks.insert(HookPoint::AgentEnd, [refused("it names the key")].into());
     play.run();
     assert_eq!((play.ended().status, play.ended().result.as_deref()), (Status::Completed, Some("no key here")));
-    let Some(ProviderMessage::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
+    let Some(Message::User { content }) = play.requests[1].turns.last().map(|turn| &**turn) else {
+        panic!("a user turn")
+    };
     assert_eq!(text_of(content), "The answer was not accepted: it names the key");
 }
 

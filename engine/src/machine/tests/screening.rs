@@ -21,7 +21,7 @@ fn thread(replies: Vec<Result<Reply, CallError>>, answers: &[HookOutcome]) -> Si
 
 fn last_user_text(play: &SimulatedThread, request: usize) -> String {
     let users = play.requests[request].turns.iter().rev();
-    let texts = users.filter_map(|turn| match turn {
+    let texts = users.filter_map(|turn| match turn.for_provider()? {
         ProviderMessage::User { content } => Some(text_of(content)),
         ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. } => None,
     });
@@ -131,8 +131,8 @@ fn tool_result_hooks_run_only_for_calls_that_ran() {
         .iter()
         .filter(|event| matches!(&event.body, EventBody::HookPoint(run) if run.point == HookPoint::ToolResult));
     assert_eq!((ran, hooked.count()), (1, 1));
-    let results = play.requests[1].turns.iter().filter_map(|turn| match turn {
-        ProviderMessage::ToolResult { content, .. } => Some(content.as_str()),
+    let results = play.requests[1].turns.iter().filter_map(|turn| match turn.for_provider()? {
+        ProviderMessage::ToolResult { content, .. } => Some(content),
         ProviderMessage::User { .. } | ProviderMessage::Assistant { .. } => None,
     });
     let results: Vec<&str> = results.collect();

@@ -8,10 +8,14 @@ use super::*;
 use crate::exchange::{FailedStage, StopReason, ThreadPosition, Usage};
 use crate::message::{MALFORMED_KEY, ToolCall};
 use crate::provider::fixture::{
-    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
-    replay_all_chunkings, result, text,
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, assistant, call, event, full_request, minimal_request,
+    parse_body, replay_all_chunkings, result, text, user,
 };
 use crate::provider::wire::ReplyDecoder;
+
+fn body(request: &Request) -> Value {
+    parse_body(&encode(request))
+}
 
 const TEXT: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/anthropic-tools.sse");
@@ -78,10 +82,10 @@ fn request_without_constant_parts_has_no_breakpoints() {
 fn tool_results_precede_text() {
     let request = Request {
         turns: vec![
-            ProviderMessage::User { content: vec![text("Go.")] },
-            ProviderMessage::Assistant { content: vec![call("a", "x", json!({})), call("b", "x", json!({}))] },
+            user(vec![text("Go.")]),
+            assistant(vec![call("a", "x", json!({})), call("b", "x", json!({}))]),
             result("a", "1", false),
-            ProviderMessage::User { content: vec![text("Faster!")] },
+            user(vec![text("Faster!")]),
             result("b", "2", false),
         ],
         ..minimal_request()
@@ -135,13 +139,7 @@ fn thinking_and_unknown_blocks_round_trip() {
     let (_, reply) = replay_all_chunkings::<AnthropicDecoder>(THINKING);
     let reply = reply.unwrap();
     assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
-    let request = Request {
-        turns: vec![
-            ProviderMessage::User { content: vec![text("Hi")] },
-            ProviderMessage::Assistant { content: reply.content },
-        ],
-        ..minimal_request()
-    };
+    let request = Request { turns: vec![user(vec![text("Hi")]), assistant(reply.content)], ..minimal_request() };
     assert_eq!(
         body(&request)["messages"][1]["content"],
         json!([

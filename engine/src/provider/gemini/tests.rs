@@ -7,10 +7,14 @@ use serde_json::json;
 use super::*;
 use crate::exchange::{StopReason, Usage};
 use crate::provider::fixture::{
-    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
-    replay_all_chunkings, result, text,
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, assistant, call, event, full_request, minimal_request,
+    parse_body, replay_all_chunkings, result, text, user,
 };
 use crate::provider::wire::ReplyDecoder;
+
+fn body(request: &Request) -> Value {
+    parse_body(&encode(request))
+}
 
 const TEXT: &str = include_str!("../../../fixtures/streams/gemini-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/gemini-tools.sse");
@@ -93,13 +97,7 @@ fn parallel_calls_without_ids_get_generated_ids() {
     assert_prefixes_fail::<GeminiDecoder>(TOOLS);
     // Parts are sent back unchanged with their signatures; generated ids are not sent.
     let results = ["rye_r1_1", "rye_r1_2", "fc-9"].map(|id| result(id, "r", false));
-    let turns = [
-        vec![
-            ProviderMessage::User { content: vec![text("Hi")] },
-            ProviderMessage::Assistant { content: reply.content },
-        ],
-        results.to_vec(),
-    ];
+    let turns = [vec![user(vec![text("Hi")]), assistant(reply.content)], results.to_vec()];
     let body = body(&Request { turns: turns.concat(), ..minimal_request() });
     assert_eq!(
         body["contents"][1]["parts"],
@@ -170,9 +168,6 @@ fn finish_reasons_are_mapped() {
 fn malformed_parts_do_not_panic() {
     let parts = json!([{}, {"text": 3}, {"thoughtSignature": ""}, {"functionCall": null}, {"functionCall": {"args": [1]}}, 7, null]);
     let reply = play(&[json!({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]})]).unwrap();
-    assert!(
-        !body(&Request { turns: vec![ProviderMessage::Assistant { content: reply.content }], ..minimal_request() })
-            .is_null()
-    );
+    assert!(!body(&Request { turns: vec![assistant(reply.content)], ..minimal_request() }).is_null());
     assert_eq!(play(&[json!({"candidates": []}), json!([1]), json!("x")]).unwrap_err().stage, FailedStage::Truncated);
 }

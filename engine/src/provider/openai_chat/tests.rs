@@ -8,10 +8,14 @@ use super::*;
 use crate::exchange::{FailedStage, StopReason, Usage};
 use crate::message::MALFORMED_KEY;
 use crate::provider::fixture::{
-    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
-    replay_all_chunkings, text,
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, assistant, call, event, full_request, minimal_request,
+    parse_body, replay_all_chunkings, text, user,
 };
 use crate::provider::wire::ReplyDecoder;
+
+fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
+    parse_body(&encode(request, max_tokens_field))
+}
 
 const TEXT: &str = include_str!("../../../fixtures/streams/openai-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/openai-tools.sse");
@@ -55,10 +59,7 @@ fn a_body_with_everything() {
 #[test]
 fn a_reply_of_calls_alone_has_null_text() {
     let request = Request {
-        turns: vec![
-            ProviderMessage::User { content: vec![text("Go.")] },
-            ProviderMessage::Assistant { content: vec![call("a", "x", json!({}))] },
-        ],
+        turns: vec![user(vec![text("Go.")]), assistant(vec![call("a", "x", json!({}))])],
         ..minimal_request()
     };
     assert_eq!(body(&request, MaxTokensField::MaxTokens)["messages"][2]["content"], Value::Null);

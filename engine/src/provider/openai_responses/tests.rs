@@ -8,10 +8,14 @@ use super::*;
 use crate::exchange::{FailedStage, StopReason, Usage};
 use crate::message::MALFORMED_KEY;
 use crate::provider::fixture::{
-    assert_broken_bytes_are_replaced, assert_prefixes_fail, call, event, full_request, minimal_request,
-    replay_all_chunkings, text,
+    assert_broken_bytes_are_replaced, assert_prefixes_fail, assistant, call, event, full_request, minimal_request,
+    parse_body, replay_all_chunkings, text, user,
 };
 use crate::provider::wire::ReplyDecoder;
+
+fn body(request: &Request, encrypted_reasoning: bool) -> Value {
+    parse_body(&encode(request, encrypted_reasoning))
+}
 
 const TEXT: &str = include_str!("../../../fixtures/streams/responses-text.sse");
 const TOOLS: &str = include_str!("../../../fixtures/streams/responses-tools.sse");
@@ -88,13 +92,7 @@ fn reasoning_and_unknown_items_round_trip() {
     let thought = ContentBlock::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
     assert_eq!(reply.content[0], thought);
     assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::Thinking(_))).count(), 3);
-    let request = Request {
-        turns: vec![
-            ProviderMessage::User { content: vec![text("Hi")] },
-            ProviderMessage::Assistant { content: reply.content },
-        ],
-        ..minimal_request()
-    };
+    let request = Request { turns: vec![user(vec![text("Hi")]), assistant(reply.content)], ..minimal_request() };
     assert_eq!(
         body(&request, true)["input"].as_array().unwrap()[1..],
         [
@@ -113,9 +111,9 @@ fn reasoning_without_content_or_successor_is_not_sent() {
     let thought = |value: Value| ContentBlock::Other { wire: WIRE.to_owned(), value };
     let open = thought(json!({"type": "reasoning", "id": "r", "summary": []}));
     let sealed = thought(json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}));
-    assert_eq!(assistant(&[open, text("a")]).len(), 1);
-    assert_eq!(assistant(&[sealed.clone(), text("a")]).len(), 2);
-    assert_eq!(assistant(&[text("a"), sealed]).len(), 1);
+    assert_eq!(super::assistant(&[open, text("a")]).len(), 1);
+    assert_eq!(super::assistant(&[sealed.clone(), text("a")]).len(), 2);
+    assert_eq!(super::assistant(&[text("a"), sealed]).len(), 1);
 }
 
 #[test]

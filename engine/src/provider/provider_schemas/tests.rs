@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::*;
 use crate::exchange::Request;
-use crate::message::{ContentBlock, ProviderMessage};
-use crate::provider::body;
-use crate::provider::fixture::{call, full_request, minimal_request, text};
+use crate::message::ContentBlock;
+use crate::provider::encode;
+use crate::provider::fixture::{assistant, call, full_request, minimal_request, parse_body, text, user};
 use crate::provider::settings::{MaxTokensField, ProviderSettings};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
@@ -18,7 +18,7 @@ fn sent(wire: Wire, request: &Request) -> Value {
         max_tokens_field: MaxTokensField::MaxCompletionTokens,
         ..ProviderSettings::with_defaults("test", wire)
     };
-    body(&settings, request).unwrap()
+    parse_body(&encode(&settings, request).unwrap())
 }
 
 #[test]
@@ -27,11 +27,11 @@ fn every_wire_sends_schema_valid_bodies() {
     let foreign = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
     let odd = Request {
         turns: vec![
-            ProviderMessage::Assistant { content: vec![text("Left over.")] },
-            ProviderMessage::User { content: vec![text(" ")] },
-            ProviderMessage::User { content: vec![text("Hi")] },
-            ProviderMessage::Assistant { content: vec![foreign] },
-            ProviderMessage::User { content: vec![text("Again")] },
+            assistant(vec![text("Left over.")]),
+            user(vec![text(" ")]),
+            user(vec![text("Hi")]),
+            assistant(vec![foreign]),
+            user(vec![text("Again")]),
         ],
         ..full_request()
     };
@@ -59,8 +59,8 @@ fn sampling_is_sent_only_if_set() {
 /// Returns the result for the body of a conversation with a call, with one value at `pointer` replaced or removed.
 fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Validation {
     let turns = vec![
-        ProviderMessage::User { content: vec![text("Go.")] },
-        ProviderMessage::Assistant { content: vec![text("Yes."), call("a", "read", json!({"path": "x"}))] },
+        user(vec![text("Go.")]),
+        assistant(vec![text("Yes."), call("a", "read", json!({"path": "x"}))]),
         crate::provider::fixture::result("a", "r", false),
     ];
     let mut body = sent(wire, &Request { turns, ..full_request() });

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IdPlaceholders, turn_text};
+use super::{IdPlaceholders, turn_text, turns};
 use crate::exchange::Request;
 use crate::message::ProviderMessage;
 
@@ -32,11 +32,11 @@ impl RecordedRequest {
     /// Records all texts of a request.
     pub fn from_request(request: &Request) -> Self {
         let ids = IdPlaceholders::of(&request.cue);
-        let since: Vec<&ProviderMessage> =
-            request.turns.iter().rev().take_while(|turn| !matches!(turn, ProviderMessage::Assistant { .. })).collect();
+        let since: Vec<ProviderMessage<'_>> =
+            turns(request).rev().take_while(|turn| !matches!(turn, ProviderMessage::Assistant { .. })).collect();
         let texts = |results: bool| -> Vec<String> {
-            let mine = |turn: &&&ProviderMessage| matches!(turn, ProviderMessage::ToolResult { .. }) == results;
-            since.iter().rev().filter(mine).map(|turn| ids.replace_in_text(&turn_text(turn))).collect()
+            let mine = |turn: &&ProviderMessage<'_>| matches!(turn, ProviderMessage::ToolResult { .. }) == results;
+            since.iter().rev().filter(mine).map(|turn| ids.replace_in_text(&turn_text(*turn))).collect()
         };
         Self {
             system: Some(ids.replace_in_text(&request.system)),
@@ -124,7 +124,7 @@ fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::exchange::ThreadPosition;
-    use crate::provider::fixture::{full_request, minimal_request, result, text};
+    use crate::provider::fixture::{full_request, minimal_request, result, text, user};
 
     #[test]
     fn recorded_request_matches_in_another_thread() {
@@ -153,7 +153,7 @@ mod tests {
             "the system prompt differs in line 2: recorded was nothing, now it is `Be kind.`"
         );
         assert_eq!(
-            difference(&|request| request.turns = vec![ProviderMessage::User { content: vec![text("Hallo")] }]),
+            difference(&|request| request.turns = vec![user(vec![text("Hallo")])]),
             "user message 1 differs in line 1: recorded was `Hello`, now it is `Hallo`"
         );
         assert_eq!(

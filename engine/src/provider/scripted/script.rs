@@ -5,7 +5,7 @@ use rye_grammar::{Source, Sources, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{RecordedRequest, scripted_usage, sent_bytes, turn_text};
+use super::{RecordedRequest, scripted_usage, sent_bytes, turn_text, turns};
 use crate::exchange::{CallError, CutStream, FailedStage, Request, StopReason, ThreadPosition};
 use crate::message::ProviderMessage;
 use crate::provider::wire::length;
@@ -376,10 +376,8 @@ impl Expectation {
     /// # Errors
     /// The first missing fragment, and the start of the text that was searched.
     pub fn check(&self, request: &Request) -> Result<(), String> {
-        let user = request.turns.iter().rev().find(|turn| matches!(turn, ProviderMessage::User { .. }));
-        let results: Vec<String> = request
-            .turns
-            .iter()
+        let user = turns(request).rev().find(|turn| matches!(turn, ProviderMessage::User { .. }));
+        let results: Vec<String> = turns(request)
             .rev()
             .take_while(|turn| !matches!(turn, ProviderMessage::Assistant { .. }))
             .filter(|turn| matches!(turn, ProviderMessage::ToolResult { .. }))

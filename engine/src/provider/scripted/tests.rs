@@ -10,7 +10,7 @@ use super::*;
 use crate::exchange::{ThreadPosition, ToolDefinition};
 use crate::message::MALFORMED_KEY;
 use crate::provider::Wire;
-use crate::provider::fixture::{call as tool_call_block, minimal_request, result, text};
+use crate::provider::fixture::{assistant, call as tool_call_block, minimal_request, result, text, user};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
 
 fn scripted(yaml: &str) -> Scripted {
@@ -27,8 +27,8 @@ async fn play(provider: &Scripted, request: &Request) -> (Vec<Delta>, Result<Rep
 fn at(replies: usize, attempt: u32) -> Request {
     let mut request = minimal_request();
     for _ in 0..replies {
-        request.turns.push(ProviderMessage::Assistant { content: vec![text("Before.")] });
-        request.turns.push(ProviderMessage::User { content: vec![text("On.")] });
+        request.turns.push(assistant(vec![text("Before.")]));
+        request.turns.push(user(vec![text("On.")]));
     }
     request.cue =
         ThreadPosition { directive: "project/main".to_owned(), turn: None, attempt, ..ThreadPosition::default() };
@@ -140,7 +140,7 @@ async fn scripted_delays_are_respected() {
 #[tokio::test]
 async fn first_missing_fragment_is_reported() {
     let mut request = at(1, 0);
-    request.turns.push(ProviderMessage::Assistant { content: vec![tool_call_block("a", "read", json!({}))] });
+    request.turns.push(assistant(vec![tool_call_block("a", "read", json!({}))]));
     request.turns.push(result("a", "found Ada", false));
     request.turns.push(result("b", "and Bob", false));
     request.tools.push(ToolDefinition { name: "read".into(), description: "".into(), schema: json!({}).into() });

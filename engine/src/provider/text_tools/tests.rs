@@ -9,7 +9,7 @@ use super::parse::{ReplyPiece, parse_call, split_reply};
 use super::shown::CallFilter;
 use super::*;
 use crate::exchange::ThreadPosition;
-use crate::provider::fixture::{call as call_block, full_request, minimal_request, text};
+use crate::provider::fixture::{call as call_block, full_request, minimal_request, parse_body, text};
 use crate::provider::scripted::{Script, Scripted};
 use crate::provider::{openai_chat, provider_schemas};
 
@@ -17,9 +17,9 @@ use crate::provider::{openai_chat, provider_schemas};
 fn calls_and_results_become_text() {
     let request = Request { text_tools: true, tools: Vec::new(), ..full_request() };
     let sent = request_as_text(&request);
-    let roles: Vec<bool> = sent.turns.iter().map(|turn| matches!(turn, ProviderMessage::User { .. })).collect();
+    let roles: Vec<bool> = sent.turns.iter().map(|turn| matches!(**turn, Message::User { .. })).collect();
     assert_eq!(roles, [true, false, true, false, true]);
-    let ProviderMessage::User { content } = &sent.turns[2] else { panic!("a user turn") };
+    let Message::User { content } = &*sent.turns[2] else { panic!("a user turn") };
     assert_eq!(
         content[..2],
         [
@@ -27,8 +27,8 @@ fn calls_and_results_become_text() {
             text("<tool_result name=\"read\" id=\"c:2\" error=\"true\">\n(no output)\n</tool_result>"),
         ]
     );
-    provider_schemas::openai_chat(&openai_chat::body(&sent, crate::provider::settings::MaxTokensField::MaxTokens))
-        .unwrap();
+    let body = openai_chat::encode(&sent, crate::provider::settings::MaxTokensField::MaxTokens);
+    provider_schemas::openai_chat(&parse_body(&body)).unwrap();
 }
 
 #[test]

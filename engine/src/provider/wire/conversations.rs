@@ -5,8 +5,8 @@
 
 use super::strict::ValidatingServer;
 use crate::exchange::{Request, StopReason};
-use crate::message::{ContentBlock, ProviderMessage};
-use crate::provider::fixture::{full_request, result, text};
+use crate::message::ContentBlock;
+use crate::provider::fixture::{assistant, full_request, result, text, user};
 use crate::provider::settings::KeyHeader;
 use crate::provider::{ApiKey, ProviderSettings, Wire, connect_provider};
 
@@ -43,18 +43,17 @@ async fn conversation_round_trips_on_every_wire() {
             ..ProviderSettings::with_defaults("test", wire)
         })
         .unwrap();
-        let mut request =
-            Request { turns: vec![ProviderMessage::User { content: vec![text("Go.")] }], ..full_request() };
+        let mut request = Request { turns: vec![user(vec![text("Go.")])], ..full_request() };
         for turn in 0..4 {
             let reply = provider.call(&request, &|_| {}).await.unwrap_or_else(|e| panic!("{}: {e}", wire.name()));
             assert_eq!(reply.stop == StopReason::ToolUse, turn == 0, "{} {turn}", wire.name());
-            request.turns.push(ProviderMessage::Assistant { content: reply.content.clone() });
+            request.turns.push(assistant(reply.content.clone()));
             for block in &reply.content {
                 if let ContentBlock::ToolCall(call) = block {
                     request.turns.push(result(&call.id, "done", call.malformed().is_some()));
                 }
             }
-            request.turns.push(ProviderMessage::User { content: vec![text("Next.")] });
+            request.turns.push(user(vec![text("Next.")]));
         }
         let taken = server.taken.lock().unwrap();
         assert_eq!(taken.len(), 4, "{}", wire.name());
@@ -76,10 +75,7 @@ async fn validating_server_rejects_invalid_bodies() {
         key_header: KeyHeader::from("x-api-key".to_owned()),
         ..ProviderSettings::with_defaults("test", Wire::Anthropic)
     };
-    let orphan = Request {
-        turns: vec![ProviderMessage::User { content: vec![text("a")] }, result("x", "r", false)],
-        ..full_request()
-    };
+    let orphan = Request { turns: vec![user(vec![text("a")]), result("x", "r", false)], ..full_request() };
     let error = connect_provider(&settings).unwrap().call(&orphan, &|_| {}).await.unwrap_err();
     assert_eq!(error.status, Some(400), "{error}");
     assert!(error.message.contains("answered by [\"x\"]"), "{error}");

@@ -7,7 +7,7 @@ use super::fake::{ScriptedServer, chunk, chunked, head, last_chunk, send};
 use super::tests::settings;
 use super::*;
 use crate::provider::fixture::minimal_request;
-use crate::provider::{Wire, body, connect_provider};
+use crate::provider::{Wire, connect_provider, encode};
 
 macro_rules! stream {
     ($name:literal) => {
@@ -36,7 +36,7 @@ const STREAMS: [(Wire, &str, &str, &str); 4] = [
 async fn ask(wire: Wire, moves: Vec<super::fake::ServerMove>) -> (u64, Result<Reply, CallError>) {
     let server = ScriptedServer::start(moves);
     let settings = settings(wire, &server.url);
-    let sent = length(body(&settings, &minimal_request()).unwrap().to_string().len());
+    let sent = length(encode(&settings, &minimal_request()).unwrap().len());
     (sent, connect_provider(&settings).unwrap().call(&minimal_request(), &|_| {}).await)
 }
 

@@ -6,11 +6,11 @@ use rye_compiler::semantics::classify::{ClassifyTable, Failure};
 use serde_json::{Value, json};
 
 use crate::exchange::{CallError, FailedStage, Reply, Request, StopReason};
-use crate::message::{ContentBlock, ProviderMessage};
-use crate::provider::fixture::{call, minimal_request, replay, result, text};
+use crate::message::{ContentBlock, SharedMessage};
+use crate::provider::fixture::{assistant, call, minimal_request, parse_body, replay, result, text, user};
 use crate::provider::provider_schemas::validate_body;
 use crate::provider::wire::ReplyDecoder;
-use crate::provider::{ProviderSettings, Wire, anthropic, body, gemini, openai_chat, openai_responses};
+use crate::provider::{ProviderSettings, Wire, anthropic, encode, gemini, openai_chat, openai_responses};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
 
@@ -179,17 +179,14 @@ fn replies() -> Vec<(Wire, Reply)> {
     streams.into_iter().map(|(wire, stream)| (wire, play_on(wire, stream).unwrap())).collect()
 }
 
-fn sent(wire: Wire, model: &str, turns: Vec<ProviderMessage>) -> Value {
+fn sent(wire: Wire, model: &str, turns: Vec<SharedMessage>) -> Value {
     let settings = ProviderSettings::with_defaults("test", wire);
-    body(&settings, &Request { model: model.to_owned(), turns, ..minimal_request() }).unwrap()
+    parse_body(&encode(&settings, &Request { model: model.to_owned(), turns, ..minimal_request() }).unwrap())
 }
 
 /// Returns a conversation inside a tool loop whose calls a reply made.
-fn tool_loop(reply: &Reply) -> Vec<ProviderMessage> {
-    let mut turns = vec![
-        ProviderMessage::User { content: vec![text("Go.")] },
-        ProviderMessage::Assistant { content: reply.content.clone() },
-    ];
+fn tool_loop(reply: &Reply) -> Vec<SharedMessage> {
+    let mut turns = vec![user(vec![text("Go.")]), assistant(reply.content.clone())];
     turns.extend(reply.content.iter().filter_map(|block| match block {
         ContentBlock::ToolCall(call) => Some(result(&call.id, "done", false)),
         ContentBlock::Text { .. }

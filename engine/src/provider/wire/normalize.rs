@@ -4,13 +4,13 @@
 //! The machine guarantees that each call has its result and each result its call.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
 use super::is_blank;
-use crate::message::{ContentBlock, ProviderMessage};
+use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
 /// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME_BYTES: usize = 64;
@@ -21,6 +21,15 @@ const OMITTED_TURNS: &str = "(earlier messages omitted)";
 /// accept that as the id of a call or the name of a tool. A model may have made up any text.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
     shortened_name(text, MAX_NAME_BYTES)
+}
+
+/// Returns true if [`plain_name`] changes nothing.
+fn is_plain_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.bytes().all(is_plain_byte)
+}
+
+fn is_plain_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 /// Returns the plain name of a text with at most `limit` bytes, of which a hash needs 17.
@@ -39,25 +48,35 @@ pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
 }
 
 /// Returns the turns to send. Deterministic; additional turns change nothing before them.
-pub(in crate::provider) fn normalize_turns(turns: &[ProviderMessage]) -> Cow<'_, [ProviderMessage]> {
+pub(in crate::provider) fn normalize_turns(turns: &[SharedMessage]) -> Cow<'_, [SharedMessage]> {
     if is_normalized(turns) {
         return Cow::Borrowed(turns);
     }
-    let mut sent: Vec<ProviderMessage> = Vec::with_capacity(turns.len() + 1);
+    let mut sent: Vec<SharedMessage> = Vec::with_capacity(turns.len() + 1);
     let mut ids = CallIds::default();
-    for turn in turns.iter().filter(|turn| !is_empty(turn)) {
-        if sent.is_empty() && !matches!(turn, ProviderMessage::User { .. }) {
+    for turn in turns {
+        let Some(seen) = turn.for_provider().filter(|seen| !is_empty(*seen)) else { continue };
+        if sent.is_empty() && !matches!(seen, ProviderMessage::User { .. }) {
             sent.push(left_out());
         }
-        sent.push(match turn {
+        sent.push(match seen {
             ProviderMessage::User { .. } => turn.clone(),
-            ProviderMessage::Assistant { content } => ProviderMessage::Assistant { content: ids.rename_calls(content) },
-            ProviderMessage::ToolResult { call_id, name, content, is_error } => ProviderMessage::ToolResult {
-                call_id: ids.result_id(call_id),
-                name: name.clone(),
-                content: content.clone(),
-                is_error: *is_error,
-            },
+            ProviderMessage::Assistant { content } => {
+                let own = ids.rename_calls(content);
+                if calls_of(content).map(|call| call.id.as_str()).eq(own.iter().map(String::as_str)) {
+                    turn.clone()
+                } else {
+                    turn.renamed(|known| has_call_ids(known, &own), |message| with_call_ids(message, &own))
+                }
+            }
+            ProviderMessage::ToolResult { call_id, .. } => {
+                let own = ids.result_id(call_id);
+                if own == call_id {
+                    turn.clone()
+                } else {
+                    turn.renamed(|known| has_result_id(known, &own), |message| with_result_id(message, &own))
+                }
+            }
         });
     }
     if sent.is_empty() {
@@ -66,13 +85,56 @@ pub(in crate::provider) fn normalize_turns(turns: &[ProviderMessage]) -> Cow<'_,
     Cow::Owned(sent)
 }
 
-fn left_out() -> ProviderMessage {
-    ProviderMessage::User { content: vec![ContentBlock::Text { text: OMITTED_TURNS.to_owned() }] }
+fn left_out() -> SharedMessage {
+    Message::user(OMITTED_TURNS).into()
+}
+
+fn calls_of(content: &[ContentBlock]) -> impl Iterator<Item = &ToolCall> {
+    content.iter().filter_map(|block| match block {
+        ContentBlock::ToolCall(call) => Some(call),
+        ContentBlock::Text { .. }
+        | ContentBlock::Image { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::Other { .. } => None,
+    })
+}
+
+fn has_call_ids(message: &Message, ids: &[String]) -> bool {
+    matches!(message, Message::Assistant { content } if calls_of(content).map(|call| &call.id).eq(ids))
+}
+
+/// Returns a reply whose calls have these ids.
+fn with_call_ids(message: &Message, ids: &[String]) -> Message {
+    let mut message = message.clone();
+    if let Message::Assistant { content } = &mut message {
+        let calls = content.iter_mut().filter_map(|block| match block {
+            ContentBlock::ToolCall(call) => Some(call),
+            ContentBlock::Text { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Other { .. } => None,
+        });
+        calls.zip(ids).for_each(|(call, id)| call.id.clone_from(id));
+    }
+    message
+}
+
+fn has_result_id(message: &Message, id: &str) -> bool {
+    matches!(message, Message::ToolResult { call_id, .. } if call_id == id)
+}
+
+/// Returns a result of the call with this id.
+fn with_result_id(message: &Message, id: &str) -> Message {
+    let mut message = message.clone();
+    if let Message::ToolResult { call_id, .. } = &mut message {
+        id.clone_into(call_id);
+    }
+    message
 }
 
 /// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, since each
 /// wire decides about them.
-fn is_empty(turn: &ProviderMessage) -> bool {
+fn is_empty(turn: ProviderMessage<'_>) -> bool {
     match turn {
         ProviderMessage::User { content } => content.iter().all(|block| match block {
             ContentBlock::Text { text } => is_blank(text),
@@ -88,52 +150,51 @@ fn is_empty(turn: &ProviderMessage) -> bool {
     }
 }
 
-fn is_normalized(turns: &[ProviderMessage]) -> bool {
-    let mut seen = BTreeSet::new();
-    let fine = |turn: &ProviderMessage, seen: &mut BTreeSet<String>| match turn {
-        ProviderMessage::User { .. } | ProviderMessage::ToolResult { .. } => true,
-        ProviderMessage::Assistant { content } => content.iter().all(|block| match block {
-            ContentBlock::ToolCall(call) => plain_name(&call.id) == call.id && seen.insert(call.id.clone()),
-            ContentBlock::Text { .. }
-            | ContentBlock::Image { .. }
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::Other { .. } => true,
-        }),
-    };
-    matches!(turns.first(), Some(ProviderMessage::User { .. }))
-        && turns.iter().all(|turn| !is_empty(turn) && fine(turn, &mut seen))
+fn is_normalized(turns: &[SharedMessage]) -> bool {
+    let mut seen: HashSet<&str> = HashSet::with_capacity(turns.len());
+    let begins = matches!(turns.first().and_then(SharedMessage::for_provider), Some(ProviderMessage::User { .. }));
+    begins
+        && turns.iter().all(|turn| match turn.for_provider() {
+            None => false,
+            Some(turn) if is_empty(turn) => false,
+            Some(ProviderMessage::User { .. } | ProviderMessage::ToolResult { .. }) => true,
+            Some(ProviderMessage::Assistant { content }) => {
+                calls_of(content).all(|call| is_plain_name(&call.id) && seen.insert(&call.id))
+            }
+        })
 }
 
 /// The mapping of call ids.
 #[derive(Default)]
 struct CallIds {
-    used: BTreeSet<String>,
+    used: HashSet<String>,
+    /// The next number to try for an id that is used.
+    numbers: HashMap<String, u32>,
     /// Calls without a result: the model's id, and the ids they are sent with.
     open: BTreeMap<String, Vec<String>>,
 }
 
 impl CallIds {
-    fn rename_calls(&mut self, content: &[ContentBlock]) -> Vec<ContentBlock> {
+    /// Returns the ids with which the calls of a reply are sent.
+    fn rename_calls(&mut self, content: &[ContentBlock]) -> Vec<String> {
         self.open.clear();
-        let block = |block: &ContentBlock| match block {
-            ContentBlock::ToolCall(call) => {
-                let mut call = call.clone();
-                call.id = self.unique_id(&call.id);
-                ContentBlock::ToolCall(call)
-            }
-            ContentBlock::Text { .. }
-            | ContentBlock::Image { .. }
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::Other { .. } => block.clone(),
-        };
-        content.iter().map(block).collect()
+        calls_of(content).map(|call| self.unique_id(&call.id)).collect()
     }
 
     /// Returns an id that no other call of the request has.
     fn unique_id(&mut self, id: &str) -> String {
         let plain = plain_name(id);
         let numbered = |n: u32| plain_name(&if n == 1 { plain.clone() } else { format!("{plain}_{n}") });
-        let own = (1..u32::MAX).map(numbered).find(|own| !self.used.contains(own)).unwrap_or(plain.clone());
+        // Ids with smaller numbers are used already.
+        let next = self.numbers.entry(plain.clone()).or_insert(1);
+        let free = (*next..u32::MAX).map(|n| (n, numbered(n))).find(|(_, own)| !self.used.contains(own));
+        let own = free.map_or_else(
+            || plain.clone(),
+            |(n, own)| {
+                *next = n.saturating_add(1);
+                own
+            },
+        );
         self.used.insert(own.clone());
         self.open.entry(id.to_owned()).or_default().push(own.clone());
         own
@@ -155,7 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::provider::fixture::{call, result, text};
+    use crate::provider::fixture::{assistant, call, result, text, user};
 
     #[test]
     fn plain_names_are_valid_and_bounded() {
@@ -169,20 +230,15 @@ mod tests {
 
     #[test]
     fn normalized_turns_are_unchanged() {
-        let turns = [
-            ProviderMessage::User { content: vec![text("a")] },
-            ProviderMessage::Assistant { content: vec![call("i", "x", json!({}))] },
-            result("i", "r", false),
-        ];
+        let turns = [user(vec![text("a")]), assistant(vec![call("i", "x", json!({}))]), result("i", "r", false)];
         assert!(matches!(normalize_turns(&turns), Cow::Borrowed(_)));
     }
 
     #[test]
     fn call_ids_are_unique_and_match_results() {
-        let twice =
-            || ProviderMessage::Assistant { content: vec![call("f.0", "x", json!({})), call("f:0", "x", json!({}))] };
+        let twice = || assistant(vec![call("f.0", "x", json!({})), call("f:0", "x", json!({}))]);
         let turns = [
-            ProviderMessage::User { content: vec![text("a")] },
+            user(vec![text("a")]),
             twice(),
             result("f:0", "second", false),
             result("f.0", "first", false),
@@ -192,15 +248,10 @@ mod tests {
         ];
         let ids: Vec<String> = normalize_turns(&turns)
             .iter()
-            .flat_map(|turn| match turn {
+            .flat_map(|turn| match turn.for_provider().unwrap() {
                 ProviderMessage::User { .. } => vec![],
-                ProviderMessage::Assistant { content } => content
-                    .iter()
-                    .filter_map(
-                        |block| if let ContentBlock::ToolCall(call) = block { Some(call.id.clone()) } else { None },
-                    )
-                    .collect(),
-                ProviderMessage::ToolResult { call_id, .. } => vec![call_id.clone()],
+                ProviderMessage::Assistant { content } => calls_of(content).map(|call| call.id.clone()).collect(),
+                ProviderMessage::ToolResult { call_id, .. } => vec![call_id.to_owned()],
             })
             .collect();
         assert_eq!(ids, ["f_0", "f_0_2", "f_0_2", "f_0", "f_0_3", "f_0_4", "f_0_3", "f_0_4"]);
@@ -208,8 +259,8 @@ mod tests {
 
     #[test]
     fn first_turn_is_the_users_and_no_turn_is_blank() {
-        let blank = ProviderMessage::User { content: vec![text(" ")] };
-        let answer = ProviderMessage::Assistant { content: vec![text("a")] };
+        let blank = user(vec![text(" ")]);
+        let answer = assistant(vec![text("a")]);
         assert_eq!(normalize_turns(&[blank.clone(), answer.clone()]).as_ref(), [left_out(), answer]);
         assert_eq!(normalize_turns(&[blank]).as_ref(), [left_out()]);
         assert_eq!(normalize_turns(&[]).as_ref(), [left_out()]);

@@ -10,7 +10,7 @@ use super::fake::{ScriptedServer, ServerMove, chunk, chunked, head, last_chunk, 
 use super::*;
 use crate::provider::fixture::{full_request, minimal_request, text};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
-use crate::provider::{ApiKey, Provider, ProviderSettings, Wire, body, connect_provider};
+use crate::provider::{ApiKey, Provider, ProviderSettings, Wire, connect_provider, encode};
 
 const ANTHROPIC: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const OPENAI: &str = include_str!("../../../fixtures/streams/openai-text.sse");
@@ -66,7 +66,7 @@ async fn request_sends_the_body_and_the_key_only_in_its_header() {
     let provider = connect_provider(&settings).unwrap();
     call(&*provider).await.1.unwrap();
     let seen = server.next_request();
-    assert_eq!(seen.body, body(&settings, &full_request()).unwrap().to_string());
+    assert_eq!(seen.body.as_bytes(), encode(&settings, &full_request()).unwrap());
     assert!(seen.head.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{}", seen.head);
     for header in ["x-api-key: sk-test-0123456789", "anthropic-version: 2023-06-01", "content-type: application/json"] {
         assert!(seen.head.contains(header), "{header} in {}", seen.head);
@@ -88,7 +88,7 @@ async fn openai_chat_uses_its_own_path_and_header() {
         let path = format!("POST {}/chat/completions HTTP/1.1", base.trim_end_matches('/'));
         assert!(seen.head.starts_with(&path), "{}", seen.head);
         assert!(seen.head.contains("authorization: Bearer sk-test-0123456789"));
-        assert_eq!(seen.body, body(&settings, &full_request()).unwrap().to_string());
+        assert_eq!(seen.body.as_bytes(), encode(&settings, &full_request()).unwrap());
     }
 }
 
@@ -288,7 +288,7 @@ async fn reply_without_usage_has_an_unknown_cost() {
     let server = ScriptedServer::start(vec![chunked(), chunk(silent.as_bytes()), last_chunk()]);
     let settings = settings(Wire::OpenaiChat, &server.url);
     let reply = call(&*connect_provider(&settings).unwrap()).await.1.unwrap();
-    let sent = length(body(&settings, &full_request()).unwrap().to_string().len());
+    let sent = length(encode(&settings, &full_request()).unwrap().len());
     let received = length(silent.len());
     assert_eq!((reply.usage, reply.uncounted), (Usage::default(), Some(CutStream { sent, received })));
 }

@@ -7,7 +7,7 @@ use rye_compiler::diagnostics::breaks_line;
 
 use crate::driver::DrivenThread;
 use crate::event::Ended;
-use crate::message::{ContentBlock, Message};
+use crate::message::{ContentBlock, Message, SharedMessage};
 use crate::store::layout;
 use crate::thread::dollars;
 
@@ -47,7 +47,7 @@ pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> 
 }
 
 /// Renders the messages; leaves out the middle of a long conversation.
-fn conversation(text: &mut String, messages: &[Message]) {
+fn conversation(text: &mut String, messages: &[SharedMessage]) {
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     let (mut first, mut last, mut left) = (0, messages.len(), MAX_CONVERSATION_BYTES / 2);
     while let Some(message) = messages.get(first) {

@@ -19,7 +19,7 @@ use crate::exchange::cost;
 use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::ContentBlock;
 use crate::provider::settings::ProviderSettings;
-use crate::provider::{Provider, Wire, body};
+use crate::provider::{Provider, Wire, encode};
 use crate::retry::SeededJitter;
 use crate::thread_id::ThreadId;
 
@@ -86,7 +86,7 @@ impl Draws {
 /// Returns the bytes of the largest body that a wire makes of the request.
 fn body_bytes(request: &Request) -> u64 {
     let wires = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
-    let of = |wire| body(&ProviderSettings::with_defaults("test", wire), request).unwrap().to_string().len();
+    let of = |wire| encode(&ProviderSettings::with_defaults("test", wire), request).unwrap().len();
     wires.into_iter().map(of).max().unwrap() as u64
 }
 

@@ -118,7 +118,7 @@ async fn money_that_is_raised_is_raised_in_the_ledger() {
 #[tokio::test]
 async fn a_conversation_is_summarised_in_place() {
     let lab = Lab::new(|request| {
-        let seen = serde_json::to_string(&request.turns).unwrap();
+        let seen = serde_json::to_string(request).unwrap();
         if request.cue.directive.ends_with(".summary") {
             assert!(seen.contains("Write a summary"));
             return Ok(say("it read a.txt"));
@@ -148,7 +148,7 @@ async fn a_conversation_is_summarised_in_place() {
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     assert_eq!(names(&events).iter().filter(|name| **name == "compacted").count(), 1);
     let last = lab.model.requests.lock().unwrap().last().unwrap().clone();
-    let said = serde_json::to_string(&last.turns).unwrap();
+    let said = serde_json::to_string(&last).unwrap();
     assert!(said.contains("Do it.") && said.contains("it read a.txt") && !said.contains("word word"), "{said}");
     assert_eq!(engine.threads().list().unwrap().len(), 1);
 }

@@ -1,0 +1,136 @@
+//! Messages that the state and its requests share, with the bytes that a wire sends for them.
+//!
+//! A conversation only grows, so a message is encoded once per wire. A request costs the copy of these bytes.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use serde::{Serialize, Serializer};
+
+use super::{ContentBlock, Message, ProviderMessage};
+
+/// A message of a conversation, shared by the state and its requests.
+#[derive(Clone)]
+pub struct SharedMessage(Arc<MessageEntry>);
+
+struct MessageEntry {
+    message: Message,
+    /// The user content that providers get for a message of another kind.
+    converted: OnceLock<Vec<ContentBlock>>,
+    /// The last encoding. A thread rarely changes its wire.
+    encoded: Mutex<Option<(WireEncoding, Arc<[u8]>)>>,
+    /// The message with the call ids of the last normalized request, if they differ.
+    renamed: Mutex<Option<SharedMessage>>,
+}
+
+/// A way to encode one message, independent of its neighbors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WireEncoding {
+    Anthropic,
+    /// The last block has a cache breakpoint.
+    AnthropicWithBreakpoint,
+    OpenaiChat,
+    OpenaiResponses,
+    Gemini,
+    /// Calls of other models have a thought signature.
+    GeminiSigned,
+}
+
+impl SharedMessage {
+    pub fn new(message: Message) -> Self {
+        let (converted, encoded, renamed) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Self(Arc::new(MessageEntry { message, converted, encoded, renamed }))
+    }
+
+    /// Returns the message as providers receive it; `None` for an excluded command.
+    pub fn for_provider(&self) -> Option<ProviderMessage<'_>> {
+        Some(match &self.0.message {
+            Message::User { content } => ProviderMessage::User { content },
+            Message::Assistant { content } => ProviderMessage::Assistant { content },
+            Message::ToolResult { call_id, name, content, is_error } => {
+                ProviderMessage::ToolResult { call_id, name, content, is_error: *is_error }
+            }
+            Message::Bash { excluded: true, .. } => return None,
+            message @ (Message::Custom { .. }
+            | Message::Bash { .. }
+            | Message::CompactionSummary { .. }
+            | Message::BranchSummary { .. }) => {
+                let text = || vec![ContentBlock::Text { text: message.user_text().unwrap_or_default() }];
+                ProviderMessage::User { content: self.0.converted.get_or_init(text) }
+            }
+        })
+    }
+
+    /// Changes the message. Requests that share it keep the former one.
+    pub fn edit(&mut self, edit: impl FnOnce(&mut Message)) {
+        let mut message = self.0.message.clone();
+        edit(&mut message);
+        *self = Self::new(message);
+    }
+
+    /// Returns the encoding of the message, made by `encode` unless the last one was of the same wire.
+    pub fn encoded(&self, encoding: WireEncoding, encode: impl FnOnce(ProviderMessage<'_>) -> Vec<u8>) -> Arc<[u8]> {
+        let mut slot = self.0.encoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, bytes)) = &*slot
+            && *known == encoding
+        {
+            return Arc::clone(bytes);
+        }
+        let bytes: Arc<[u8]> = self.for_provider().map(encode).unwrap_or_default().into();
+        *slot = Some((encoding, Arc::clone(&bytes)));
+        bytes
+    }
+
+    /// Returns the message that `rename` makes, or the last one if `is_same` accepts it.
+    #[must_use]
+    pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
+        let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = slot.as_ref().filter(|known| is_same(known)) {
+            return known.clone();
+        }
+        slot.insert(Self::new(rename(&self.0.message))).clone()
+    }
+}
+
+#[cfg(test)]
+impl SharedMessage {
+    /// Returns the last encoding, also that of the message with other call ids.
+    pub fn kept_encoding(&self) -> Option<Arc<[u8]>> {
+        let renamed = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = renamed.as_ref().unwrap_or(self).0.encoded.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kept.map(|(_, bytes)| bytes)
+    }
+}
+
+impl Deref for SharedMessage {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.0.message
+    }
+}
+
+impl From<Message> for SharedMessage {
+    fn from(message: Message) -> Self {
+        Self::new(message)
+    }
+}
+
+impl PartialEq for SharedMessage {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.message == other.0.message
+    }
+}
+
+impl fmt::Debug for SharedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.message.fmt(f)
+    }
+}
+
+impl Serialize for SharedMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.message.serialize(serializer)
+    }
+}

@@ -1,0 +1,98 @@
+//! Bodies of requests: the fields of a wire around the encoded turns.
+//!
+//! Each turn has its encoding (`SharedMessage::encoded`), so that a request copies the bytes of a long conversation
+//! and encodes only its new turns.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// A list of encoded items, joined by commas.
+pub(in crate::provider) type EncodedItems = Arc<[u8]>;
+
+/// Encodes the items of a turn, joined by commas.
+pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for item in items {
+        push_comma(&mut bytes);
+        write_json(&mut bytes, item);
+    }
+    bytes
+}
+
+/// A group of items that the wire sends as one entry of its list, with the text around them.
+pub(in crate::provider) struct EncodedGroup {
+    /// JSON in front of the items; empty if each item is an entry of the list.
+    pub front: &'static str,
+    pub items: Vec<EncodedItems>,
+    pub back: &'static str,
+}
+
+impl EncodedGroup {
+    /// Creates a group whose items are entries of the list.
+    pub fn of_entries(items: Vec<EncodedItems>) -> Self {
+        Self { front: "", items, back: "" }
+    }
+
+    fn len(&self) -> usize {
+        let items: usize = self.items.iter().map(|items| items.len() + 1).sum();
+        self.front.len() + items + self.back.len() + 1
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.front.as_bytes());
+        for (index, items) in self.items.iter().filter(|items| !items.is_empty()).enumerate() {
+            if index > 0 {
+                bytes.push(b',');
+            }
+            bytes.extend_from_slice(items);
+        }
+        bytes.extend_from_slice(self.back.as_bytes());
+    }
+}
+
+/// Returns the JSON of `fields`, with the list of groups as the value of the field `list`.
+pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
+    let length: usize = groups.iter().map(EncodedGroup::len).sum();
+    let mut bytes = vec![b'{'];
+    for (name, value) in fields {
+        if bytes.len() > 1 {
+            bytes.push(b',');
+        }
+        write_json(&mut bytes, name);
+        bytes.push(b':');
+        if name != list {
+            write_json(&mut bytes, value);
+            continue;
+        }
+        bytes.reserve(length + 2);
+        bytes.push(b'[');
+        let mut written = false;
+        for group in groups.iter().filter(|group| group.items.iter().any(|items| !items.is_empty())) {
+            if written {
+                bytes.push(b',');
+            }
+            group.write(&mut bytes);
+            written = true;
+        }
+        bytes.push(b']');
+    }
+    bytes.push(b'}');
+    bytes
+}
+
+fn push_comma(bytes: &mut Vec<u8>) {
+    if !bytes.is_empty() {
+        bytes.push(b',');
+    }
+}
+
+fn write_json<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) {
+    // Writing strings and `Value`s to memory cannot fail.
+    let written = serde_json::to_writer(bytes, value);
+    debug_assert!(written.is_ok(), "a value has no JSON");
+}
+
+#[cfg(test)]
+mod tests;
