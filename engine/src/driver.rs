@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 
 use crate::BoxFuture;
 use crate::event::{ControlMessage, Ended, Settled};
-use crate::machine::{self, Effect, Fact, Signal, StepKey, ThreadState};
+use crate::exchange::{Request, RequestTurns};
+use crate::machine::{self, Effect, Fact, ModelCall, Signal, StepKey, ThreadState};
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 use crate::tool::cancellation::CancellationToken;
@@ -24,6 +25,8 @@ pub use stream::{LiveLine, LivePiece};
 /// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
 /// as durable operations by their keys.
 pub trait Driver: Send + Sync {
+    /// Returns the turns that the provider of a call reads.
+    fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
     /// Performs an effect and returns its result.
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
@@ -55,6 +58,8 @@ pub enum Artifact {
 pub struct EffectStep {
     pub key: StepKey,
     pub effect: Effect,
+    /// The request of a model call.
+    pub request: Option<Box<Request>>,
     pub cost: Cost,
     /// Number of events known to be on disk.
     pub synced: u64,
@@ -97,15 +102,21 @@ impl DrivenThread {
         count
     }
 
-    fn step(&self, effect: Effect, halt: CancellationToken) -> EffectStep {
+    fn step(&self, effect: Effect, halt: CancellationToken, driver: &dyn Driver) -> EffectStep {
         let now = self.state.clock.now;
         let deadline = self
             .state
             .remaining_ms_at(now)
             .map(|left_ms| Deadline { left_ms, at: now.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX)) });
+        let mut request = None;
+        if let Effect::CallModel { fallback, call, .. } = effect {
+            let turns = driver.request_turns(fallback, call);
+            request = Some(Box::new(machine::build_request(&self.plan, &self.state, call, turns)));
+        }
         EffectStep {
             key: effect.key(self.state.events),
             effect,
+            request,
             cost: self.state.cost,
             synced: self.journal.synced(),
             unsettled: self.state.unsettled.clone(),
@@ -139,7 +150,7 @@ pub async fn drive(
                 let end = (*ended).clone();
                 let both = !exported && end.status != Status::Suspended;
                 let paper = if both { Artifact::Both } else { Artifact::Snapshot };
-                let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt());
+                let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);
                 // The commit joins a group commit; the artifacts are written meanwhile.
                 let ((), done) = tokio::join!(driver.write_final(thread, &end, paper), driver.perform(step));
                 done?;
@@ -206,12 +217,12 @@ async fn perform(
         && let Some(part) = parts.pop()
     {
         // A single part needs no task of its own.
-        let performed = driver.perform(thread.step(part, halt));
+        let performed = driver.perform(thread.step(part, halt, &**driver));
         return perform_single(thread, driver, control, performed, until, settled).await;
     }
     let mut running = JoinSet::new();
     for part in parts {
-        let (driver, step) = (Arc::clone(driver), thread.step(part, halt.clone()));
+        let (driver, step) = (Arc::clone(driver), thread.step(part, halt.clone(), &**driver));
         running.spawn(async move { driver.perform(step).await });
     }
     while !running.is_empty() {

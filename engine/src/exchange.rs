@@ -33,6 +33,14 @@ pub struct Request {
     pub cue: ThreadPosition,
 }
 
+/// The part of a conversation that a provider reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestTurns {
+    All,
+    /// The last reply with the messages after it.
+    SinceReply,
+}
+
 /// Writes the turns in their roles.
 fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))

@@ -22,7 +22,7 @@ mod walk;
 
 pub use apply::apply;
 pub(crate) use apply::limit_mut;
-pub use effect::{Effect, HookBounds, HookRun, Reservation, SpawnChild, StepKey};
+pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
 pub(crate) use request::thread_position;
 pub use signal::{Fact, HookChild, Signal, SpawnResult};
@@ -31,6 +31,7 @@ pub use state::ThreadState;
 use rye_compiler::plan::Plan;
 
 use crate::event::EventBody;
+use crate::exchange::{Request, RequestTurns};
 
 /// Returns the next effect. Equal states give equal effects.
 pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
@@ -40,6 +41,11 @@ pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
 /// Returns the events that record a signal, in order. A late or repeated signal gives no events.
 pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
+}
+
+/// Builds the request of a model call.
+pub fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: RequestTurns) -> Request {
+    request::build_request(plan, state, call, turns)
 }
 
 /// Returns the events that open the conversation, rendered from the plan. The transcript of a thread with this plan

@@ -22,7 +22,7 @@ pub mod wire;
 use std::sync::Arc;
 
 use crate::BoxFuture;
-use crate::exchange::{CallError, Delta, Reply, Request};
+use crate::exchange::{CallError, Delta, Reply, Request, RequestTurns};
 
 pub use rye_compiler::plan::Sampling;
 pub use settings::{ApiKey, ProviderSettings, Wire};
@@ -54,6 +54,12 @@ pub fn encode(settings: &ProviderSettings, request: &Request) -> Option<Vec<u8>>
 
 /// A model provider that answers requests.
 pub trait Provider: Send + Sync {
+    /// Returns the turns that the provider reads of a request of this directive. A conversation only grows, so a provider
+    /// that calls no model reads the end of it.
+    fn request_turns(&self, _directive: &str) -> RequestTurns {
+        RequestTurns::All
+    }
+
     fn call<'a>(
         &'a self,
         request: &'a Request,

@@ -4,8 +4,8 @@
 use rye_compiler::plan::Plan;
 
 use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
-use crate::exchange::{FailedStage, StopReason, Usage};
-use crate::machine::{Effect, ThreadState, apply, next, thread_position};
+use crate::exchange::{FailedStage, RequestTurns, StopReason, Usage};
+use crate::machine::{Effect, ThreadState, apply, build_request, next, thread_position};
 use crate::message::{ContentBlock, MALFORMED_KEY, ToolCall, reply_text};
 use crate::provider::scripted::{
     Expectation, IdPlaceholders, RecordedRequest, ScriptStep, ScriptedArguments, ScriptedCall, ScriptedErrorBody,
@@ -58,8 +58,9 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
         }
         apply(&mut state, event);
         if matches!(event.body, EventBody::Reserved(_))
-            && let Effect::CallModel { request, .. } = next(plan, &state)
+            && let Effect::CallModel { call, .. } = next(plan, &state)
         {
+            let request = build_request(plan, &state, call, RequestTurns::All);
             asked = Some(RecordedRequest::from_request(&request));
         }
     }

@@ -14,12 +14,12 @@ use crate::BoxFuture;
 use crate::context::{ApprovalRequest, EngineContext};
 use crate::error::DriveError;
 use crate::event::{Approval, ControlMessage, Ended, HookOutcome, Opened};
-use crate::exchange::{CallError, DEADLINE_CODE, Delta, FailedStage, Request};
+use crate::exchange::{CallError, DEADLINE_CODE, Delta, FailedStage, Request, RequestTurns};
 use crate::hooks::{HookPointResult, HookTable};
 use crate::image_objects;
 use crate::live::{EventSink, StreamEvent};
 use crate::machine::effect::CallToApprove;
-use crate::machine::{Effect, Fact, Signal};
+use crate::machine::{Effect, Fact, ModelCall, Signal};
 use crate::provider::{Provider, text_tools};
 use crate::store::mailbox;
 use crate::thread::Status;
@@ -130,6 +130,15 @@ impl EmbeddedDriver {
         }
     }
 
+    /// Returns the connection of the plan's model or of its fallback, made at the first call.
+    fn connection(&self, fallback: bool) -> &ProviderConnection {
+        let (connected, model) = match self.plan.model.fallback.as_deref().filter(|_| fallback) {
+            Some(model) => (&self.fallback, model),
+            None => (&self.provider, &self.plan.model),
+        };
+        connected.get_or_init(|| self.engine.providers.connect(model))
+    }
+
     async fn call_model(
         &self,
         (turn, attempt): (u64, u32),
@@ -137,12 +146,7 @@ impl EmbeddedDriver {
         fallback: bool,
         deadline: Option<Deadline>,
     ) -> Fact {
-        let (connected, model) = match self.plan.model.fallback.as_deref().filter(|_| fallback) {
-            Some(model) => (&self.fallback, model),
-            None => (&self.provider, &self.plan.model),
-        };
-        let provider = connected.get_or_init(|| self.engine.providers.connect(model));
-        let provider = match provider {
+        let provider = match self.connection(fallback) {
             Ok(provider) => Arc::clone(provider),
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
         };
@@ -228,9 +232,16 @@ fn is_cut_at_deadline(fact: &Fact) -> bool {
 }
 
 impl Driver for EmbeddedDriver {
+    fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns {
+        match self.connection(fallback) {
+            Ok(provider) if !call.compacts => provider.request_turns(self.plan.directive.as_str()),
+            Ok(_) | Err(_) => RequestTurns::All,
+        }
+    }
+
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>> {
         Box::pin(async move {
-            let EffectStep { key: _, effect, cost, synced, unsettled, halt, deadline } = step;
+            let EffectStep { key: _, effect, request, cost, synced, unsettled, halt, deadline } = step;
             let fact = match effect {
                 Effect::Record => Fact::Tick,
                 // The machine requests no sleep beyond the deadline.
@@ -239,7 +250,8 @@ impl Driver for EmbeddedDriver {
                     Fact::Tick
                 }
                 Effect::Reserve(reservation) => Box::pin(self.reserve(&reservation, cost, synced)).await?,
-                Effect::CallModel { turn, attempt, fallback, request } => {
+                Effect::CallModel { turn, attempt, fallback, call: _ } => {
+                    let request = request.ok_or_else(|| DriveError::Lost("a model call has no request".to_owned()))?;
                     let fact = Box::pin(self.call_model((turn, attempt), &request, fallback, deadline)).await;
                     if is_cut_at_deadline(&fact) {
                         return Ok(self.not_before(deadline, fact));

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 
 use super::gate::{Allowed, Dispatch};
 use crate::event::{ChildIntended, Ended, Settled};
-use crate::exchange::Request;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
@@ -23,7 +22,8 @@ pub enum Effect {
         attempt: u32,
         /// The call goes to the plan's fallback model.
         fallback: bool,
-        request: Box<Request>,
+        /// The call from which [`crate::machine::build_request`] builds the request.
+        call: ModelCall,
     },
     /// Calls of one group. The driver answers each call with its own signal.
     RunTools(Vec<Allowed<Dispatch>>),
@@ -51,6 +51,15 @@ pub enum Effect {
         cancel: Option<Vec<String>>,
         leaves: Option<PlanLimits>,
     },
+}
+
+/// The parts of a model call that its attempt determines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelCall {
+    /// Maximum number of output tokens.
+    pub max_output: u64,
+    /// The call requests a summary of the conversation.
+    pub compacts: bool,
 }
 
 /// A call that needs an approval.

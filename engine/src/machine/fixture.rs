@@ -24,11 +24,11 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value, json};
 
 use super::signal::CallAnswer;
-use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, next};
+use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, build_request, next};
 use crate::event::{
     Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, RunSettings, ThreadOrigin,
 };
-use crate::exchange::{CallError, FailedStage, Reply, Request, StopReason, Usage};
+use crate::exchange::{CallError, FailedStage, Reply, Request, RequestTurns, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::thread::{Cost, Status};
 
@@ -352,8 +352,8 @@ impl SimulatedThread {
                 self.reservations.push((reservation.amount, reservation.settle.len()));
                 self.signal(Fact::Reserved)
             }
-            Effect::CallModel { request, .. } => {
-                self.requests.push(*request);
+            Effect::CallModel { call, .. } => {
+                self.requests.push(build_request(&self.plan, &self.state, call, RequestTurns::All));
                 match self.replies.pop_front().unwrap_or_else(|| text("nothing more")) {
                     Ok(reply) => self.signal(Fact::ModelReplied(Box::new(reply))),
                     Err(error) => self.signal(Fact::ModelFailed(Box::new(error))),

@@ -5,20 +5,35 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 
+use super::effect::ModelCall;
 use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
-use crate::exchange::{Request, StartedChild, ThreadPosition, ToolDefinition};
+use crate::exchange::{Request, RequestTurns, StartedChild, ThreadPosition, ToolDefinition};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
-/// Builds the request of the current attempt.
-pub(super) fn build_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
+/// Builds the request of the current attempt. The request for a summary is the same conversation, followed by the summary
+/// prompt.
+pub(super) fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: RequestTurns) -> Request {
+    let mut request = build_turn_request(plan, state, call.max_output, turns);
+    if call.compacts {
+        request.turns.push(Message::user(SUMMARY_PROMPT).into());
+        request.cue.directive.push_str(".summary");
+    }
+    request
+}
+
+fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: RequestTurns) -> Request {
     let messages = edited_messages(state);
+    let sent = match turns {
+        RequestTurns::All => &*messages,
+        RequestTurns::SinceReply => since_reply(&messages),
+    };
     let untouched = state.talk.operations.is_empty();
     let text_tools = state.model(plan).tool_use == ToolUse::TextParsed;
     Request {
         model: state.model(plan).id.clone(),
         system: system(plan, state),
-        turns: to_turns(&messages),
+        turns: to_turns(sent),
         tools: if text_tools { Vec::new() } else { tool_definitions(plan) },
         max_output,
         first_turn_constant: untouched && state.continues.is_none(),
@@ -47,12 +62,10 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
 /// The prompt that requests a summary of the conversation.
 const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that replaces everything above, so that the work can continue from it alone: the task, what was done and found (with names, paths and values), what was decided and why, what is open and what comes next. Call no tool; answer with the summary only.";
 
-/// Builds the request for a summary: the same conversation, followed by the summary prompt.
-pub(super) fn build_summary_request(plan: &Plan, state: &ThreadState, max_output: u64) -> Request {
-    let mut request = build_request(plan, state, max_output);
-    request.turns.push(Message::user(SUMMARY_PROMPT).into());
-    request.cue.directive.push_str(".summary");
-    request
+/// Returns the last reply with the messages after it.
+fn since_reply(messages: &[SharedMessage]) -> &[SharedMessage] {
+    let reply = messages.iter().rposition(|message| matches!(**message, Message::Assistant { .. }));
+    messages.get(reply.unwrap_or(0)..).unwrap_or_default()
 }
 
 fn tool_definitions(plan: &Plan) -> Vec<ToolDefinition> {

@@ -35,6 +35,8 @@ fn block() -> impl Strategy<Value = ContentBlock> {
     ]
 }
 
+const CALL: ModelCall = ModelCall { max_output: 1_000, compacts: false };
+
 fn shared(messages: &[Message]) -> Vec<SharedMessage> {
     messages.iter().cloned().map(SharedMessage::from).collect()
 }
@@ -92,7 +94,7 @@ proptest! {
         state.talk.system = Some(system.into());
         state.talk.messages = shared(&messages);
         state.talk.messages.push(Message::user(said).into());
-        let request = build_request(&plan, &state, 1_000);
+        let request = build_request(&plan, &state, CALL, RequestTurns::All);
         let request = if words { text_tools::request_as_text(&request) } else { request };
         let bound = bound_input_tokens(&plan, &state, false);
         for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
@@ -118,7 +120,7 @@ fn fallback_receives_tools_in_the_form_that_it_takes() {
             let expected = replaced.unwrap_or("You are you.");
             for on_fallback in [false, true] {
                 state.on_fallback = on_fallback;
-                let request = build_request(&plan, &state, 1_000);
+                let request = build_request(&plan, &state, CALL, RequestTurns::All);
                 let in_words = state.model(&plan).tool_use == ToolUse::TextParsed;
                 assert_eq!((request.text_tools, request.tools.is_empty()), (in_words, in_words));
                 assert_eq!(request.system.matches("<tools>").count(), usize::from(in_words), "{}", request.system);
@@ -142,5 +144,22 @@ impl rye_compiler::plan::prompt::PromptFacts for NoFacts {
 
     fn fires(&mut self, _: &str) -> bool {
         false
+    }
+}
+
+#[test]
+fn request_since_the_last_reply_does_not_grow_with_the_conversation() {
+    let plan = plan();
+    let mut state = ThreadState::new();
+    state.talk.messages.push(Message::user("Go.").into());
+    let call = |n: usize| ToolCall { id: format!("call_{n}"), name: "read".to_owned(), input: json!({}) };
+    for n in 0..100 {
+        let reply = Message::Assistant { content: vec![ContentBlock::ToolCall(call(n))] };
+        let (call_id, name, content) = (format!("call_{n}"), "read".to_owned(), format!("result {n}"));
+        let result = Message::ToolResult { call_id, name, content, is_error: false };
+        state.talk.messages.extend([reply.into(), result.into()]);
+        let all = build_request(&plan, &state, CALL, RequestTurns::All).turns;
+        let end = build_request(&plan, &state, CALL, RequestTurns::SinceReply).turns;
+        assert_eq!((all.len(), end.as_slice()), (2 * n + 3, &all[all.len() - 2..]));
     }
 }

@@ -8,7 +8,7 @@ use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
 use rye_compiler::semantics::money::Nanos;
 use serde_json::Value;
 
-use super::super::effect::{AwaitedChild, Effect, Reservation};
+use super::super::effect::{AwaitedChild, Effect, ModelCall, Reservation};
 use super::super::request;
 use super::super::state::{PendingSettlement, ThreadState};
 use super::super::walk::{StepResult, WalkContext};
@@ -66,7 +66,7 @@ pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
 
 /// Returns the next effect of the current attempt, if there is one.
 fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
-    let (plan, state) = (walk.plan, walk.state);
+    let state = walk.state;
     let attempt = state.attempt.as_ref()?;
     let (turn, number) = (attempt.turn, attempt.number);
     if !attempt.reserved {
@@ -75,17 +75,8 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
         let raised = (begun != Some(state.limits)).then_some(state.limits);
         return Some(StepResult::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
     }
-    let request = if attempt.compacts {
-        request::build_summary_request(plan, state, attempt.max_output)
-    } else {
-        request::build_request(plan, state, attempt.max_output)
-    };
-    Some(StepResult::Do(Effect::CallModel {
-        turn,
-        attempt: number,
-        fallback: state.on_fallback,
-        request: Box::new(request),
-    }))
+    let call = ModelCall { max_output: attempt.max_output, compacts: attempt.compacts };
+    Some(StepResult::Do(Effect::CallModel { turn, attempt: number, fallback: state.on_fallback, call }))
 }
 
 /// Returns the intent of the next attempt, or the limit that forbids it.
