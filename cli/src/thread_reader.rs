@@ -188,11 +188,14 @@ impl ThreadReader {
         }
     }
 
-    /// Returns the number of threads with a transcript but without a registry row.
-    pub fn count_unregistered(&self) -> Result<usize, CommandError> {
-        let Some(registry) = &self.registry else { return Ok(0) };
-        let known: BTreeSet<ThreadId> = registry.threads()?.into_iter().map(|row| row.id).collect();
-        Ok(layout::find_threads(&*self.disk)?.iter().filter(|id| !known.contains(*id)).count())
+    /// Returns the number of threads with a transcript but without a registry row; `listed` are the threads of the
+    /// registry.
+    pub fn count_unregistered(&self, listed: &[ThreadEntry]) -> Result<usize, CommandError> {
+        if self.registry.is_none() {
+            return Ok(0);
+        }
+        let known: BTreeSet<&str> = listed.iter().map(|entry| entry.row.id.as_str()).collect();
+        Ok(layout::find_threads_outside(&*self.disk, &known)?.len())
     }
 
     pub fn unknown_thread(&self, id: &str) -> Result<CommandError, CommandError> {

@@ -1,5 +1,6 @@
 //! Paths of the store (`engine.md` 4), relative to the project's root.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rye_grammar::ItemId;
@@ -89,6 +90,11 @@ fn make(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
 
 /// Lists every thread that has a transcript, by id. Folders whose names are no thread ids are ignored.
 pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
+    find_threads_outside(disk, &BTreeSet::new())
+}
+
+/// Lists every thread that has a transcript and is not known, by id. The folders of known threads are not read.
+pub fn find_threads_outside(disk: &dyn Disk, known: &BTreeSet<&str>) -> Result<Vec<ThreadId>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
@@ -99,6 +105,9 @@ pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
         };
         for entry in entries {
             let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+            if known.contains(name.as_str()) {
+                continue;
+            }
             match ThreadId::parse(&name) {
                 Ok(thread) if entry.is_dir => {
                     let record = transcript(&thread);

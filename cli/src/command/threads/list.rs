@@ -184,7 +184,7 @@ pub fn run(args: &ListArgs, book: &ThreadReader, report: &Printer) -> Result<Exi
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
     }
-    match book.count_unregistered()? {
+    match book.count_unregistered(&entries)? {
         0 => {}
         n => report.note(&format!(
             "left out: {} with a transcript but not in the registry; rebuild it with `rye threads repair`",

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use std::collections::BTreeSet;
+
 use tempfile::TempDir;
 
 use super::*;
@@ -105,4 +107,6 @@ fn threads_are_found_in_nested_folders() {
     disk.create_dir_all(Path::new(".ai/state/threads/not.ours/transcript.jsonl")).unwrap();
     expected.sort();
     assert_eq!(layout::find_threads(&*disk).unwrap(), expected);
+    let (known, other) = expected.split_first().unwrap();
+    assert_eq!(layout::find_threads_outside(&*disk, &BTreeSet::from([known.as_str()])).unwrap(), other);
 }
