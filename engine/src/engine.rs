@@ -240,6 +240,14 @@ impl Engine {
         Ok(crate::thread_count::blocking(move || engine.read_parent(&id)).await?)
     }
 
+    /// Removes the owner file of this process, unless a thread is live. Called at the end of a command: the process does
+    /// not drop every value.
+    pub fn remove_owner_file(&self) {
+        if self.inner.is_idle() {
+            self.inner.owner.remove_file();
+        }
+    }
+
     /// Returns the signer of this process's threads.
     pub fn signer(&self) -> &Signer {
         &self.inner.sealer

@@ -240,7 +240,7 @@ impl EngineContext {
         self.clock.elapse(seconds.saturating_mul(1000)).await;
     }
 
-    fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let live = self.live();
         live.threads.is_empty() && live.attended == 0
     }

@@ -79,6 +79,10 @@ impl OwnerLock {
     /// Acquires a new lock for this process. `now` is in milliseconds since 1970.
     pub fn acquire(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
         layout::create_folders(&*disk)?;
+        if let Err(error) = remove_dead_owners(&*disk, now) {
+            // They are harmless, and the next process tries again.
+            tracing::warn!(%error, "the files of dead owners stay");
+        }
         let id = OwnerId::parse(&new_uuid_v7(now)?)?;
         let path = id.path();
         let info = OwnerInfo { pid: std::process::id(), started_at: now };
@@ -91,12 +95,17 @@ impl OwnerLock {
     pub fn id(&self) -> &OwnerId {
         &self.id
     }
+
+    /// Removes the file of the lock. The process ends without dropping every value, and starts no thread any more.
+    pub fn remove_file(&self) {
+        // A leftover file is harmless: its lock is not held, and the next process removes the file.
+        let _ = self.disk.remove(&self.id.path());
+    }
 }
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // A leftover file is harmless: its lock is not held.
-        let _ = self.disk.remove(&self.id.path());
+        self.remove_file();
         self.held = None;
     }
 }
@@ -137,19 +146,24 @@ pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     Ok(living)
 }
 
-/// Removes the files of dead owners. A starting process has created its file before it holds the lock, so only files
-/// older than one minute are removed, by the time in their names. `now` is in milliseconds since 1970.
-pub fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<usize, StoreError> {
+/// Removes the files of dead owners. An owner locks its file before it writes to it, so a file with contents and without
+/// a lock is dead. An empty file can belong to a starting process, so it is removed after a minute, by the time in its
+/// name. `now` is in milliseconds since 1970.
+fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<(), StoreError> {
     let folder = Path::new(OWNERS);
-    let mut removed = 0;
     for entry in disk.list(folder).map_err(StoreError::io("list", folder))? {
         let Ok(owner) = OwnerId::parse(&entry.name) else { continue };
         let born: String = owner.as_str().chars().filter(|c| *c != '-').take(12).collect();
         let born = i64::from_str_radix(&born, 16).unwrap_or(i64::MAX);
-        if born.saturating_add(60_000) < now && !is_alive(disk, &owner)? {
-            disk.remove(&owner.path()).map_err(StoreError::io("remove", &owner.path()))?;
-            removed += 1;
+        // The contents are read first: they prove that the owner has locked the file.
+        let has_locked = disk.read(&owner.path()).is_ok_and(|contents| !contents.is_empty());
+        if (has_locked || born.saturating_add(60_000) < now) && !is_alive(disk, &owner)? {
+            match disk.remove(&owner.path()) {
+                // Another process removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                gone => gone.map_err(StoreError::io("remove", &owner.path()))?,
+            }
         }
     }
-    Ok(removed)
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::walls::{Machine, PATH, SANDBOXED_MODE, is_offered};
 use super::{OWNER_MODE, UNSUPERVISED_MODE, ends};
@@ -289,10 +290,12 @@ else:
     time.sleep(300)
 ";
     fs::write(machine.at("project/daemon.py"), format!("{DAEMON}{program}")).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", "", &format!("{PYTHON} -B daemon.py")])
         .env("HOME", machine.at("home"))
         .env("PATH", PATH)
+        .env("TMPDIR", temporary.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -305,9 +308,16 @@ else:
         assert_eq!(owner.try_wait().unwrap(), None, "never started");
         std::thread::yield_now();
     };
+    let folders = || fs::read_dir(temporary.path()).unwrap().count();
+    assert_eq!(folders(), 1);
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(ends(&pid), "{pid} lives");
+    let start = Instant::now();
+    while folders() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "the folder for temporary files stays");
+        std::thread::yield_now();
+    }
 }
 
 /// Tests inherited descriptors: descriptor 9 of the shell that starts this binary stays open across `exec`.

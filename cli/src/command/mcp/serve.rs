@@ -78,6 +78,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
             _ = hang_up.recv() => Ok(()),
         };
         server.end().await;
+        engine.remove_owner_file();
         Ok::<_, CommandError>(ended)
     });
     // The client may keep stdin open.

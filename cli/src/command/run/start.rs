@@ -186,6 +186,7 @@ pub fn run_to_end(
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }
+        engine.remove_owner_file();
         Ok::<Exit, CommandError>(ended.exit)
     });
     // Do not wait for a reader that may never take the rest of the output.

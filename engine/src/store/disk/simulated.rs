@@ -407,10 +407,12 @@ impl Disk for SimulatedDisk {
     }
 
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
-        self.create(path, contents)?;
         let locks = Arc::clone(&self.state().locks);
+        // The contents appear under the lock.
         locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_path_buf());
-        Ok(Box::new(SimulatedLock { locks, path: path.to_path_buf() }))
+        let lock = SimulatedLock { locks, path: path.to_path_buf() };
+        self.create(path, contents)?;
+        Ok(Box::new(lock))
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {

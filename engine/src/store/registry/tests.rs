@@ -113,6 +113,33 @@ fn repeated_spawn_returns_the_same_child() {
 }
 
 #[test]
+fn files_of_dead_owners_are_removed_by_the_next_process() {
+    on_each_disk(|disk| {
+        let files = || {
+            let entries = disk.list(Path::new(layout::OWNERS)).unwrap();
+            entries.into_iter().map(|entry| entry.name).collect::<Vec<String>>()
+        };
+        let live = OwnerLock::acquire(Arc::clone(&disk), 1_000).unwrap();
+        // A killed process leaves its file with its description, or an empty one if it was starting.
+        let dead = Path::new(layout::OWNERS).join("00000000-0400-7000-8000-000000000001");
+        let starting = Path::new(layout::OWNERS).join("00000000-0400-7000-8000-000000000002");
+        disk.create(&dead, b"{}").unwrap();
+        disk.create(&starting, b"").unwrap();
+        let next = OwnerLock::acquire(Arc::clone(&disk), 2_000).unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut expected = vec![live.id().to_string(), next.id().to_string(), name(&starting)];
+        expected.sort();
+        assert_eq!(files(), expected);
+        drop(OwnerLock::acquire(Arc::clone(&disk), 100_000).unwrap());
+        expected.retain(|file| *file != name(&starting));
+        assert_eq!(files(), expected);
+        live.remove_file();
+        next.remove_file();
+        assert_eq!(files(), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn thread_has_at_most_one_live_owner() {
     on_each_disk(|disk| {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
@@ -319,7 +346,8 @@ fn killed_writers_lose_nothing() {
     }
     assert!(acknowledged.len() > 20, "{} commits are too few to show anything", acknowledged.len());
     assert_eq!(owner::live_owners(&*disk).unwrap(), Vec::<OwnerId>::new());
-    assert_eq!(owner::remove_dead_owners(&*disk, i64::MAX).unwrap(), 6);
+    drop(OwnerLock::acquire(Arc::clone(&disk), 0).unwrap());
+    assert_eq!(disk.list(Path::new(layout::OWNERS)).unwrap(), []);
 }
 
 /// A process that writes until it is killed and prints each commit.

@@ -148,6 +148,7 @@ fn run_helper(talk: InputMode, wall: Option<OsString>, program: Option<OsString>
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| runtime.block_on(supervise(talk, &program, &arguments, &cleanup)));
+    cleanup.remove_scratch();
     match ended {
         Ok(status) => exit_like(status),
         Err(e) => {
@@ -178,6 +179,8 @@ fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>
 struct Cleanup {
     #[cfg(target_os = "linux")]
     writable: Option<WritableFolders>,
+    /// The folder for temporary files. Its owner removes it, too, unless the owner was killed.
+    scratch: Option<PathBuf>,
 }
 
 impl Cleanup {
@@ -187,12 +190,20 @@ impl Cleanup {
             return Ok(Self::default());
         }
         let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
-        Ok(Self { writable: Some(WritableFolders::open(&wall)?) })
+        Ok(Self { writable: Some(WritableFolders::open(&wall)?), scratch: wall.scratch })
     }
 
     #[cfg(not(target_os = "linux"))]
     fn new(_wall: &OsString) -> io::Result<Self> {
         Ok(Self::default())
+    }
+
+    /// Removes the folder for temporary files.
+    fn remove_scratch(&self) {
+        if let Some(folder) = &self.scratch {
+            // Files that the program made unreadable stay behind.
+            std::fs::remove_dir_all(folder).ok();
+        }
     }
 
     /// Renames the protected paths that the program left, and reports them in its output.
