@@ -5,9 +5,9 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rye::Project;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
-use rye_engine::keys::KeyFolder;
 use rye_engine::trust::Trust;
 use rye_engine::user_space::candidates;
 
@@ -68,43 +68,28 @@ impl Spaces {
 
     /// Returns the engine's options for these folders, with what the user trusts of the project.
     pub fn engine_options(&self, approvals: ApprovalPolicy) -> Result<EngineOptions, EngineError> {
-        // If the project is the user space, its keys and its `.env` are still the user's.
-        let user = if self.own { Some(&self.project) } else { self.user.as_ref() };
-        EngineOptions::with_trust(
-            &self.project,
-            user.map(PathBuf::as_path),
-            rye_stdlib::files(),
-            self.trust(),
-            approvals,
-        )
+        self.face().engine_options(approvals)
     }
 
     /// Returns what this user trusts of the project.
     pub fn trust(&self) -> Trust {
-        match user_root() {
-            _ if self.own => Trust::Everything,
-            Some(root) => Trust::recorded(&root, &self.project, example_subjects()),
-            None => Trust::Nothing,
-        }
+        self.face().trust()
     }
 
     /// Opens the world of these folders and the standard library. A signature is valid only if the user trusts its key.
     pub fn open(&self) -> Result<DiskWorld, CommandError> {
-        self.open_with(Some(&self.project))
+        self.face().world().map_err(|error| CommandError::failed(error.to_string()))
     }
 
     /// Opens the world without the files of the project, for a caller that reads those from elsewhere.
     pub fn open_without_project(&self) -> Result<DiskWorld, CommandError> {
-        self.open_with(None)
+        self.face().world_without_project().map_err(|error| CommandError::failed(error.to_string()))
     }
 
-    fn open_with(&self, project: Option<&Path>) -> Result<DiskWorld, CommandError> {
-        // If the project is the user space itself, its keys are still the user's.
-        let keys = self.user.clone().or_else(user_space).map(|user| KeyFolder::of_user_space(&user));
-        let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| CommandError::failed(e.to_string()))?;
-        let system = rye_stdlib::files();
-        DiskWorld::open(project, self.user.as_deref(), system, trust.unwrap_or_default())
-            .map_err(|error| CommandError::failed(error.to_string()))
+    /// Returns the project of the library.
+    pub fn face(&self) -> Project {
+        let user_root = if self.own { Some(self.project.clone()) } else { user_root() };
+        Project::at(self.project.clone(), user_root).with_shipped_files(example_subjects)
     }
 }
 

@@ -71,7 +71,7 @@ fn diagnostics_wrap_at_the_width_of_the_terminal() {
         // A path, the snippet of a source and the list of codes stay whole.
         let prose = shown.lines().filter(|line| line.starts_with("error[") || line.trim_start().starts_with("help:"));
         for line in prose {
-            assert!(line.chars().count() <= width.parse().unwrap(), "{width}: {line}");
+            assert!(line.chars().count() <= width.parse::<usize>().unwrap(), "{width}: {line}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub use settings::{ApiKey, ProviderSettings, Wire};
 /// Creates the provider that `settings` describe. Sends nothing and does no expensive work yet.
 ///
 /// # Errors
-/// [`FailedStage::Setup`]: missing key, or a base URL or script that cannot be used.
+/// [`FailedStage::Setup`](crate::exchange::FailedStage::Setup): missing key, or a base URL or script that cannot be used.
 pub fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
     match settings.wire {
         Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),

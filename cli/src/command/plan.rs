@@ -5,13 +5,10 @@ pub mod file;
 mod matrix;
 
 use clap::Args;
-use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
-use rye_compiler::report::omissions::estimate_tokens;
 use rye_compiler::report::render;
-use rye_compiler::sandbox::requires_bubblewrap;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -77,9 +74,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
-    estimate_tokens(&world, &mut compilation);
-    compilation.bubblewrap = requires_bubblewrap(&world);
-    compilation.headless_policy = HeadlessPolicy::from_settings(&world, spaces.own);
+    spaces.face().complete(&world, &mut compilation);
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,

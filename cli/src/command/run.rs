@@ -15,7 +15,6 @@ mod progress;
 mod renderer;
 mod resume_notice;
 pub mod sandbox;
-mod script;
 pub mod start;
 mod stdout;
 mod watch;

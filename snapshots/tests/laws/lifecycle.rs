@@ -17,7 +17,7 @@ const TABLES: [(&str, usize); 5] = [
 /// Returns the names of all tests in the tree.
 fn tests() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for folder in ["grammar", "compiler", "engine", "cli", "snapshots"] {
+    for folder in ["grammar", "compiler", "engine", "rye", "cli", "snapshots"] {
         for path in sources(&root().join(folder), ".rs") {
             let text = fs::read_to_string(path).unwrap();
             let mut is_test = false;

@@ -7,11 +7,12 @@ use std::path::Path;
 use super::house::root;
 
 /// The folders that the table of each crate lists, with the prefix of their rows.
-const CRATES: [(&str, &[(&str, &str)]); 6] = [
+const CRATES: [(&str, &[(&str, &str)]); 7] = [
     ("grammar", &[("src", "")]),
     ("compiler", &[("src", "")]),
     ("engine", &[("src", "")]),
     ("stdlib", &[(".ai", ".ai/")]),
+    ("rye", &[("src", "")]),
     ("cli", &[("src", "")]),
     ("snapshots", &[("harness", "harness/"), ("src/bin", "src/bin/"), ("tests", "tests/")]),
 ];

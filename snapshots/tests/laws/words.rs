@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::house::{root, sources};
 
-const CRATES: [&str; 6] = ["grammar", "compiler", "engine", "stdlib", "cli", "snapshots"];
+const CRATES: [&str; 7] = ["grammar", "compiler", "engine", "stdlib", "rye", "cli", "snapshots"];
 
 /// Openings that hide the subject of a doc comment.
 const EXCLUDED_OPENINGS: [&str; 11] =

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use rye::ScriptedProviders;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::report::lock::Lock;
 use rye_engine::engine::{EngineError, EngineOptions};
@@ -10,7 +11,6 @@ use rye_engine::event::RunSettings;
 use rye_engine::signer::Signer;
 use rye_engine::threads::Threads;
 
-use super::script::ScriptedProviders;
 use super::start::{RunOptions, ThreadStart};
 use crate::CommandError;
 use crate::lockfile;
@@ -62,10 +62,10 @@ impl EffectiveSettings {
     /// Reads the script; `None` if there is none. A thread that only ends does not need its script.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
-            return ScriptedProviders::read(file).map(Some);
+            return read_script(file).map(Some);
         }
         let Some(file) = &self.kept.script else { return Ok(None) };
-        match ScriptedProviders::read(Path::new(file)) {
+        match read_script(Path::new(file)) {
             Ok(providers) => Ok(Some(providers)),
             Err(_) if how.silent => Ok(None),
             Err(failure) => {
@@ -85,4 +85,8 @@ impl EffectiveSettings {
         let flags: Vec<String> = flags.into_iter().flatten().collect();
         (!flags.is_empty()).then(|| format!("the thread keeps the settings of its run: {}", flags.join(", ")))
     }
+}
+
+fn read_script(file: &Path) -> Result<ScriptedProviders, CommandError> {
+    ScriptedProviders::read(file).map_err(|error| CommandError::usage(error.to_string()))
 }

@@ -1,3 +1,5 @@
+//! The cached bytes of a message equal a fresh serialization, on four wires.
+
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use proptest::prelude::*;

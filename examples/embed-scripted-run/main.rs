@@ -1,0 +1,30 @@
+//! Runs the directive `hello` of `examples/hello` with its script instead of a model, and prints the events.
+//!
+//! `cargo run -p rye --example embed-scripted-run`
+
+#![allow(clippy::print_stdout, reason = "a program that prints its result")]
+
+use std::path::Path;
+
+use rye::{CompileRequest, EngineBuilder, Error, ItemId, LiveEvent, Project, SessionRequest};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/hello");
+    let project = Project::open(&root)?;
+    let request = CompileRequest::new(ItemId::parse("hello")?).with_inputs(serde_json::Map::new());
+    let compilation = project.plan(&request)?;
+    println!("plan {}: {} tools", compilation.plan_id, compilation.plan.palette.len());
+
+    let engine = EngineBuilder::new(&project).script(root.join("script.yaml"))?.open()?;
+    let mut session = engine.open(SessionRequest::start(compilation)).await?;
+    let mut events = session.subscribe();
+    while let Some(event) = events.next().await {
+        if let LiveEvent::Event { thread, event } = event {
+            println!("{thread} {}", event.body.reader_name());
+        }
+    }
+    let result = session.join().await;
+    println!("{}: {}", result.status.as_str(), serde_json::json!(result.outputs));
+    Ok(())
+}

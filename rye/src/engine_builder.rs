@@ -1,0 +1,159 @@
+//! The engine of a project, and its settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rye_compiler::compile::Compilation;
+use rye_compiler::plan::PlannedModel;
+use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, EngineOptions, Providers};
+use rye_engine::exchange::CallError;
+use rye_engine::provider::Provider;
+use rye_engine::provider::scripted::{Scripted, read_script};
+use rye_engine::tool::Tool;
+
+use crate::session::{Questions, Session, SessionRequest};
+use crate::{Error, Project};
+
+/// The handling of calls that need an approval, and of limits that were reached.
+#[derive(Clone)]
+pub enum Approvals {
+    /// Each request becomes a [`Question`](crate::Question) of the live events, and waits for
+    /// [`Session::answer`](crate::Session::answer).
+    Ask,
+    /// A handler answers.
+    Handler(Arc<dyn ApprovalHandler>),
+    /// Calls run without a question. A limit suspends the thread.
+    Allow,
+    /// Calls are refused. A limit suspends the thread.
+    Deny,
+    /// The thread is suspended before the call, until `rye threads approve` or
+    /// [`SessionRequest::recover_with`](crate::SessionRequest::recover_with).
+    Queue,
+}
+
+/// The settings of an [`Engine`].
+pub struct EngineBuilder {
+    project: Project,
+    approvals: Approvals,
+    providers: Option<Arc<dyn Providers>>,
+    tools: Vec<(String, Arc<dyn Tool>)>,
+}
+
+/// An engine for one project: starts, recovers and resumes threads. Cloning is cheap; dropping the last clone releases the
+/// lock of this process.
+#[derive(Clone)]
+pub struct Engine {
+    inner: rye_engine::engine::Engine,
+    questions: Arc<Questions>,
+}
+
+impl EngineBuilder {
+    /// Creates the settings for a project: calls that need an approval are refused, and models are those of the plans.
+    pub fn new(project: &Project) -> Self {
+        Self { project: project.clone(), approvals: Approvals::Deny, providers: None, tools: Vec::new() }
+    }
+
+    /// Sets the handling of approvals.
+    #[must_use]
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = approvals;
+        self
+    }
+
+    /// Replaces every model by a script (`docs/reference/scripted.md`).
+    ///
+    /// # Errors
+    /// [`Error::Script`].
+    pub fn script(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
+        self.providers = Some(Arc::new(ScriptedProviders::read(path.as_ref())?));
+        Ok(self)
+    }
+
+    /// Replaces the connections to models.
+    #[must_use]
+    pub fn providers(mut self, providers: Arc<dyn Providers>) -> Self {
+        self.providers = Some(providers);
+        self
+    }
+
+    /// Adds a tool that this program implements. A tool file with `kind: builtin` and `builtin: NAME` declares its
+    /// description, parameters and needs; the gate authorizes its calls like those of every tool.
+    #[must_use]
+    pub fn tool(mut self, name: impl Into<String>, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push((name.into(), tool));
+        self
+    }
+
+    /// Opens the store of the project and locks it for this process. Must be called within a Tokio runtime, and blocks
+    /// shortly.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: the store cannot be opened, or the user's keys or `.env` cannot be read.
+    pub fn open(self) -> Result<Engine, Error> {
+        let questions = Arc::new(Questions::default());
+        let policy = match self.approvals {
+            Approvals::Ask => ApprovalPolicy::Ask(Arc::clone(&questions) as Arc<dyn ApprovalHandler>),
+            Approvals::Handler(handler) => ApprovalPolicy::Ask(handler),
+            Approvals::Allow => ApprovalPolicy::Allow,
+            Approvals::Deny => ApprovalPolicy::Deny,
+            Approvals::Queue => ApprovalPolicy::Queue,
+        };
+        let mut options: EngineOptions = self.project.engine_options(policy)?;
+        if let Some(providers) = self.providers {
+            options.providers = providers;
+        }
+        for (name, tool) in self.tools {
+            options.tools.add(&name, move |_| Arc::clone(&tool));
+        }
+        let inner = rye_engine::engine::Engine::open(self.project.root(), options)?;
+        Ok(Engine { inner, questions })
+    }
+}
+
+impl Engine {
+    /// Starts, recovers, resumes or forks a thread, and returns its session.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: the plan needs trust, the thread is unknown or owned by another process, or the store fails.
+    pub async fn open(&self, request: SessionRequest) -> Result<Session, Error> {
+        let handle = request.start_on(&self.inner).await?;
+        Ok(Session::new(handle, Arc::clone(&self.questions)))
+    }
+
+    /// Waits until no thread of this engine runs, including children that outlived their parents.
+    pub async fn wait_idle(&self) {
+        self.inner.wait_idle().await;
+    }
+
+    /// Returns the engine of the second layer.
+    pub fn inner(&self) -> &rye_engine::engine::Engine {
+        &self.inner
+    }
+}
+
+/// A script that replaces every model.
+pub struct ScriptedProviders(Arc<Scripted>);
+
+impl ScriptedProviders {
+    /// Reads a script file.
+    ///
+    /// # Errors
+    /// [`Error::Script`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let fault = |reason: String| Error::Script { path: PathBuf::from(path), reason };
+        let script = read_script(path).map_err(fault)?;
+        Ok(Self(Arc::new(Scripted::new(script))))
+    }
+}
+
+impl Providers for ScriptedProviders {
+    fn connect(&self, _model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    }
+}
+
+impl From<Compilation> for SessionRequest {
+    fn from(compilation: Compilation) -> Self {
+        Self::start(compilation)
+    }
+}

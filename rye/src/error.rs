@@ -1,0 +1,43 @@
+//! Errors of library calls.
+
+use std::path::PathBuf;
+
+use rye_engine::engine::EngineError;
+use rye_grammar::item_id::InvalidId;
+
+/// An error of a library call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder does not exist, or contains no `.ai/`.
+    #[error("`{}` is not a project: it contains no `.ai/`", path.display())]
+    NotAProject {
+        /// The folder as it was given.
+        path: PathBuf,
+    },
+    /// The files of a space cannot be read.
+    #[error("{0}")]
+    World(String),
+    /// The directive has errors, and so no plan. Each entry is a diagnostic: `.ai/directives/a.md:3:5: error[code]: message`.
+    #[error("`{directive}` has no plan: {}", diagnostics.join("; "))]
+    NoPlan {
+        /// The id of the directive.
+        directive: String,
+        /// The errors, in the order of their places.
+        diagnostics: Vec<String>,
+    },
+    /// The script of a simulated model cannot be read.
+    #[error("the script `{}`: {reason}", path.display())]
+    Script {
+        /// The script as it was given.
+        path: PathBuf,
+        /// The reason, with its line.
+        reason: String,
+    },
+    /// The id of an item is not valid.
+    #[error(transparent)]
+    ItemId(#[from] InvalidId),
+    /// The engine cannot start, recover or read a thread.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}

@@ -1,0 +1,182 @@
+//! A project on disk: its spaces, trust, diagnostics and plans.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rye_compiler::approvals::HeadlessPolicy;
+use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
+use rye_compiler::diagnostics::{Diagnostic, Severity};
+use rye_compiler::report::omissions::estimate_tokens;
+use rye_compiler::sandbox::requires_bubblewrap;
+use rye_compiler::trust::Subject;
+use rye_compiler::validate::{CheckReport, Selection, check};
+use rye_compiler::world::World;
+use rye_engine::disk_world::DiskWorld;
+use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
+use rye_engine::keys::KeyFolder;
+use rye_engine::trust::Trust;
+use rye_engine::user_space;
+use rye_grammar::source::Sources;
+
+use crate::Error;
+
+/// A project: a folder that contains `.ai/`, with the user space and the standard library below it.
+#[derive(Debug, Clone)]
+pub struct Project {
+    root: PathBuf,
+    /// The folder that contains the user's `.ai/`, or would contain it.
+    user_root: Option<PathBuf>,
+    trust: TrustSource,
+    /// Lists the files that are compiled into the embedding program, which the user trusts by running it.
+    shipped: fn() -> BTreeSet<Subject>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum TrustSource {
+    /// The decisions that the user recorded with `rye trust`.
+    Recorded,
+    /// The embedding program vouches for the project.
+    Everything,
+}
+
+impl Project {
+    /// Opens the project in a folder that contains `.ai/`. The user space is that of the environment (`RYE_USER_SPACE`, else
+    /// `HOME`), and the project executes only what its user trusts.
+    ///
+    /// # Errors
+    /// [`Error::NotAProject`].
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = root.as_ref();
+        let found = path.canonicalize().ok().filter(|root| root.join(".ai").is_dir());
+        let root = found.ok_or_else(|| Error::NotAProject { path: path.to_path_buf() })?;
+        Ok(Self::at(root, user_space::root()))
+    }
+
+    /// Returns the project of these folders without checking that they exist. `user_root` contains the user's `.ai/`, or would
+    /// contain it.
+    pub fn at(root: PathBuf, user_root: Option<PathBuf>) -> Self {
+        Self { root, user_root, trust: TrustSource::Recorded, shipped: BTreeSet::new }
+    }
+
+    /// Ignores the user space: no user items, no keys, and nothing of the project is trusted.
+    #[must_use]
+    pub fn without_user_space(mut self) -> Self {
+        self.user_root = None;
+        self
+    }
+
+    /// Trusts everything in the project: its hooks, tools, scripts, servers and providers. Only for projects whose files the
+    /// embedding program controls.
+    #[must_use]
+    pub fn trust_everything(mut self) -> Self {
+        self.trust = TrustSource::Everything;
+        self
+    }
+
+    /// Trusts files that are compiled into the embedding program; `shipped` lists them when trust is decided.
+    #[must_use]
+    pub fn with_shipped_files(mut self, shipped: fn() -> BTreeSet<Subject>) -> Self {
+        self.shipped = shipped;
+        self
+    }
+
+    /// Returns the folder that contains `.ai/`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns true if the project is the user space itself.
+    pub fn is_user_space(&self) -> bool {
+        self.user_root.as_ref() == Some(&self.root)
+    }
+
+    /// Returns the root of the user space if it contains `.ai/`, also if the project is the user space itself.
+    fn user(&self) -> Option<&Path> {
+        self.user_root.as_deref().filter(|root| root.join(".ai").is_dir())
+    }
+
+    /// Returns the trust that decides what the project may execute.
+    pub fn trust(&self) -> Trust {
+        match (&self.trust, &self.user_root) {
+            (TrustSource::Everything, _) => Trust::Everything,
+            (TrustSource::Recorded, _) if self.is_user_space() => Trust::Everything,
+            (TrustSource::Recorded, Some(user)) => Trust::recorded(user, &self.root, (self.shipped)()),
+            (TrustSource::Recorded, None) => Trust::Nothing,
+        }
+    }
+
+    /// Opens the current state of all spaces: the project's files over the user's over the standard library.
+    ///
+    /// # Errors
+    /// [`Error::World`]: a folder cannot be opened, or the user's keys cannot be read.
+    pub fn world(&self) -> Result<DiskWorld, Error> {
+        self.world_of(Some(&self.root))
+    }
+
+    /// Opens the user space and the standard library, without the files of the project.
+    ///
+    /// # Errors
+    /// As [`Project::world`].
+    pub fn world_without_project(&self) -> Result<DiskWorld, Error> {
+        self.world_of(None)
+    }
+
+    fn world_of(&self, project: Option<&Path>) -> Result<DiskWorld, Error> {
+        let trust = self.user().map(KeyFolder::of_user_space).map(|keys| keys.trust_store()).transpose();
+        let trust = trust.map_err(|error| Error::World(error.to_string()))?.unwrap_or_default();
+        let layer = self.user().filter(|user| *user != self.root);
+        DiskWorld::open(project, layer, rye_stdlib::files(), trust).map_err(|error| Error::World(error.to_string()))
+    }
+
+    /// Checks all files of the project, as `rye check` does.
+    ///
+    /// # Errors
+    /// [`Error::World`]. A project with faults is no error: the report lists them.
+    pub fn check(&self) -> Result<CheckReport, Error> {
+        Ok(check(&self.world()?, &Selection::All))
+    }
+
+    /// Compiles a directive to a plan, as `rye plan` and `rye run` do.
+    ///
+    /// # Errors
+    /// [`Error::World`], and [`Error::NoPlan`] if the directive has errors.
+    pub fn plan(&self, request: &CompileRequest) -> Result<Compilation, Error> {
+        let world = self.world()?;
+        let mut sources = Sources::default();
+        let compiled = compile_with_sources(&world, request, &mut sources);
+        let Some(mut compilation) = compiled.value else {
+            let errors = compiled.diagnostics.iter().filter(|one| one.severity() == Severity::Error);
+            return Err(Error::NoPlan {
+                directive: request.directive.to_string(),
+                diagnostics: errors.map(|one| describe(one, &sources)).collect(),
+            });
+        };
+        self.complete(&world, &mut compilation);
+        Ok(compilation)
+    }
+
+    /// Adds what only a reader of the plan needs: the tokens of omitted items, the sandbox program and the headless policy.
+    pub fn complete(&self, world: &dyn World, compilation: &mut Compilation) {
+        estimate_tokens(world, compilation);
+        compilation.bubblewrap = requires_bubblewrap(world);
+        compilation.headless_policy = HeadlessPolicy::from_settings(world, self.is_user_space());
+    }
+
+    /// Returns the options of an engine for this project, with the given handling of approvals.
+    ///
+    /// # Errors
+    /// The user's `.env` cannot be read.
+    pub fn engine_options(&self, approvals: ApprovalPolicy) -> Result<EngineOptions, EngineError> {
+        EngineOptions::with_trust(&self.root, self.user(), rye_stdlib::files(), self.trust(), approvals)
+    }
+}
+
+/// Formats a diagnostic in one line, with its place.
+fn describe(one: &Diagnostic, sources: &Sources) -> String {
+    let place = one.labels().first().and_then(|label| {
+        let source = sources.get(label.span.source)?;
+        let position = source.position(label.span.start);
+        Some(format!("{}:{}:{}: ", source.path, position.line, position.column))
+    });
+    format!("{}error[{}]: {}", place.unwrap_or_default(), one.code(), one.message())
+}

@@ -1,0 +1,337 @@
+//! A running thread: live events, questions and answers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rye_compiler::compile::Compilation;
+use rye_compiler::plan::ApprovalOrigin;
+use rye_engine::BoxFuture;
+use rye_engine::engine::{
+    ApprovalHandler, ApprovalRequest, Engine, EngineError, StartOptions, ThreadHandle, UserMessage,
+};
+use rye_engine::event::{Approval, ControlMessage, Event};
+use rye_engine::exchange::Delta;
+use rye_engine::live::{EventStream, StreamEvent};
+use rye_engine::thread::RunResult;
+use rye_engine::thread_id::ThreadId;
+use tokio::sync::{mpsc, oneshot};
+
+/// The thread of a session: a new one, or an earlier one that continues.
+pub struct SessionRequest(Request);
+
+enum Request {
+    Start { compilation: Box<Compilation>, options: Box<StartOptions> },
+    Recover { thread: ThreadId, messages: Vec<ControlMessage> },
+    Resume { thread: ThreadId, message: UserMessage },
+    Fork { thread: ThreadId, turn: u64, message: UserMessage },
+}
+
+impl SessionRequest {
+    /// Starts a plan as a root thread.
+    pub fn start(compilation: Compilation) -> Self {
+        Self(Request::Start { compilation: Box::new(compilation), options: Box::default() })
+    }
+
+    /// Starts a plan with images, a parent or inputs.
+    pub fn start_with(compilation: Compilation, options: StartOptions) -> Self {
+        Self(Request::Start { compilation: Box::new(compilation), options: Box::new(options) })
+    }
+
+    /// Recovers an interrupted thread from its transcript.
+    pub fn recover(thread: ThreadId) -> Self {
+        Self::recover_with(thread, Vec::new())
+    }
+
+    /// Recovers a thread and delivers control messages first: the answer that a suspended thread waits for.
+    pub fn recover_with(thread: ThreadId, messages: Vec<ControlMessage>) -> Self {
+        Self(Request::Recover { thread, messages })
+    }
+
+    /// Continues an ended thread with a message.
+    pub fn resume(thread: ThreadId, message: impl Into<UserMessage>) -> Self {
+        Self(Request::Resume { thread, message: message.into() })
+    }
+
+    /// Continues a thread from the end of an earlier turn (counted from 1) with a message.
+    pub fn fork(thread: ThreadId, turn: u64, message: impl Into<UserMessage>) -> Self {
+        Self(Request::Fork { thread, turn, message: message.into() })
+    }
+
+    pub(crate) async fn start_on(self, engine: &Engine) -> Result<ThreadHandle, EngineError> {
+        match self.0 {
+            Request::Start { compilation, options } => engine.start(&compilation, *options).await,
+            Request::Recover { thread, messages } => engine.recover_with(&thread, messages).await,
+            Request::Resume { thread, message } => engine.resume(&thread, message).await,
+            Request::Fork { thread, turn, message } => engine.fork(&thread, turn, message).await,
+        }
+    }
+}
+
+/// A running thread with its children, and the requests that wait for a user.
+pub struct Session {
+    handle: ThreadHandle,
+    /// The stream of the engine, until the first subscriber takes it.
+    stream: Option<EventStream>,
+    hub: Arc<Hub>,
+    questions: Arc<Questions>,
+}
+
+/// The number of a question, unique within an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuestionId(u64);
+
+/// A request that waits for a user.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The number to answer with.
+    pub id: QuestionId,
+    /// The thread that waits; perhaps a child of the session's thread.
+    pub thread: ThreadId,
+    /// True if a limit was reached, false if a call needs an approval.
+    pub is_limit: bool,
+    /// The capability and the call, or the limit, as recorded in the transcript.
+    pub what: String,
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The call runs.
+    Approve,
+    /// The call is refused, and the model reads that the user refused it. A limit ends the thread.
+    Refuse,
+    /// The thread ends as suspended and can be recovered later.
+    Suspend,
+}
+
+/// An item of the live events of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LiveEvent {
+    /// An event of a transcript: of the session's thread or of a descendant.
+    Event {
+        /// The thread that recorded the event.
+        thread: ThreadId,
+        /// The event as it stands in the transcript.
+        event: Arc<Event>,
+    },
+    /// A piece of a streaming reply; not recorded, and dropped if the subscriber is slow.
+    Delta {
+        /// The thread that receives the reply.
+        thread: ThreadId,
+        /// The piece.
+        delta: Delta,
+    },
+    /// A request that waits for [`Session::answer`].
+    Question(Question),
+}
+
+/// A subscription to the live events of a session.
+#[derive(Debug)]
+pub struct LiveEvents {
+    receiver: mpsc::UnboundedReceiver<LiveEvent>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// Maximum number of queued items of a subscriber; beyond it, deltas are dropped.
+const MAX_QUEUED_ITEMS: usize = 1024;
+
+/// The subscribers of a session.
+#[derive(Debug, Default)]
+struct Hub {
+    subscribers: Mutex<Vec<Subscriber>>,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    sender: mpsc::UnboundedSender<LiveEvent>,
+    queued: Arc<AtomicUsize>,
+}
+
+impl Hub {
+    fn send(&self, event: &LiveEvent) {
+        lock(&self.subscribers).retain(|subscriber| {
+            let is_full = subscriber.queued.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS;
+            if is_full && matches!(event, LiveEvent::Delta { .. }) {
+                return true;
+            }
+            subscriber.queued.fetch_add(1, Ordering::Relaxed);
+            subscriber.sender.send(event.clone()).is_ok()
+        });
+    }
+
+    fn subscribe(&self, first: Vec<LiveEvent>) -> LiveEvents {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let queued = Arc::new(AtomicUsize::new(first.len()));
+        for event in first {
+            // The receiver is still here.
+            let _ = sender.send(event);
+        }
+        lock(&self.subscribers).push(Subscriber { sender, queued: Arc::clone(&queued) });
+        LiveEvents { receiver, queued }
+    }
+
+    /// Ends all subscriptions.
+    fn close(&self) {
+        lock(&self.subscribers).clear();
+    }
+}
+
+impl LiveEvents {
+    /// Waits for the next item; returns `None` once the thread and everything that it started have ended.
+    pub async fn next(&mut self) -> Option<LiveEvent> {
+        let event = self.receiver.recv().await?;
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+        Some(event)
+    }
+}
+
+impl Session {
+    pub(crate) fn new(mut handle: ThreadHandle, questions: Arc<Questions>) -> Self {
+        let stream = Some(handle.live.take());
+        let hub = Arc::new(Hub::default());
+        questions.register(&hub);
+        Self { handle, stream, hub, questions }
+    }
+
+    /// Returns the id of the session's thread.
+    pub fn thread_id(&self) -> &ThreadId {
+        &self.handle.thread_id
+    }
+
+    /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later one
+    /// what happens from now on. Each receives the questions that are open. Must be called within a Tokio runtime.
+    pub fn subscribe(&mut self) -> LiveEvents {
+        let open = self.questions.open_questions().into_iter().map(LiveEvent::Question).collect();
+        let events = self.hub.subscribe(open);
+        if let Some(mut stream) = self.stream.take() {
+            let hub = Arc::clone(&self.hub);
+            tokio::spawn(async move {
+                while let Some(item) = stream.next().await {
+                    hub.send(&match item {
+                        StreamEvent::Event { thread, event } => LiveEvent::Event { thread, event },
+                        StreamEvent::Delta { thread, delta } => LiveEvent::Delta { thread, delta },
+                    });
+                }
+                hub.close();
+            });
+        }
+        events
+    }
+
+    /// Answers a question. Returns false if it is not open any more.
+    pub fn answer(&self, question: QuestionId, answer: Answer) -> bool {
+        self.questions.answer(question, answer)
+    }
+
+    /// Adds a message that the model reads before its next turn; calls that have not started are skipped.
+    pub fn steer(&self, text: impl Into<String>) {
+        self.handle.send(ControlMessage::Steer { text: text.into() });
+    }
+
+    /// Adds a message that the model reads when it would otherwise end.
+    pub fn follow_up(&self, text: impl Into<String>) {
+        self.handle.send(ControlMessage::FollowUp { text: text.into() });
+    }
+
+    /// Sends any other control message.
+    pub fn send(&self, message: ControlMessage) {
+        self.handle.send(message);
+    }
+
+    /// Cancels the thread: it finishes the current step, then stops.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
+    /// Kills the thread: a call in flight is cut and counts at its worst case.
+    pub fn kill(&self) {
+        self.handle.kill();
+    }
+
+    /// Waits for the end of the thread and of its continuations.
+    pub async fn join(&self) -> RunResult {
+        self.handle.join().await
+    }
+}
+
+/// The open questions of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    state: Mutex<QuestionState>,
+}
+
+#[derive(Debug, Default)]
+struct QuestionState {
+    last: u64,
+    open: BTreeMap<QuestionId, (Question, oneshot::Sender<Answer>)>,
+    hubs: Vec<std::sync::Weak<Hub>>,
+}
+
+impl Questions {
+    fn register(&self, hub: &Arc<Hub>) {
+        let mut state = lock(&self.state);
+        state.hubs.retain(|hub| hub.strong_count() > 0);
+        state.hubs.push(Arc::downgrade(hub));
+    }
+
+    fn open_questions(&self) -> Vec<Question> {
+        lock(&self.state).open.values().map(|(question, _)| question.clone()).collect()
+    }
+
+    fn answer(&self, id: QuestionId, answer: Answer) -> bool {
+        let open = lock(&self.state).open.remove(&id);
+        open.is_some_and(|(_, sender)| sender.send(answer).is_ok())
+    }
+
+    /// Opens a question and shows it to all subscribers.
+    fn open(&self, request: ApprovalRequest<'_>) -> (QuestionId, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        let (question, hubs) = {
+            let mut state = lock(&self.state);
+            state.last += 1;
+            let question = Question {
+                id: QuestionId(state.last),
+                thread: request.thread.clone(),
+                is_limit: request.asked == ApprovalOrigin::Limit,
+                what: request.what.to_owned(),
+            };
+            state.open.insert(question.id, (question.clone(), sender));
+            (question, state.hubs.clone())
+        };
+        for hub in hubs.iter().filter_map(std::sync::Weak::upgrade) {
+            hub.send(&LiveEvent::Question(question.clone()));
+        }
+        (question.id, receiver)
+    }
+}
+
+/// Removes a question whose call no longer waits.
+struct OpenQuestion<'q> {
+    questions: &'q Questions,
+    id: QuestionId,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        lock(&self.questions.state).open.remove(&self.id);
+    }
+}
+
+impl ApprovalHandler for Questions {
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
+        Box::pin(async move {
+            let (id, receiver) = self.open(request);
+            let _open = OpenQuestion { questions: self, id };
+            match receiver.await {
+                Ok(Answer::Approve) => Approval::Approved,
+                Ok(Answer::Refuse) => Approval::Refused,
+                Ok(Answer::Suspend) | Err(_) => Approval::Suspended,
+            }
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
