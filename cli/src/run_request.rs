@@ -91,6 +91,11 @@ impl RunRequestArgs {
         self.inputs.as_deref() == Some("-")
     }
 
+    /// Returns true if the call has inputs.
+    pub fn has_inputs(&self) -> bool {
+        self.inputs.is_some() || !self.input.is_empty()
+    }
+
     /// Returns the request for a directive; its inputs are `None` if none are given.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = CompileRequest::new(directive);
@@ -100,7 +105,7 @@ impl RunRequestArgs {
             let (name, value) = split_name_value("limit", limit)?;
             request.limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));
         }
-        if self.inputs.is_some() || !self.input.is_empty() {
+        if self.has_inputs() {
             request.inputs = Some(self.inputs(&request.directive, world)?);
         }
         Ok(request)

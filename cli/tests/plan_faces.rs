@@ -26,6 +26,32 @@ fn every_context_of_a_directive_is_listed() {
     assert_eq!(one["contexts"].as_array().unwrap().len(), 1);
 }
 
+#[test]
+fn plan_without_arguments_uses_the_inputs_of_a_run() {
+    let place = TestProject::own();
+    let write = |inputs: &str| {
+        let inside = "<metadata><model provider=\"scripted\"/><permissions/></metadata>";
+        let text = format!(
+            "# A\n\nSays a.\n\n```xml\n<directive name=\"a\">{inside}<inputs>{inputs}</inputs></directive>\n```\n\nSay {{input:word}} {{input:more?}}.\n"
+        );
+        place.write(".ai/directives/a.md", &text);
+    };
+    write("<input name=\"word\" default=\"yes\"/><input name=\"more\"/>");
+    place.write("script.yaml", "steps:\n  - Done.\n");
+    let (_, plan) = place.json(&["plan", "a"]);
+    let (code, done) = place.json(&["run", "a", "--script", "script.yaml"]);
+    assert_eq!((code, &done["plan_id"]), (Some(0), &plan["plan_id"]), "{done}");
+    place.write("plan.json", &place.run_ok(&["plan", "a", "--format", "json"]));
+    assert_eq!(place.rye(&["run", "--plan", "plan.json", "--script", "script.yaml"]).code, Some(0));
+    let (_, open) = place.json(&["plan", "a", "--unknown-inputs"]);
+    assert_ne!(open["plan_id"], plan["plan_id"]);
+    assert_eq!((&open["call"]["inputs"], &plan["call"]["inputs"]), (&Value::Null, &serde_json::json!({})));
+    // A required input without a value: the plan shows every call.
+    write("<input name=\"word\" required=\"true\"/><input name=\"more\" default=\"x\"/>");
+    let (code, open) = place.json(&["plan", "a"]);
+    assert_eq!((code, &open["call"]["inputs"]), (Some(0), &Value::Null));
+}
+
 /// Lines too wide for a terminal are folded at a column or a word; nothing is cut off, and plain output is not folded.
 #[test]
 fn a_narrow_terminal_gets_folded_lines() {

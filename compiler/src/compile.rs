@@ -7,9 +7,9 @@ use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
 use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
-use crate::compose::compose;
+use crate::compose::{Composed, compose};
 use crate::diagnostics::{Checked, Diagnostics};
-use crate::item::Items;
+use crate::item::{FieldDecl, Items, ModelRequest};
 use crate::lower::cache::LowerContext;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
@@ -61,14 +61,38 @@ pub fn declared_inputs(
     directive: &ItemId,
     given: &Map<String, Value>,
 ) -> BTreeMap<String, FieldType> {
+    let composed = compose_with_inputs(world, directive, &ModelOverride::default(), given);
+    let inputs = composed.map(|composed| composed.inputs).unwrap_or_default();
+    inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
+}
+
+impl CompileRequest {
+    /// Sets the inputs of a run without arguments: every input has its default, or is absent. The inputs stay unknown if
+    /// a required input has no value, or if the directive cannot be composed.
+    #[must_use]
+    pub fn with_default_inputs(mut self, world: &dyn World) -> Self {
+        if self.inputs.is_some() {
+            return self;
+        }
+        let composed = compose_with_inputs(world, &self.directive, &self.model, &Map::new());
+        let is_missing = |field: &FieldDecl| field.required && field.default.is_none();
+        if composed.is_some_and(|composed| !composed.inputs.values().any(|field| is_missing(&field.value))) {
+            self.inputs = Some(Map::new());
+        }
+        self
+    }
+}
+
+fn compose_with_inputs(
+    world: &dyn World,
+    directive: &ItemId,
+    model: &ModelOverride,
+    given: &Map<String, Value>,
+) -> Option<Composed> {
     let items = Items::new(world);
     let shared = LowerContext::new(&items);
-    let model = |asked: Option<&crate::item::ModelRequest>| {
-        shared.catalog().resolve(asked, &ModelOverride::default()).ok().map(|model| model.id)
-    };
-    let composed = compose(&items, directive, &Launch { inputs: Inputs::Given(given), model: &model });
-    let inputs = composed.value.map(|composed| composed.inputs).unwrap_or_default();
-    inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
+    let model = |asked: Option<&ModelRequest>| shared.catalog().resolve(asked, model).ok().map(|model| model.id);
+    compose(&items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
 }
 
 /// Compiles a directive. The result has a value only if there is no error; warnings and advice come with the value.
@@ -140,9 +164,8 @@ pub(crate) fn compile_with_context(
     request: &CompileRequest,
     diagnostics: &mut Diagnostics,
 ) -> Option<Lowered> {
-    let model = |asked: Option<&crate::item::ModelRequest>| {
-        shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id)
-    };
+    let model =
+        |asked: Option<&ModelRequest>| shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id);
     let inputs = request.inputs.as_ref().map_or(Inputs::Unknown, Inputs::Given);
     let composed = compose(shared.items, &request.directive, &Launch { inputs, model: &model });
     diagnostics.append(composed.diagnostics);

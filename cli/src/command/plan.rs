@@ -31,6 +31,9 @@ pub struct PlanArgs {
     directive: Option<String>,
     #[command(flatten)]
     call: RunRequestArgs,
+    /// Leave inputs without a value unknown, although a run would use their defaults
+    #[arg(long, conflicts_with_all = ["input", "inputs"])]
+    unknown_inputs: bool,
     /// Compare with a git revision, or compare two; a side may also be a JSON plan file
     #[arg(long, value_name = "REV[..REV]", conflicts_with_all = ["all", "graph"])]
     diff: Option<String>,
@@ -67,6 +70,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     if args.all {
         return matrix::run(&world, &request, report);
     }
+    let request = if args.unknown_inputs { request } else { request.with_default_inputs(&world) };
     let mut sources = Sources::default();
     let compiled = compile_with_sources(&world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {

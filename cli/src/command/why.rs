@@ -84,7 +84,8 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let (answers, suggestion) = match &args.of {
         Some(of) => {
             let mut sources = Sources::default();
-            let compiled = compile_with_sources(&world, &CompileRequest::new(parse_directive_id(of)?), &mut sources);
+            let request = CompileRequest::new(parse_directive_id(of)?).with_default_inputs(&world);
+            let compiled = compile_with_sources(&world, &request, &mut sources);
             let Some(compilation) = compiled.value else {
                 print_no_plan(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
@@ -142,7 +143,7 @@ fn answers_of_all_directives(
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let asked = ids.filter_map(|id| {
-        let compilation = compile(world, &CompileRequest::new(id.clone())).value?;
+        let compilation = compile(world, &CompileRequest::new(id.clone()).with_default_inputs(world)).value?;
         Some((id.to_string(), explain(&compilation, thing)))
     });
     Ok(merge_answers(asked))

@@ -67,15 +67,20 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> R
     let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
     let spaces = spaces.transpose()?;
     let others = spaces.as_ref().map(Spaces::open_without_project).transpose()?;
-    let (mut found, mut worlds) = (Vec::new(), Vec::new());
-    for side in [&before, &after] {
-        let world = open(side, spaces.as_ref(), others.as_ref(), report)?;
-        let one = compile_side(side, world.as_deref(), id.as_ref(), args, spaces.as_ref(), report)?;
+    let sides = [&before, &after];
+    let mut worlds = Vec::new();
+    for side in sides {
+        worlds.push(open(side, spaces.as_ref(), others.as_ref(), report)?);
+    }
+    let mut found = Vec::new();
+    let is_open = !args.unknown_inputs && !args.call.has_inputs();
+    let uses_defaults = is_open && has_default_inputs(&sides, &worlds, id.as_ref(), args)?;
+    for (side, world) in sides.iter().zip(&worlds) {
+        let one = compile_side(side, world.as_deref(), id.as_ref(), args, uses_defaults, spaces.as_ref(), report)?;
         if let SidePlan::Refused(exit) = one {
             return Ok(exit);
         }
         found.push(one);
-        worlds.push(world);
     }
     let ([before, after], [old, new]) = (found.as_slice(), worlds.as_slice()) else { return Ok(Exit::Failed) };
     let (was, is) = (before.report(), after.report());
@@ -159,11 +164,35 @@ fn open<'w>(
     })
 }
 
+/// Returns true if every side can be planned with the defaults of its inputs. Otherwise the inputs of both sides are
+/// unknown, so that the comparison shows no difference that only comes from the inputs.
+fn has_default_inputs(
+    sides: &[&ComparedSide],
+    worlds: &[SideWorld<'_>],
+    id: Option<&ItemId>,
+    args: &PlanArgs,
+) -> Result<bool, CommandError> {
+    for (side, world) in sides.iter().zip(worlds) {
+        let has_inputs = match (side, world, id) {
+            (ComparedSide::Plan(path), _, _) => super::file::read_plan(path)?.call.inputs.is_some(),
+            (_, Some(world), Some(id)) if !world.candidates(ItemKind::Directive, id)?.is_empty() => {
+                args.call.request(id.clone(), &**world)?.with_default_inputs(&**world).inputs.is_some()
+            }
+            (ComparedSide::Files | ComparedSide::Revision(_), _, _) => true,
+        };
+        if !has_inputs {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn compile_side(
     side: &ComparedSide,
     world: Option<&dyn World>,
     id: Option<&ItemId>,
     args: &PlanArgs,
+    uses_defaults: bool,
     spaces: Option<&Spaces>,
     report: &Printer,
 ) -> Result<SidePlan, CommandError> {
@@ -177,6 +206,7 @@ fn compile_side(
         return Ok(SidePlan::Nothing);
     }
     let request = args.call.request(id.clone(), world)?;
+    let request = if uses_defaults { request.with_default_inputs(world) } else { request };
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);
     let Some(mut compilation) = compiled.value else {

@@ -38,8 +38,10 @@ pub fn compile_pinned(
         return print_errors(&checked.diagnostics, &sources, report).map(Err);
     };
     if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
-        return Err(CommandError::usage(format!("`{path}` was planned without inputs, so its run is not determined"))
-            .with_help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
+        return Err(CommandError::usage(format!(
+            "`{path}` was planned with unknown inputs, so its run is not determined"
+        ))
+        .with_help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
     }
     if compilation.plan_id != planned.plan_id {
         return Err(drift(path, &planned, &render(&compilation, Vec::new())));
