@@ -52,8 +52,10 @@ impl EventSink {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if self.sender.send(live).is_ok() {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Counted before the receiver can take the item, because the receiver subtracts it.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        if self.sender.send(live).is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -85,5 +87,44 @@ impl EventStream {
     /// Returns the number of dropped deltas.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn delta() -> StreamEvent {
+        let thread = ThreadId::parse("hello-1700000000").unwrap();
+        StreamEvent::Delta { thread, delta: Delta::Text("x".into()) }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn receiver_that_keeps_pace_loses_no_delta() {
+        let (sink, mut stream) = event_channel();
+        let received = tokio::spawn(async move {
+            let mut received = 0_u32;
+            while stream.next().await.is_some() {
+                received += 1;
+            }
+            (received, stream.dropped(), stream.waiting.load(Ordering::Relaxed))
+        });
+        for _ in 0..20_000 {
+            while sink.waiting.load(Ordering::Relaxed) >= 8 {
+                tokio::task::yield_now().await;
+            }
+            sink.emit(delta());
+        }
+        drop(sink);
+        assert_eq!(received.await.unwrap(), (20_000, 0, 0));
+    }
+
+    #[test]
+    fn item_without_a_receiver_is_not_counted() {
+        let (sink, stream) = event_channel();
+        drop(stream);
+        sink.emit(delta());
+        assert_eq!(sink.waiting.load(Ordering::Relaxed), 0);
     }
 }
