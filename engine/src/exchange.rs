@@ -123,11 +123,18 @@ impl Usage {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
 
-    /// The larger count of each side; `other` counts no cache.
+    /// Returns the larger count of each side.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
-        let side = if self.whole_input() < other.input { other } else { self };
+        let side = if self.whole_input() < other.whole_input() { other } else { self };
         Self { output: self.output.max(other.output), ..side }
+    }
+
+    /// Returns the usage after a later report of the same call. Counts are cumulative, so a smaller report takes nothing
+    /// back.
+    #[must_use]
+    pub fn after(earlier: Option<Self>, later: Self) -> Self {
+        earlier.map_or(later, |earlier| later.at_least(earlier))
     }
 }
 

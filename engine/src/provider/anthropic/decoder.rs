@@ -144,7 +144,7 @@ impl AnthropicDecoder {
         self.usage_is_final |= counted && self.stop.is_some();
     }
 
-    /// Updates the usage. Counts are cumulative: a later one replaces earlier ones.
+    /// Updates the usage. Counts are cumulative: a later one replaces earlier ones, unless it is smaller.
     fn update_usage(&mut self, usage: Option<&Value>) {
         let Some(told) = usage.filter(|usage| usage.is_object()) else { return };
         let mut usage = self.usage.unwrap_or_default();
@@ -161,7 +161,7 @@ impl AnthropicDecoder {
         set(&mut usage.cache_read, "/cache_read_input_tokens");
         set(&mut usage.cache_write, "/cache_creation_input_tokens");
         self.input_is_counted |= input;
-        self.usage = Some(usage);
+        self.usage = Some(Usage::after(self.usage, usage));
     }
 
     fn open_block(&mut self, value: &Value) -> Option<Delta> {

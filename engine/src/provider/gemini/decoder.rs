@@ -121,7 +121,7 @@ impl GeminiDecoder {
         };
         set(self.model.get_or_insert_default(), head.model);
         set(&mut self.answer, head.answer);
-        self.usage = head.usage.or(self.usage);
+        self.usage = head.usage.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
     }
 
     fn read_candidate(&mut self, candidate: &Value) -> Vec<Delta> {

@@ -122,7 +122,7 @@ impl ReplyDecoder for ChatDecoder {
         }
         self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         let usage = value.get("usage").and_then(usage);
-        self.usage = usage.or(self.usage);
+        self.usage = usage.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();

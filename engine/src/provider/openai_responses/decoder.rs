@@ -176,7 +176,7 @@ impl ResponsesDecoder {
             self.model = Some(model.to_owned());
         }
         if let Some(usage) = response.get("usage").and_then(usage) {
-            self.usage = Some(usage);
+            self.usage = Some(Usage::after(self.usage, usage));
         }
     }
 

@@ -79,6 +79,41 @@ async fn stream_cut_before_its_final_usage_has_an_unknown_cost_on_every_wire() {
     }
 }
 
+/// A report of the first events of a stream that counts more than its final usage.
+const LARGE_REPORTS: [(Wire, &str, &str); 4] = [
+    (
+        Wire::Anthropic,
+        stream!("anthropic-text"),
+        r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":70000,"output_tokens":9000}}"#,
+    ),
+    (
+        Wire::OpenaiChat,
+        stream!("openai-text"),
+        r#"{"choices":[],"usage":{"prompt_tokens":70000,"completion_tokens":9000}}"#,
+    ),
+    (
+        Wire::OpenaiResponses,
+        stream!("responses-text"),
+        r#"{"type":"response.in_progress","response":{"usage":{"input_tokens":70000,"output_tokens":9000}}}"#,
+    ),
+    (
+        Wire::Gemini,
+        stream!("gemini-text"),
+        r#"{"usageMetadata":{"promptTokenCount":70000,"candidatesTokenCount":9000,"totalTokenCount":79000}}"#,
+    ),
+];
+
+#[tokio::test]
+async fn smaller_final_usage_takes_back_no_earlier_report_on_any_wire() {
+    for (wire, stream, large) in LARGE_REPORTS {
+        let at = stream.find("\n\n").unwrap() + 2;
+        let streamed = format!("{}data: {large}\n\n{}", &stream[..at], &stream[at..]);
+        let (_, replied) = ask(wire, vec![head("200 OK", "text/event-stream", ""), send(streamed)]).await;
+        let usage = replied.unwrap().usage;
+        assert!(usage.whole_input() >= 70_000 && usage.output == 9_000, "{wire:?}: {usage:?}");
+    }
+}
+
 #[tokio::test]
 async fn usage_reported_with_every_piece_is_not_final_until_the_reply_is() {
     let piece = |text: &str, finish: &str, tokens: u64| {
