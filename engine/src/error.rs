@@ -103,6 +103,8 @@ pub enum EngineError {
     NoSuchTurn { thread: String, turns: u64 },
     #[error("depth_exceeded: `{parent}` may not start child threads")]
     TooDeep { parent: String },
+    #[error("duration_seconds_exceeded: `{parent}` has no time left for a child")]
+    NoTimeLeft { parent: String },
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
     /// The thread had to end, but could not be recovered. It was finalized instead.

@@ -84,6 +84,7 @@ impl EngineContext {
             | EngineError::NoSuchTurn { .. }
             | EngineError::OfTool { .. }
             | EngineError::TooDeep { .. }
+            | EngineError::NoTimeLeft { .. }
             | EngineError::NothingSetAside { .. }
             | EngineError::Closed { .. }
             | EngineError::AncestorStopped { .. }

@@ -15,7 +15,9 @@ use crate::error::EngineError;
 use crate::event::{ParentLink, ThreadOrigin};
 use crate::image::{self, ValidatedImage};
 use crate::live;
-use crate::store::{Change, ChangeResult, LedgerStep, ThreadRow};
+use crate::machine::{ThreadState, apply};
+use crate::store::registry::Liveness;
+use crate::store::{Change, ChangeResult, LedgerStep, StoreError, ThreadRow};
 use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
@@ -59,6 +61,24 @@ impl EngineContext {
         Ok(ThreadHandle::new(id, events, running))
     }
 
+    /// Returns the remaining duration of a thread in milliseconds.
+    async fn remaining_duration(self: &Arc<Self>, thread: &ThreadId) -> Result<u64, DriveError> {
+        let (engine, id) = (Arc::clone(self), thread.clone());
+        let read = move || {
+            let registry = engine.writer.registry();
+            let row = registry.thread(&id)?.ok_or_else(|| StoreError::UnknownThread { thread: id.to_string() })?;
+            let mut state = ThreadState::new();
+            for event in &engine.threads().transcript(&id)? {
+                apply(&mut state, event);
+            }
+            // The time in which no process owns a thread is not its duration.
+            let is_owned = registry.liveness(&row)? == Liveness::Alive;
+            let now = if is_owned { engine.clock.now() } else { state.clock.now };
+            Ok(state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_at(now)))
+        };
+        blocking(read).await
+    }
+
     /// Checks that a parent equals its verified transcript.
     pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
         let (engine, id) = (Arc::clone(self), parent.id.clone());
@@ -78,6 +98,12 @@ impl EngineContext {
         linked: Option<&ThreadId>,
     ) -> Result<(ThreadId, RunningThread), EngineError> {
         let ParentThread { id: above, launch, .. } = parent;
+        let left_ms = self.remaining_duration(above).await?;
+        if left_ms == 0 {
+            return Err(EngineError::NoTimeLeft { parent: above.to_string() });
+        }
+        let seconds = left_ms.div_ceil(1000);
+        beginning.limits.duration_seconds = beginning.limits.duration_seconds.min(seconds);
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
         let id = self.allocate(&beginning.plan).await?;
         let spawn = number()?;
