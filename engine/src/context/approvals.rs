@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use rye_compiler::plan::{ApprovalOrigin, Plan};
+use rye_compiler::item::Items;
+use rye_compiler::plan::{ApprovalOrigin, Grant, Plan};
+use rye_compiler::sandbox::{ToolSandbox, tool_sandbox};
+use rye_compiler::tool_spec::ToolKind;
+use rye_grammar::ItemId;
 
 use crate::BoxFuture;
 use crate::event::Approval;
 use crate::machine::effect::CallToApprove;
+use crate::machine::gate::narrow_sandbox;
 use crate::thread_id::ThreadId;
 
 /// An approval request of a thread.
@@ -18,8 +23,26 @@ pub struct ApprovalRequest<'a> {
     pub what: &'a str,
     /// The call; `None` at a limit.
     pub call: Option<&'a CallToApprove>,
-    /// The plan of the thread, whose grants determine the sandbox of the call.
+    /// The plan of the thread.
     pub plan: &'a Plan,
+    /// The capability sets of the spawn chain, the thread's own first.
+    pub grants: &'a [Vec<Grant>],
+}
+
+impl ApprovalRequest<'_> {
+    /// Returns the sandbox in which the call runs: that of the plan, narrowed by the grants of every ancestor. `None` at a
+    /// limit.
+    pub fn sandbox(&self, items: &Items<'_>) -> Option<ToolSandbox> {
+        let call = self.call?;
+        let name = call.tool.as_ref().map_or(call.capability.as_str(), ItemId::as_str);
+        let mut sandbox = tool_sandbox(items, self.plan, name, call.tool.as_ref());
+        let tool = call.tool.as_ref().and_then(|id| items.tool(id));
+        // The settings of an MCP server declare its sandbox, and a call is refused unless grants cover it.
+        if !tool.is_some_and(|tool| matches!(tool.spec.kind, ToolKind::Mcp { .. })) {
+            narrow_sandbox(&mut sandbox, self.grants, &call.capability);
+        }
+        Some(sandbox)
+    }
 }
 
 /// A handler of approval requests.
@@ -59,5 +82,37 @@ impl ApprovalPolicy {
                 Approval::Suspended
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use rye_compiler::sandbox::SandboxKind;
+
+    use super::*;
+
+    fn grant(pattern: &str, net: &[&str], write: &[&str]) -> Grant {
+        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
+        Grant { pattern: pattern.into(), net: owned(net), write: owned(write) }
+    }
+
+    #[test]
+    fn sandbox_of_a_request_is_narrowed_by_every_ancestor() {
+        let capability = "rye.execute.tool.rye.bash.bash";
+        let own = vec![grant("rye.execute.tool.rye.bash.bash", &["example.org", "example.com"], &["out/", "tmp/"])];
+        let parent = vec![grant("rye.execute.*", &["example.org"], &["out/"])];
+        let mut of_plan = ToolSandbox {
+            name: "rye_bash_bash".into(),
+            kind: SandboxKind::Process,
+            write: own[0].write.clone(),
+            net: own[0].net.clone(),
+        };
+        let root = std::slice::from_ref(&own);
+        let mut alone = of_plan.clone();
+        narrow_sandbox(&mut alone, root, capability);
+        assert_eq!(alone, of_plan);
+        narrow_sandbox(&mut of_plan, &[own, parent], capability);
+        assert_eq!((of_plan.write, of_plan.net), (vec!["out/".to_owned()], vec!["example.org".to_owned()]));
     }
 }

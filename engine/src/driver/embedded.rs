@@ -194,7 +194,8 @@ impl EmbeddedDriver {
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
     async fn ask(&self, asked: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Approval {
-        let request = ApprovalRequest { thread: &self.id, asked, what, call, plan: &self.plan };
+        let request =
+            ApprovalRequest { thread: &self.id, asked, what, call, plan: &self.plan, grants: &self.launch.grants };
         let _asking = self.engine.mark_asking(&self.launch.root);
         tokio::select! {
             biased;

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, PaletteTool, Plan};
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
+use rye_compiler::sandbox::{SandboxKind, ToolSandbox};
 use rye_compiler::semantics::capability::{self, CapabilityRequest, CapabilitySet, Primary};
 use rye_compiler::semantics::risk::{Policy, RiskTable, RiskTableError};
 use rye_compiler::world::{ItemKind, Space};
@@ -291,6 +292,17 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
 /// of the spawn chain.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
+}
+
+/// Narrows the sandbox that a plan gives to a call to the access that every thread of the spawn chain grants.
+pub(crate) fn narrow_sandbox(sandbox: &mut ToolSandbox, grants: &[Vec<Grant>], capability: &str) {
+    match sandbox.kind {
+        SandboxKind::Process | SandboxKind::Requests => {
+            (sandbox.write, sandbox.net) = granted_access(grants, capability);
+        }
+        SandboxKind::Files => sandbox.write = needs::common_folders(&write_bounds(grants, capability)),
+        SandboxKind::Engine | SandboxKind::None => {}
+    }
 }
 
 /// A call that a hook requests.

@@ -10,14 +10,12 @@ use clap::ValueEnum;
 use rye_compiler::approvals::{ApprovalRequired, HeadlessPolicy, is_preapproved};
 use rye_compiler::item::Items;
 use rye_compiler::plan::ApprovalOrigin;
-use rye_compiler::sandbox::tool_sandbox;
 use rye_engine::BoxFuture;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use rye_engine::event::Approval;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::Trust;
-use rye_grammar::ItemId;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -231,9 +229,9 @@ impl TerminalApprover {
         };
         let mut lines = vec![head, format!("  capability: {}", printable(&call.capability))];
         lines.extend(argument_lines(&call.input));
-        if let Ok(world) = self.spaces.open() {
-            let name = call.tool.as_ref().map_or(call.capability.as_str(), ItemId::as_str);
-            let sandbox = tool_sandbox(&Items::new(&world), request.plan, name, call.tool.as_ref());
+        if let Ok(world) = self.spaces.open()
+            && let Some(sandbox) = request.sandbox(&Items::new(&world))
+        {
             lines.push(format!("  sandbox: {}", printable(&sandbox.to_string())));
         }
         lines.push("Allow? [y/N; t: in this thread, p: in this project] ".to_owned());
@@ -443,6 +441,7 @@ mod tests {
 
     use rye_compiler::compile::{CompileRequest, compile};
     use rye_compiler::world::MapWorld;
+    use rye_grammar::ItemId;
 
     use super::*;
 
@@ -468,7 +467,14 @@ mod tests {
         {
             let headless = headless_handler(&nowhere(), unattended, [given.clone()]);
             let ask = |thread: &ThreadId, asked, what: &str| {
-                runtime.block_on(headless.answer(ApprovalRequest { thread, asked, what, call: None, plan: &plan }))
+                runtime.block_on(headless.answer(ApprovalRequest {
+                    thread,
+                    asked,
+                    what,
+                    call: None,
+                    plan: &plan,
+                    grants: &[],
+                }))
             };
             assert_eq!(ask(&thread, ApprovalOrigin::Call, bash), Approval::Approved);
             assert_eq!(ask(&other, ApprovalOrigin::Call, bash), otherwise);

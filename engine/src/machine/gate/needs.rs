@@ -38,6 +38,19 @@ pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<St
     chain.iter().filter_map(bound).collect()
 }
 
+/// Returns the folders that lie inside every bound, each as its narrowest name.
+pub(super) fn common_folders(bounds: &[Vec<String>]) -> Vec<String> {
+    let inside = |from: &[String], of: &[String]| -> Vec<String> {
+        from.iter().filter(|folder| of.iter().any(|outer| is_folder_inside(folder, outer))).cloned().collect()
+    };
+    let Some((first, rest)) = bounds.split_first() else { return Vec::new() };
+    rest.iter().fold(first.clone(), |common, bound| {
+        let mut both = inside(&common, bound);
+        both.extend(inside(bound, &common).into_iter().filter(|folder| !common.contains(folder)));
+        both
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +68,12 @@ mod tests {
         let open = vec![grant("rye.*", &["out"]), grant("rye.execute.tool.a.b", &[])];
         let bounds = write_bounds(&[own, parent, open, Vec::new()], capability);
         assert_eq!(bounds, [vec!["out/", "tmp"], vec!["out"]]);
+        assert_eq!(common_folders(&bounds), ["out/", "out"]);
+        assert_eq!(
+            common_folders(&[vec![".".into()], vec!["out".into(), "tmp".into()], vec!["out/a".into()]]),
+            ["out/a"]
+        );
+        assert!(common_folders(&[]).is_empty());
     }
 
     #[test]
