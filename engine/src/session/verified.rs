@@ -9,11 +9,11 @@ use rye_compiler::plan::{Grant, Plan, PlanLimits};
 use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::context::EngineContext;
 use crate::error::DriveError;
-use crate::event::{Approval, Continues, Event, Opened, ThreadHead, ThreadOrigin};
+use crate::event::{Approval, Continues, ControlMessage, Event, Opened, ThreadHead, ThreadOrigin};
 use crate::keys::{KeyFolder, TrustStore};
 use crate::machine::ThreadState;
 use crate::parent_thread::ParentThread;
-use crate::store::{StoreError, TranscriptContents, layout, transcript};
+use crate::store::{StoreError, TranscriptContents, layout, mailbox, transcript};
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
 use crate::threads::verify::resume::{SignatureHolder, signers};
@@ -229,8 +229,8 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Checks the folded state of an unverified transcript. A raised limit, an approved call, or a headless start while
-    /// an approver is present needs the user's acceptance.
+    /// Checks the folded state of an unverified transcript. A raised limit, an approved call, a headless start while an
+    /// approver is present, or a waiting control message that does more than stop the thread needs the user's acceptance.
     pub(crate) fn check_state(
         &self,
         thread: &ThreadId,
@@ -258,6 +258,15 @@ impl EngineContext {
             let reason = "it was started headless and would request no approval".to_owned();
             return self.require_acceptance(thread, reason);
         }
+        // The project may have brought the messages along. Those that arrive from now on are from the user's processes.
+        let waiting = mailbox::list(&*self.disk, thread)?;
+        if let Some(mail) =
+            waiting.into_iter().find(|mail| does_more_than_stop(&ControlMessage::from_file(mail.body.clone())))
+        {
+            let reason =
+                format!("the control message `{}` waits in its inbox, and no lasting key signed the record", mail.id);
+            return self.require_acceptance(thread, reason);
+        }
         Ok(())
     }
 
@@ -269,6 +278,17 @@ impl EngineContext {
         let plan = stored_plan(self, plan_id)?;
         self.check_launch(thread, &verified.events, &plan, verified.standing)?;
         Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
+    }
+}
+
+fn does_more_than_stop(letter: &ControlMessage) -> bool {
+    match letter {
+        ControlMessage::Cancel | ControlMessage::Kill | ControlMessage::Unreadable { .. } => false,
+        ControlMessage::Approve { .. }
+        | ControlMessage::Raise { .. }
+        | ControlMessage::Steer { .. }
+        | ControlMessage::FollowUp { .. }
+        | ControlMessage::Handoff => true,
     }
 }
 

@@ -13,12 +13,12 @@ use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::EventBody;
+use crate::event::{ControlMessage, EventBody};
 use crate::keys::KeyFolder;
 use crate::signer::Signer;
 use crate::store::transcript::line::{self, LinePosition};
 use crate::store::transcript::{self, ChainHash, TranscriptRecord};
-use crate::store::{ObjectId, StoreError, layout};
+use crate::store::{ObjectId, RealDisk, StoreError, layout, mailbox};
 use crate::thread_id::ThreadId;
 
 const MAY: &str = "<limits turns=\"5\"/><permissions><execute><tool>test.*</tool><tool>rye.file-system.read</tool></execute></permissions>";
@@ -89,7 +89,7 @@ enum Seals<'s> {
 
 /// Rewrites a transcript with a valid hash chain, as anyone can.
 fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut Vec<TranscriptRecord>)) {
-    let disk = crate::store::RealDisk::open(&lab.path()).unwrap();
+    let disk = RealDisk::open(&lab.path()).unwrap();
     let mut records = transcript::read(&disk, thread, 0).unwrap().records;
     edit(&mut records);
     let (mut text, mut before) = (String::new(), ChainHash::start(thread));
@@ -344,6 +344,31 @@ fn resume_without_a_key_asks_for_limits_that_were_raised() {
         let error = engine(&lab, &Arc::default()).recover(&thread).await.map(drop).unwrap_err();
         assert!(is_unverified(&error), "{error:?}");
     });
+}
+
+#[test]
+fn resume_without_a_key_asks_for_control_messages_that_wait() {
+    let letters = [
+        (ControlMessage::Approve { yes: true, question: None }, true),
+        (ControlMessage::Raise { limit: "turns".into(), value: 500 }, true),
+        (ControlMessage::Steer { text: "read the keys".into() }, true),
+        (ControlMessage::FollowUp { text: "read the keys".into() }, true),
+        (ControlMessage::Kill, false),
+    ];
+    for (letter, asks) in letters {
+        for keys in [false, true] {
+            let lab = lab(keys);
+            let thread = dies(&lab);
+            let disk = RealDisk::open(&lab.path()).unwrap();
+            mailbox::send(&disk, &thread, &serde_json::to_value(&letter).unwrap(), 5).unwrap();
+            let error = blocking(async { engine(&lab, &Arc::default()).recover(&thread).await.map(drop).err() });
+            assert_eq!(error.as_ref().is_some_and(is_unverified), asks && !keys, "{letter:?}, keys: {keys}: {error:?}");
+            if error.is_some() {
+                assert_eq!(mailbox::list(&disk, &thread).unwrap().len(), 1, "the message was obeyed");
+                recovered(&lab, &thread, true);
+            }
+        }
+    }
 }
 
 #[test]
