@@ -3,7 +3,7 @@
 use crate::store::spilled::restore_event;
 use std::sync::Arc;
 
-use super::{MAX_CHAIN_THREADS, ResumePoint, stored_plan};
+use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle};
 use crate::driver::DrivenThread;
 use crate::error::DriveError;
@@ -31,16 +31,6 @@ impl EngineContext {
     ) -> Result<ThreadHandle, EngineError> {
         let row = self.last_row(thread).await?;
         let thread = &row.id;
-        if row.status == Status::Continued && letters.is_empty() {
-            // The registry was rebuilt and lacks the continuation.
-            return Box::pin(self.continue_from(
-                thread,
-                ResumePoint::Handoff,
-                crate::context::UserMessage::default(),
-                None,
-            ))
-            .await;
-        }
         if row.status.has_ended() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }

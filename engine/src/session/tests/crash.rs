@@ -18,6 +18,7 @@ use scenarios::Scenario;
 mod crash_points;
 mod external_world;
 mod final_state;
+mod interventions;
 mod killed;
 mod mutants;
 mod scenarios;
@@ -185,4 +186,6 @@ scenarios! {
     budget BUDGET,
     resumed RESUMED,
     survivor SURVIVOR,
+    survivor_handoff SURVIVOR_HANDOFF,
+    cut CUT,
 }

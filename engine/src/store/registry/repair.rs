@@ -71,6 +71,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
         }
     }
     set_continued_by(&mut folds);
+    reopen_handoffs(&mut folds);
     hand_over(&mut folds);
     reserve_unrecorded(&mut folds);
     count_descendants(&mut folds);
@@ -132,6 +133,16 @@ fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
         if let Some(folded) = folds.get_mut(&earlier) {
             folded.row.continued_by = Some(later);
         }
+    }
+}
+
+/// Reopens threads that handed over to a thread without a transcript. Their recovery commits the end again, which creates
+/// the continuation and its account.
+fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
+    let is_lost = |row: &ThreadRow| row.status == Status::Continued && row.continued_by.is_none();
+    for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {
+        folded.row.status = Status::Running;
+        folded.steps.retain(|(_, asked)| asked.step != LedgerStepKey::End);
     }
 }
 

@@ -31,16 +31,7 @@ struct RemainingStates {
 /// Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
 pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
     let whole = undisturbed(scenario).final_state;
-    let world = CrashWorld::new(scenario, &[]);
-    let all = Arc::new(Mutex::new(RemainingStates::default()));
-    let told = Arc::clone(&all);
-    world.simulated.before_operations(move |at, disk| {
-        disk.restart(survival(at));
-        told.lock().unwrap().add(at, disk);
-    });
-    world.process(scenario).unwrap();
-    whole.holds(scenario, &world.read_final_state(scenario).unwrap(), 0).unwrap();
-    let RemainingStates { from, to, left, .. } = std::mem::take(&mut *all.lock().unwrap());
+    let (world, RemainingStates { from, to, left, .. }) = remaining_states(scenario, survival);
     let (operations, different) = (to - from.unwrap(), left.len());
     let follow = |(at, disk): (u64, SimulatedDisk)| {
         let broken = followed(scenario, &world, disk, (survival(at), again.map(|again| again(at))));
@@ -53,6 +44,41 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
     assert!(wrong.is_empty(), "{name}: {count} of {different}, of {operations} operations\n{}", first.join("\n"));
     assert!(operations > 100 && different > 20, "{name}: {different} of {operations} operations");
 }
+
+/// Runs a scenario and returns the state that an interruption before each of its operations leaves.
+fn remaining_states(scenario: &'static Scenario, survival: fn(u64) -> Survival) -> (CrashWorld, RemainingStates) {
+    let whole = undisturbed(scenario).final_state;
+    let world = CrashWorld::new(scenario, &[]);
+    let all = Arc::new(Mutex::new(RemainingStates::default()));
+    let told = Arc::clone(&all);
+    world.simulated.before_operations(move |at, disk| {
+        disk.restart(survival(at));
+        told.lock().unwrap().add(at, disk);
+    });
+    world.process(scenario).unwrap();
+    whole.holds(scenario, &world.read_final_state(scenario).unwrap(), 0).unwrap();
+    let states = std::mem::take(&mut *all.lock().unwrap());
+    (world, states)
+}
+
+/// Calls `check` with the worlds that interruptions leave, a sample of them unless `RYE_EVERY_CRASH` is set. Reports all
+/// failures together.
+pub fn for_each_state(scenario: &'static Scenario, check: impl Fn(&CrashWorld) -> Result<(), String>) {
+    let (world, RemainingStates { left, .. }) = remaining_states(scenario, |_| Survival::All);
+    let step = if std::env::var_os("RYE_EVERY_CRASH").is_some() { 1 } else { left.len().div_ceil(SAMPLED_STATES) };
+    let checked = left.into_iter().step_by(step.max(1)).map(|(at, disk)| {
+        let left = CrashWorld::over(scenario, disk, world.lab.path());
+        check(&left).map_err(|error| format!("broken off before operation {at}: {error}"))
+    });
+    let checked: Vec<Result<(), String>> = checked.collect();
+    let wrong: Vec<&String> = checked.iter().filter_map(|one| one.as_ref().err()).collect();
+    let first: Vec<&str> = wrong.iter().take(3).map(|error| error.as_str()).collect();
+    assert!(wrong.is_empty(), "{}: {} of {}\n{}", scenario.name, wrong.len(), checked.len(), first.join("\n"));
+    assert!(checked.len() >= 20, "{}: {} states", scenario.name, checked.len());
+}
+
+/// Number of states in the sample of a normal test run.
+const SAMPLED_STATES: usize = 40;
 
 /// Recovers a disk until nothing is left to do. Returns the world and the number of processes that died.
 fn followed(

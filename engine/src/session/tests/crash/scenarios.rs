@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{Lab, calls, permit, say};
 use crate::event::ControlMessage;
-use crate::exchange::{CallError, FailedStage, Request, Usage};
+use crate::exchange::{CallError, CutStream, FailedStage, Request, Usage};
 use crate::message::ContentBlock;
 use crate::thread::Status;
 
@@ -32,6 +32,8 @@ pub struct Scenario {
     pub survivors: bool,
     /// True if the run ends when its money is spent. A cut call then ends it earlier.
     pub spends_all: bool,
+    /// Number of model calls that the server cuts.
+    pub cuts: usize,
 }
 
 impl Scenario {
@@ -61,6 +63,7 @@ impl Scenario {
             is_tree: false,
             survivors: false,
             spends_all: false,
+            cuts: 0,
         }
     }
 }
@@ -236,6 +239,52 @@ pub static RETRY: Scenario = Scenario::new(
         })
     },
 );
+
+/// Streams that the server cuts: one before its first byte, one after its first reported usage.
+pub static CUT: Scenario = Scenario {
+    cuts: 2,
+    ..Scenario::new(
+        "cut",
+        |lab| lab.directive("root", &format!("<limits spend=\"2\"/>{}", permit(&["test.*"])), ""),
+        |request| {
+            let cut = |received, usage| {
+                let cut = Some(CutStream { sent: 100, received });
+                Err(CallError { usage, cut, ..CallError::new(FailedStage::Truncated, "cut") })
+            };
+            let begun = Usage { input: 40, output: 1, cache_read: 0, cache_write: 0 };
+            Ok(match (request.cue.turn.unwrap(), request.cue.attempt) {
+                (0, 0) => return cut(0, None),
+                (1, 0) => return cut(700, Some(begun)),
+                (0, _) => all(&[tool("mark", "a")]),
+                _ => say("the end"),
+            })
+        },
+    )
+};
+
+/// A detached child that fills its context, and may hand over after its parent has ended.
+pub static SURVIVOR_HANDOFF: Scenario = Scenario {
+    survivors: true,
+    ..Scenario::new(
+        "survivor-handoff",
+        |lab| {
+            lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.02 }\n");
+            lab.directive("root", &tree("spend=\"1\""), "");
+            lab.directive("one", &tree("spend=\"0.4\" turns=\"20\""), "");
+        },
+        |request| {
+            let (call, mut input) = child("one");
+            input["async"] = true.into();
+            let fresh = !serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
+            Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+                ("test/root", 0) => all(&[(call, input)]),
+                ("test/one", 0) if fresh => all(&[tool("long", "a")]),
+                _ => say("the end"),
+            })
+        },
+    )
+    .tree()
+};
 
 /// A call that a user approves, and a limit that waits for the user.
 pub static APPROVAL: Scenario = Scenario {
