@@ -294,7 +294,7 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
     let (id, letter, on_disk) = match post {
         Incoming::Letter { id, letter, on_disk } => (id, letter, on_disk),
         Incoming::ChildEnded { spawn, thread_id, status, cost } => {
-            let fact = Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms: 0, answer: None };
+            let fact = Fact::ChildEnded { spawn, thread_id, status, cost, answer: None };
             thread.record_signal(Signal { at: driver.now(), fact });
             return None;
         }

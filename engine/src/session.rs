@@ -323,9 +323,6 @@ impl EngineContext {
                 Err(error) => task_failure(&thread, &error),
             };
         }
-        if thread.state.launch.as_ref().is_some_and(|launch| launch.parent.is_some()) {
-            self.store_asked_ms(&thread.id, u64::try_from(thread.state.clock.asked_ms).unwrap_or(0));
-        }
         let tool = thread.state.launch.as_ref().and_then(|launch| launch.tool());
         let result = RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended);
         RunResult { tool: tool.map(str::to_owned), ..result }.into()

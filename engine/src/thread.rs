@@ -52,6 +52,14 @@ pub struct Cost {
     pub cached_tokens: u64,
     /// Spend in nano-dollars.
     pub spend: u64,
+    /// Milliseconds that the thread, or a child that it awaited, waited for a person. Known at the end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(ms: &u64) -> bool {
+    *ms == 0
 }
 
 impl Cost {

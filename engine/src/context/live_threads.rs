@@ -27,8 +27,6 @@ pub(crate) struct RunningThreads {
     attended: usize,
     /// Number of open approval requests, by the root of the tree.
     asking: BTreeMap<String, usize>,
-    /// Milliseconds that ended children waited for a person, until their parent takes them.
-    asked_ms: BTreeMap<String, u64>,
 }
 
 /// A guard: while it lives, a thread below the root waits for a person.
@@ -215,18 +213,6 @@ impl EngineContext {
     /// Returns true if a thread in the tree of `root` waits for a person.
     pub fn is_person_asked(&self, root: &str) -> bool {
         self.live().asking.contains_key(root)
-    }
-
-    /// Stores the time that an ended child waited for a person.
-    pub fn store_asked_ms(&self, child: &ThreadId, ms: u64) {
-        if ms > 0 {
-            self.live().asked_ms.insert(child.to_string(), ms);
-        }
-    }
-
-    /// Takes the time that an ended child waited for a person.
-    pub fn take_asked_ms(&self, child: &str) -> u64 {
-        self.live().asked_ms.remove(child).unwrap_or(0)
     }
 
     /// Completes when an approval request has been open for `approvals.timeout_seconds`.

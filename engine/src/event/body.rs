@@ -440,9 +440,6 @@ pub struct ChildEnded {
     pub thread_id: String,
     pub status: Status,
     pub cost: Cost,
-    /// Milliseconds that the awaited child waited for a person. They are not the parent's duration.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub asked_ms: u64,
 }
 
 /// A control message was received; recorded once.

@@ -63,11 +63,11 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         Fact::ModelFailed(error) => failed(plan, state, *error, at),
         Fact::ToolFinished(finished) => tool_finished(state, *finished),
         Fact::Spawned(children) => children.into_iter().flat_map(|child| spawned(state, child, at)).collect(),
-        Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms, answer } => {
+        Fact::ChildEnded { spawn, thread_id, status, cost, answer } => {
             let Some(child) = state.children.get(&spawn) else { return Vec::new() };
             let mut events = Vec::new();
             if child.ended.is_none() {
-                events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost, asked_ms }));
+                events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
             }
             // The call of a detached child was answered at the spawn.
             if let Some(answer) = answer.filter(|_| !child.detached) {
@@ -110,7 +110,7 @@ fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody
     fresh
         .flat_map(|HookChild { spawn, thread_id, spend, status, cost }| {
             let spawned = ChildSpawned { spawn, thread_id: thread_id.clone(), spend };
-            let ended = ChildEnded { spawn, thread_id, status, cost, asked_ms: 0 };
+            let ended = ChildEnded { spawn, thread_id, status, cost };
             [EventBody::ChildSpawned(spawned), EventBody::ChildEnded(ended)]
         })
         .collect()

@@ -81,17 +81,21 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             }
         }
         EventBody::ChildEnded(ended) => {
-            match state.children.get_mut(&ended.spawn) {
+            let asked_ms = match state.children.get_mut(&ended.spawn) {
                 Some(child) => {
                     child.ended = Some(ended.status);
                     child.last_thread_id = Some(ended.thread_id.clone());
+                    // The thread did not wait for a detached child.
+                    let awaited_ms = if child.detached { 0 } else { ended.cost.asked_ms };
+                    let more_ms = awaited_ms.saturating_sub(state.calls.asked_ms);
+                    state.calls.asked_ms += more_ms;
+                    more_ms
                 }
                 None => {
                     state.hook_children.insert(ended.spawn);
+                    ended.cost.asked_ms
                 }
-            }
-            let asked_ms = ended.asked_ms.saturating_sub(state.calls.asked_ms);
-            state.calls.asked_ms += asked_ms;
+            };
             state.clock.exclude(asked_ms);
             // Child tokens count only for the child; spend counts for both.
             state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
@@ -172,6 +176,7 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
         }
         MessageSource::Nudge => {
             state.nudges += 1;
+            state.output_reminders += u64::from(state.cost.turns > 1);
             state.position = RunPosition::After(Node::Nudge, Outcome::Sent);
         }
         MessageSource::Hook => {}
@@ -348,6 +353,7 @@ fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {
         calls.start = index;
+        calls.asked_ms = 0;
     }
     calls.end = calls.end.max(group_end).min(calls.list.len());
 }

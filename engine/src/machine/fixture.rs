@@ -389,7 +389,6 @@ impl SimulatedThread {
                         thread_id: child.thread_id,
                         status: Status::Completed,
                         cost: Cost { spend: 500, ..Cost::default() },
-                        asked_ms: 0,
                         answer: Some(Box::new(CallAnswer::text("child done", false))),
                     });
                 }

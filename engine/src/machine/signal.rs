@@ -45,8 +45,6 @@ pub enum Fact {
         thread_id: String,
         status: Status,
         cost: Cost,
-        /// Milliseconds that an awaited child waited for a person.
-        asked_ms: u64,
         answer: Option<Box<CallAnswer>>,
     },
     HooksRan {

@@ -179,8 +179,7 @@ impl EngineContext {
             was_refused: false,
         };
         let answer = Some(Box::new(parent.guarded(outcome).await?));
-        let asked_ms = self.take_asked_ms(&result.thread_id);
-        Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, asked_ms, answer })
+        Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, answer })
     }
 
     /// Returns the result of a child. If the child's own transcript is at fault, the result is an error and the parent

@@ -121,6 +121,7 @@ impl EngineContext {
                 cost.output_tokens += row.cost.output_tokens;
                 cost.cached_tokens += row.cost.cached_tokens;
                 cost.spend = cost.spend.saturating_add(row.cost.spend);
+                cost.asked_ms = cost.asked_ms.saturating_add(row.cost.asked_ms);
                 next = row.continued_by.filter(|by| *by != row.id);
             }
             Ok(cost)

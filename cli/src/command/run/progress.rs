@@ -239,7 +239,7 @@ mod tests {
         let shown = ["waiting for a child · 0 s · Ctrl-C to cancel", "b-1: turn 1 · 0 s · sonnet"];
         assert_eq!(progress.lines(Some(&main), 80), shown);
         let (status, cost) = (Status::Completed, Cost::default());
-        let ended = ChildEnded { spawn: 0, thread_id: "b-1".into(), status, cost, asked_ms: 0 };
+        let ended = ChildEnded { spawn: 0, thread_id: "b-1".into(), status, cost };
         progress.threads.remove(&child);
         progress.event(&main, &event(EventBody::ChildEnded(ended)));
         progress.stop();

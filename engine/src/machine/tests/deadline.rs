@@ -1,12 +1,13 @@
 //! The duration limit in runs of the machine: waits that do not fit, cut calls, and waits for a person.
 
 use rye_compiler::hook::{HookAction, HookPoint};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, status, text, with_hook};
 use crate::event::{Approval, EventBody, HookOutcome, ResultKind};
 use crate::exchange::{CallError, CutStream, Reply};
-use crate::machine::{Effect, Fact, next};
+use crate::machine::signal::CallAnswer;
+use crate::machine::{Effect, Fact, HookChild, next};
 use crate::thread::{Cost, Status};
 
 const OVER: &str = "duration_seconds_exceeded";
@@ -19,6 +20,7 @@ fn code(play: &SimulatedThread) -> &str {
 fn short(replies: Vec<Result<Reply, CallError>>) -> SimulatedThread {
     let mut plan = plan();
     plan.limits.duration_seconds = 10;
+    plan.limits.spawns = 5;
     SimulatedThread::new(plan, replies)
 }
 
@@ -40,6 +42,16 @@ fn retry_after_beyond_the_deadline_ends_the_thread_at_once() {
     let mut play = short(vec![status(429, &[("retry-after", "9")]), text("done")]);
     assert_eq!(play.run().ended().status, Status::Completed);
     assert_eq!(play.sleeps.len(), 1);
+}
+
+#[test]
+fn computed_backoff_beyond_the_deadline_ends_the_thread_at_once() {
+    // The waits of up to 1, 2, 4 seconds do not all fit.
+    let mut play = short(vec![status(529, &[]), status(529, &[]), status(529, &[]), text("never")]);
+    play.plan.limits.duration_seconds = 1;
+    play.run();
+    assert_eq!((play.ended().status, code(&play)), (Status::Error, OVER));
+    assert!(play.sleeps.len() < 3 && play.sleeps.iter().sum::<i64>() < 1_000, "{:?}", play.sleeps);
 }
 
 #[test]
@@ -117,23 +129,76 @@ fn wait_for_a_person_is_not_the_threads_duration() {
     assert_eq!(play.state.clock.asked_ms, 3_600_000, "the time without an owner is not asked time");
 }
 
-#[test]
-fn wait_of_a_child_for_a_person_is_not_the_parents_duration() {
-    let start = || call("rye_execute", json!({"item_type": "directive", "item_id": "b", "parameters": {}}));
-    let mut play = short(vec![calls(&[start(), start()]), text("done")]);
-    play.start();
-    while !matches!(next(&play.plan, &play.state), Effect::Await(_)) {
+/// The end of a child that waited this long for a person.
+fn asked_child(spawn: u64, asked_ms: u64) -> Fact {
+    let answer = Some(Box::new(CallAnswer::text("done", false)));
+    let cost = Cost { asked_ms, ..Cost::default() };
+    Fact::ChildEnded { spawn, thread_id: format!("b-{spawn}"), status: Status::Completed, cost, answer }
+}
+
+fn awaited(play: &mut SimulatedThread) -> Vec<u64> {
+    loop {
+        if let Effect::Await(children) = next(&play.plan, &play.state) {
+            return children.into_iter().map(|child| child.spawn).collect();
+        }
         assert!(play.step());
     }
+}
+
+fn start_child(apart: bool) -> (String, Value) {
+    call("rye_execute", json!({"item_type": "directive", "item_id": "b", "parameters": {}, "async": apart}))
+}
+
+#[test]
+fn wait_of_a_child_for_a_person_is_not_the_parents_duration() {
+    // Two children at the same time, and after another call a third.
+    let list = calls(&[start_child(false), start_child(false), call("a_write", json!({})), start_child(false)]);
+    let mut play = short(vec![list, text("done")]);
+    play.start();
+    let together = awaited(&mut play);
+    assert_eq!(together.len(), 2);
     play.now += 60_000;
-    let Effect::Await(children) = next(&play.plan, &play.state) else { panic!() };
-    for (child, asked_ms) in children.into_iter().zip([60_000, 30_000]) {
-        let answer = Some(Box::new(crate::machine::signal::CallAnswer::text("done", false)));
-        let (spawn, thread_id, status, cost) = (child.spawn, child.thread_id, Status::Completed, Cost::default());
-        play.signal(Fact::ChildEnded { spawn, thread_id, status, cost, asked_ms, answer });
+    for (spawn, asked_ms) in together.into_iter().zip([60_000, 30_000]) {
+        play.signal(asked_child(spawn, asked_ms));
     }
-    // The children waited at the same time.
     assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
+    let alone = awaited(&mut play);
+    play.now += 40_000;
+    play.signal(asked_child(alone[0], 40_000));
+    assert!(play.state.clock.elapsed_ms() < 2_000, "{}", play.state.clock.elapsed_ms());
     while play.step() {}
-    assert_eq!(play.ended().status, Status::Completed);
+    assert_eq!((play.ended().status, play.ended().cost.asked_ms), (Status::Completed, 100_000));
+}
+
+#[test]
+fn wait_of_a_detached_child_for_a_person_is_no_wait_of_its_parent() {
+    let mut play = short(vec![calls(&[start_child(true), call("a_write", json!({}))]), text("done")]);
+    play.start();
+    while play.state.children.values().all(|child| child.thread_id.is_none()) {
+        assert!(play.step());
+    }
+    play.now += 5_000;
+    let (elapsed, spawn) = (play.state.clock.elapsed_at(play.now), *play.state.children.keys().next().unwrap());
+    play.signal(asked_child(spawn, 4_000));
+    assert_eq!(play.state.clock.elapsed_at(play.now), elapsed);
+}
+
+#[test]
+fn wait_of_a_hooks_child_for_a_person_is_not_the_threads_duration() {
+    let mut play = short(vec![text("done")]);
+    play.start();
+    let elapsed = play.state.clock.elapsed_at(play.now);
+    play.now += 60_000;
+    let spawn = crate::thread::FIRST_HOOK_SPAWN;
+    let Fact::ChildEnded { thread_id, status, cost, .. } = asked_child(spawn, 60_000) else { panic!() };
+    let child = HookChild { spawn, thread_id, spend: 0, status, cost };
+    play.signal(Fact::HooksRan {
+        point: HookPoint::AfterStep,
+        subject: None,
+        considered: Vec::new(),
+        children: vec![child],
+        answer: Box::new(HookOutcome::None),
+        kept: Vec::new(),
+    });
+    assert_eq!(play.state.clock.elapsed_at(play.now), elapsed);
 }

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rye_compiler::plan::PlannedModel;
+use rye_compiler::plan::{ApprovalOrigin, PlannedModel};
 use serde_json::json;
 
 use super::{Lab, calls, permit, say, thread};
 use crate::BoxFuture;
 use crate::clock::ManualClock;
-use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Providers};
+use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Providers, StartOptions};
 use crate::engine::Engine;
 use crate::event::{Approval, ControlMessage, EventBody};
 use crate::exchange::{CallError, Delta, Reply, Request};
@@ -152,13 +152,47 @@ async fn child_ends_at_the_deadline_of_its_parent() {
     assert_eq!(model.0.load(Ordering::SeqCst), 2, "no further request");
 }
 
-/// An approver that answers nothing, and counts its questions.
+#[tokio::test]
+async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
+    let lab = Lab::new(|_| Ok(say("unused")));
+    lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
+    let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
+    let provider = StallingProvider(Arc::clone(&model));
+    let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
+    let above = lab.start(&engine, "child").await;
+    while model.0.load(Ordering::SeqCst) < 1 {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(14_500);
+    let parent = engine.inspect(&above.thread_id).await.unwrap();
+    let launch = StartOptions { parent, ..StartOptions::default() };
+    let below = engine.start(&lab.compile("child"), launch.clone()).await.unwrap();
+    while model.0.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let events = engine.threads().transcript(&below.thread_id).unwrap();
+    let EventBody::Opened(opened) = &events[0].body else { panic!("{events:?}") };
+    assert_eq!(opened.limits.duration_seconds, 6);
+    // The child ends at its own deadline, and then the parent at its own.
+    clock.advance(5_500);
+    assert_eq!(above.join().await.error.unwrap().code, OVER);
+    clock.advance(500);
+    let ended = below.join().await;
+    assert!(matches!(ended.status, Status::Error | Status::Cancelled), "{ended:?}");
+    let late = engine.start(&lab.compile("child"), launch).await.map(drop).unwrap_err();
+    assert!(late.to_string().contains("duration_seconds_exceeded"), "{late}");
+}
+
+/// An approver that allows every call, answers nothing at a limit, and counts these questions.
 #[derive(Default)]
 struct SilentApprover(AtomicUsize);
 
 impl ApprovalHandler for SilentApprover {
-    fn ask<'a>(&'a self, _: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
+            if request.asked == ApprovalOrigin::Call {
+                return Approval::Approved;
+            }
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::pending().await
         })
@@ -197,6 +231,48 @@ async fn person_who_takes_longer_than_the_duration_is_waited_for() {
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 2), "{result:?}");
     engine.wait_idle().await;
+}
+
+#[tokio::test]
+async fn wait_of_a_child_that_is_handed_over_is_not_the_parents_duration() {
+    let clock = clock();
+    let lab = Lab::new(|request| {
+        let fresh = !serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
+        let child = json!({"item_type": "directive", "item_id": "test/child"});
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) if fresh => calls(&[("rye_execute", child)]),
+            ("test/child", 0) if fresh => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            _ => say("done"),
+        })
+    });
+    lab.write("a.txt", "a\n");
+    // The context of the child is full after its first turn, when its limit of one turn is reached.
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
+    lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    let granted =
+        "<permissions><execute><directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
+    lab.directive("parent", &format!("<limits turns=\"5\" duration_seconds=\"60\"/>{granted}"), "");
+    lab.directive("child", &format!("<limits turns=\"1\" duration_seconds=\"60\"/>{granted}"), "");
+    let asker = Arc::new(SilentApprover::default());
+    let engine = open(&lab, &clock, |options| {
+        options.approvals = ApprovalPolicy::Ask(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
+    });
+    let handle = lab.start(&engine, "parent").await;
+    while asker.0.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(3_000_000);
+    let rows = engine.threads().list().unwrap();
+    let child = rows.iter().find(|listed| listed.row.directive == "test/child").unwrap().row.id.clone();
+    engine.send_to(&child, &ControlMessage::Raise { limit: "turns".into(), value: 5 });
+    engine.send_to(&child, &ControlMessage::Approve { yes: true, question: None });
+    let result = handle.join().await;
+    assert_eq!(result.status, Status::Completed, "{result:?}");
+    engine.wait_idle().await;
+    let rows = engine.threads().list().unwrap();
+    let asked = |id: &crate::thread_id::ThreadId| rows.iter().find(|one| one.row.id == *id).unwrap().row.cost.asked_ms;
+    assert_eq!(asked(&child), 3_000_000);
+    assert!(rows.iter().filter(|one| one.row.directive == "test/child").count() > 1, "the child is handed over");
 }
 
 #[tokio::test]
