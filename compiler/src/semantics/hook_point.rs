@@ -261,7 +261,7 @@ pub const HOOK_POINTS: &[HookPointRow] = &[
         HookPoint::AgentEnd,
         "agent_end",
         Mode::Control,
-        &[COST, LOOP_COUNT, integer("turn"), text("result")],
+        &[COST, LOOP_COUNT, integer("turn"), text("result"), any("outputs")],
         &[A::FollowUp, A::Block, A::Terminate, A::Execute],
     ),
     row(
@@ -429,7 +429,8 @@ impl ActionName {
 
 /// Returns true if a path leads to text written by the model or a tool (`language.md` 7).
 pub fn is_untrusted(path: &Path) -> bool {
-    matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "call" | "result" | "messages"))
+    const ROOTS: [&str; 4] = ["call", "result", "outputs", "messages"];
+    matches!(path.segments.first(), Some(Segment::Name(root)) if ROOTS.contains(&root.as_str()))
 }
 
 #[cfg(test)]
@@ -480,6 +481,7 @@ mod tests {
     fn model_written_facts_are_untrusted() {
         assert!(is_untrusted(&path("call.input.command")));
         assert!(is_untrusted(&path("messages.0")));
+        assert!(is_untrusted(&path("outputs.branch")));
         assert!(!is_untrusted(&path("inputs.command")));
     }
 }

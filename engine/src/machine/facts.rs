@@ -51,6 +51,8 @@ pub(super) fn point_facts(
         HookPoint::AgentEnd => {
             put("turn", state.cost.turns.into());
             put("result", state.last_text().unwrap_or_default().into());
+            // The valid outputs of the last incomplete return: a complete one ends the thread without this point.
+            put("outputs", state.partial_outputs.clone().map_or(Value::Null, Value::Object));
         }
         HookPoint::Limit => {
             if let Some(hit) = &state.limit {

@@ -69,6 +69,15 @@ pub(super) fn missing_names(
     required.map(|(name, _)| name.clone()).filter(is_missing).collect()
 }
 
+/// Returns the reminder of required outputs that a text answer leaves missing.
+pub(super) fn reminder(missing: &[String]) -> String {
+    let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "You have answered without the required outputs: {}. Call rye_directive_return with every required output.",
+        names.join(", ")
+    )
+}
+
 /// Returns the declared outputs that were given, in declaration order.
 fn accepted(declared: &IndexMap<String, InterfaceField>, given: &Map<String, Value>) -> Map<String, Value> {
     declared

@@ -66,6 +66,8 @@ pub struct ThreadState {
     /// Stored results that this thread may page.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
+    /// Reminders of missing outputs after the first turn.
+    pub output_reminders: u64,
     /// Number of turns at the last compaction.
     pub compacted: Option<u64>,
     /// The stop reason of the last reply.
@@ -258,7 +260,7 @@ pub struct ReplyCalls {
     /// The current or last group: `start..end`.
     pub start: usize,
     pub end: usize,
-    /// Milliseconds that awaited children of the reply waited for a person. Children wait at the same time.
+    /// Milliseconds that awaited children of the group waited for a person. They wait at the same time.
     pub asked_ms: u64,
 }
 
@@ -412,6 +414,7 @@ impl ThreadState {
             returned: None,
             objects: BTreeSet::new(),
             nudges: 0,
+            output_reminders: 0,
             compacted: None,
             stop_reason: None,
             continued_replies: 0,

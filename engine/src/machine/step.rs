@@ -8,6 +8,7 @@ use rye_compiler::semantics::limits;
 use super::effect::{Effect, HookBounds, HookRun};
 use super::facts;
 use super::gate::remaining_ms;
+use super::outputs;
 use super::screen;
 use super::state::{CallPhase, ThreadState};
 use super::walk::{StepResult, WalkContext};
@@ -221,12 +222,18 @@ fn user_event(source: MessageSource, text: &str) -> EventBody {
 
 fn nudge(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
+    let missing = outputs::missing_names(&plan.interface.outputs, state.partial_outputs.as_ref());
+    let is_first = state.cost.turns == 1;
     let wanted = match plan.nudge {
         NudgePolicy::Never => false,
         NudgePolicy::Always => true,
-        NudgePolicy::Auto => state.cost.turns == 1 && state.nudges == 0,
+        NudgePolicy::Auto if is_first => state.nudges == 0,
+        NudgePolicy::Auto => state.output_reminders == 0 && !missing.is_empty(),
     };
     let returns = !plan.interface.outputs.is_empty();
+    if wanted && !is_first && !missing.is_empty() {
+        return StepResult::Write(vec![user_event(MessageSource::Nudge, &outputs::reminder(&missing))]);
+    }
     let tools = plan.palette.iter().any(|tool| tool.item_id.is_some());
     if !wanted || !(returns || tools) {
         return StepResult::Gives(Outcome::Skipped);

@@ -15,7 +15,9 @@ use serde_json::json;
 
 use super::fixture::{SimulatedThread, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
 use super::{Effect, Fact, HookChild, Signal, ThreadState, absorb, apply, next};
-use crate::event::{Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, ResultKind};
+use crate::event::{
+    Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, MessageSource, ResultKind,
+};
 use crate::exchange::{Reply, StopReason};
 use crate::message::{ContentBlock, Message};
 use crate::thread::{Cost, Status};
@@ -204,6 +206,32 @@ fn the_nudge_comes_once_and_on_the_first_turn_only() {
     let mut late = SimulatedThread::new(auto, vec![calls(&[call("a_read", json!({}))]), text("done")]);
     late.run();
     assert_eq!(late.ended().cost.turns, 2);
+}
+
+#[test]
+fn text_answer_without_required_outputs_is_reminded_once_after_the_first_turn() {
+    let reminders = |play: &SimulatedThread| {
+        let is_nudge =
+            |event: &&Event| matches!(&event.body, EventBody::CognitionIn(said) if said.source == MessageSource::Nudge);
+        let text = |event: &Event| format!("{:?}", event.body);
+        play.events.iter().filter(is_nudge).map(text).collect::<Vec<String>>()
+    };
+    let mut auto = plan();
+    with_outputs(&mut auto, &[("ok", FieldType::Boolean, true)]);
+    auto.nudge = NudgePolicy::Auto;
+    super::fixture::rebuild(&mut auto);
+    let read = || calls(&[call("a_read", json!({}))]);
+    let mut play = SimulatedThread::new(auto.clone(), vec![text("hm"), text("hm"), text("just text")]);
+    play.run();
+    assert_eq!((play.ended().cost.turns, play.ended().status), (3, Status::Error));
+    assert!(reminders(&play)[1].contains("`ok`"), "{:?}", reminders(&play));
+    let mut late = SimulatedThread::new(auto.clone(), vec![read(), read(), text("hm"), text("just text")]);
+    late.run();
+    assert_eq!((late.ended().cost.turns, reminders(&late).len()), (4, 1));
+    let returned = calls(&[call("rye_directive_return", json!({"ok": true}))]);
+    let mut mended = SimulatedThread::new(auto, vec![read(), text("hm"), returned]);
+    mended.run();
+    assert_eq!((mended.ended().status, mended.ended().cost.turns), (Status::Completed, 3));
 }
 
 #[test]
