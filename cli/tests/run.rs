@@ -426,3 +426,22 @@ fn child_events_are_printed_with_thread_ids() {
     let (_, listed) = place.json(&["threads", "list", "--directive", "child"]);
     assert!(listed["threads"][0]["parent"].as_str().unwrap().starts_with("talk-"));
 }
+
+#[test]
+fn run_stopped_by_worst_case_settlements_names_the_setting() {
+    let cut = "steps:\n  - { fault: { cut: true }, times: 9 }\n";
+    let place = talker("<limits spend=\"0.06\"/>", cut);
+    place.write(
+        ".ai/config/agent/resilience.yaml",
+        "retry: { base_seconds: 0.001, max_seconds: 0.001, max_retries: 9 }\n",
+    );
+    let stopped = place.rye(&["run", "talk"]);
+    assert_eq!(stopped.code, Some(4), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("error: spend_exceeded"), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("`budget.unknown_outcome: estimate` in `agent/resilience`"), "{}", stopped.stderr);
+    // A limit that reported usage reached has another cause.
+    let spends = "steps:\n  - { text: a, usage: { input: 50000, output: 1000 } }\n";
+    let place = talker("<limits spend=\"0.06\"/><nudge>always</nudge>", spends);
+    let stopped = place.rye(&["run", "talk"]);
+    assert!(!stopped.stderr.contains("unknown_outcome"), "{}", stopped.stderr);
+}

@@ -56,6 +56,10 @@ pub struct HumanRenderer {
     limit: Option<String>,
     /// Threads whose last attempt had no key.
     missing_key: BTreeSet<ThreadId>,
+    /// Reservations of the current attempts, in nano-dollars.
+    reserved: BTreeMap<ThreadId, u64>,
+    /// A call of the tree was booked at its worst case.
+    worst_case: bool,
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
     progress: Option<Progress>,
@@ -63,6 +67,10 @@ pub struct HumanRenderer {
 
 /// Help for a thread without a key.
 const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script without a key";
+
+/// Help for a limit that calls without a known cost have reached.
+const WORST_CASE_HELP: &str = "help: a call without reported usage was booked at its worst case; \
+    `budget.unknown_outcome: estimate` in `agent/resilience` books the bytes of the exchange instead";
 
 /// A tool call without a result yet.
 struct PendingCall {
@@ -86,6 +94,8 @@ impl HumanRenderer {
             missing: Vec::new(),
             limit: None,
             missing_key: BTreeSet::new(),
+            reserved: BTreeMap::new(),
+            worst_case: false,
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report),
         }
@@ -155,8 +165,13 @@ impl HumanRenderer {
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             // A failed attempt without cost has been printed already.
+            EventBody::Reserved(reserved) => {
+                self.reserved.insert(thread.clone(), reserved.amount);
+            }
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
+                let reserved = self.reserved.remove(thread);
+                self.worst_case |= settled.unknown_outcome && reserved.is_some_and(|most| settled.amount >= most);
                 let style = if settled.overspent > 0 { red } else { DIM };
                 self.thread_line(thread, style, &settling(settled));
             }
@@ -200,7 +215,6 @@ impl HumanRenderer {
             | EventBody::ContextInjected(_)
             | EventBody::CognitionIn(_)
             | EventBody::AttemptIntended(_)
-            | EventBody::Reserved(_)
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
             | EventBody::ArtifactStored(_)
@@ -437,6 +451,9 @@ impl HumanRenderer {
             writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message_without_code(error))).ok();
             if self.main.as_ref().is_some_and(|main| self.missing_key.contains(main)) {
                 writeln!(err, "  {MISSING_KEY_HELP}").ok();
+            }
+            if self.worst_case && matches!(error.code.as_str(), "spend_exceeded" | "tokens_exceeded") {
+                writeln!(err, "  {WORST_CASE_HELP}").ok();
             }
         }
         if self.quiet {
