@@ -32,9 +32,14 @@ docs:
 tokenizers:
     cargo test -p rye-compiler --features tokenizers --lib -- count:: plan_names_its_tokenizer
 
-# The money theorem on many random trees of threads; `just money 100000` takes hours.
-money cases="10000":
-    RYE_MONEY_CASES={{cases}} cargo test -p rye-engine --lib -- session::tests::bounds
+# The money theorem on many random trees of threads, and the number of events of each kind.
+money cases="100000":
+    RYE_MONEY_CASES={{cases}} cargo test --profile bench -p rye-engine --lib -- --nocapture session::tests::bounds
+
+# Every state that a crash can leave, where `cargo test` checks a sample.
+crash:
+    RYE_EVERY_CRASH=1 cargo nextest run -p rye-engine -E 'test(crash::interventions)'
+    RYE_EVERY_CRASH=1 cargo nextest run -p rye-cli --test killed queued
 
 # End to end against an independent mock server.
 e2e:

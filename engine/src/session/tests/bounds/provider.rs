@@ -1,0 +1,243 @@
+//! Random providers: replies, refusals, cut streams, and counts that are missing, exact or impossible.
+
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use proptest::prelude::*;
+use rye_compiler::plan::PlannedModel;
+use rye_compiler::semantics::money::Nanos;
+use serde_json::json;
+
+use super::super::{calls, say};
+use crate::BoxFuture;
+use crate::context::{EngineContext, Providers};
+use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage, cost};
+use crate::message::ContentBlock;
+use crate::provider::settings::ProviderSettings;
+use crate::provider::{Provider, Wire, encode};
+use crate::retry::SeededJitter;
+use crate::thread_id::ThreadId;
+
+/// The habits of a provider, and the shape of the tree that its replies build.
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    seed: u64,
+    /// Bytes of the request's body per token.
+    bytes_per_token: u64,
+    /// Percent of the replies without usable usage, and of the calls whose stream is cut or refused.
+    silent: u64,
+    cut: u64,
+    refused: u64,
+    /// Percent of the replies that report more than is possible.
+    pub lying: u64,
+    /// Percent of the replies that call a tool or start a child, and whether children may be detached.
+    busy: u64,
+    detaches: bool,
+    /// Percent of the calls of the first model that find it gone, so that its fallback takes over.
+    gone: u64,
+    /// Adds a hook that runs a directive after each turn.
+    pub hooked: bool,
+    /// Number of resumes and forks after the end of the root; each has a limit of its own.
+    pub resumes: u64,
+    /// Index of each root's limit in [`LIMITS`].
+    pub limit: usize,
+}
+
+/// The limits of the roots, in nano-dollars: from less than two calls to more than a whole tree needs.
+pub const LIMITS: [u64; 16] = [
+    60_000_001,
+    75_000_003,
+    90_000_007,
+    110_000_009,
+    130_000_021,
+    160_000_033,
+    190_000_039,
+    220_000_041,
+    260_000_051,
+    310_000_057,
+    370_000_061,
+    440_000_063,
+    530_000_069,
+    630_000_077,
+    750_000_081,
+    899_999_999,
+];
+
+/// Random habits, of a provider that reports impossible counts or of one that does not.
+pub fn habits(lying: bool) -> impl Strategy<Value = Habits> {
+    let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
+    let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=2u64);
+    (kinds, tree, 0..LIMITS.len()).prop_map(move |(kinds, tree, limit)| {
+        let (seed, bytes_per_token, silent, cut, refused, busy) = kinds;
+        let (detaches, hooked, gone, resumes) = tree;
+        let lying = if lying { 5 + seed % 30 } else { 0 };
+        Habits { seed, bytes_per_token, silent, cut, refused, lying, busy, detaches, gone, hooked, resumes, limit }
+    })
+}
+
+/// A call of the provider.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub thread: String,
+    /// Nano-dollars.
+    pub billed: u64,
+    /// The provider reported more than is possible.
+    pub lied: bool,
+    /// The account of the thread, or of an ancestor, was overspent when the call started.
+    pub below_overspent: bool,
+}
+
+/// The calls of all models of one run, and the engine that makes them.
+#[derive(Default)]
+pub struct CallLog {
+    pub calls: Mutex<Vec<Call>>,
+    pub engine: OnceLock<Weak<EngineContext>>,
+}
+
+impl CallLog {
+    /// Returns true if the thread's account or that of an ancestor is overspent.
+    fn is_overspent(&self, thread: &str) -> bool {
+        let engine = self.engine.get().and_then(Weak::upgrade).unwrap();
+        let mut next = Some(thread.to_owned());
+        while let Some(id) = next {
+            let account = engine.writer.registry().account(&ThreadId::parse(&id).unwrap()).unwrap();
+            if account.as_ref().is_some_and(|account| account.overspend() > Nanos::ZERO) {
+                return true;
+            }
+            next = account.and_then(|account| account.parent().map(str::to_owned));
+        }
+        false
+    }
+}
+
+struct RandomProvider {
+    habits: Habits,
+    model: PlannedModel,
+    log: Arc<CallLog>,
+}
+
+/// Random numbers of one call. They depend on its place in the tree, not on the order of the calls.
+struct Draws(SeededJitter, u32, u64);
+
+impl Draws {
+    fn of(habits: Habits, request: &Request) -> Self {
+        let cue = &request.cue;
+        // Roots run one after the other, so their ids do not depend on the order of calls.
+        let root = if cue.spawn.is_none() { cue.thread.as_str() } else { "" };
+        let place = format!("{} {root} {:?}", cue.directive, cue.spawn);
+        let place = place.bytes().fold(habits.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        let turn = u64::from(cue.turn.unwrap());
+        Self(SeededJitter::new(place, turn, cue.attempt), 0, place ^ turn)
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.1 += 1;
+        SeededJitter::new(self.0.up_to(u64::MAX), self.2, self.1).up_to(most)
+    }
+
+    fn percent(&mut self, share: u64) -> bool {
+        self.below(99) < share
+    }
+}
+
+/// Returns the bytes of the largest body that a wire makes of the request.
+fn body_bytes(request: &Request) -> u64 {
+    let wires = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
+    let of = |wire| encode(&ProviderSettings::with_defaults("test", wire), request).unwrap().len();
+    wires.into_iter().map(of).max().unwrap() as u64
+}
+
+/// The price of a call, whether its report is a lie, and its outcome.
+type Answer = (u64, bool, Result<Reply, CallError>);
+
+impl RandomProvider {
+    fn content(&self, draws: &mut Draws) -> Vec<ContentBlock> {
+        if !draws.percent(self.habits.busy) {
+            return say(&"お茶 \"und\"\n\t\\ tea ".repeat(usize::try_from(draws.below(12)).unwrap()));
+        }
+        let child =
+            |apart: bool| ("rye_execute", json!({"item_type": "directive", "item_id": "test/child", "async": apart}));
+        let list: Vec<_> = (0..=draws.below(2))
+            .map(|_| match draws.below(2) {
+                0 => ("rye_file_system_read", json!({"path": "a.txt"})),
+                1 => child(false),
+                _ => child(self.habits.detaches),
+            })
+            .collect();
+        calls(&list)
+    }
+
+    /// Returns a stream that breaks off anywhere: before its first byte, in the reply, or before its final usage.
+    fn cut(draws: &mut Draws, input: u64, max_output: u64, price: &dyn Fn(&Usage) -> u64) -> Answer {
+        // Hidden reasoning may have used the whole output.
+        let usage = Usage { input, output: draws.below(max_output), ..Usage::default() };
+        let stages = [FailedStage::Truncated, FailedStage::StreamError, FailedStage::Timeout, FailedStage::Protocol];
+        let stage = stages[usize::try_from(draws.below(3)).unwrap()];
+        let received = if draws.percent(20) { 0 } else { 1 + draws.below(4 * usage.output) };
+        // A stream that starts with its usage reports the input and the first token.
+        let reported = (received > 0 && draws.percent(50)).then_some(Usage { output: 1, ..usage });
+        let cut = Some(CutStream { sent: input, received });
+        (price(&usage), false, Err(CallError { usage: reported, cut, ..CallError::new(stage, "cut") }))
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        let mut draws = Draws::of(self.habits, request);
+        let input = body_bytes(request).div_ceil(self.habits.bytes_per_token);
+        let price = |usage: &Usage| cost(&self.model, usage).unwrap().to_u64();
+        if draws.percent(self.habits.refused) {
+            let headers = vec![("retry-after-ms".to_owned(), "0".to_owned())];
+            let status = Some(529);
+            return (0, false, Err(CallError { status, headers, ..CallError::new(FailedStage::Status, "later") }));
+        }
+        if self.model.id == "scripted" && draws.percent(self.habits.gone) {
+            return (0, false, Err(CallError { status: Some(404), ..CallError::new(FailedStage::Status, "gone") }));
+        }
+        if draws.percent(self.habits.cut) {
+            return Self::cut(&mut draws, input, request.max_output, &price);
+        }
+        let content = self.content(&mut draws);
+        let bytes = serde_json::to_string(&content).unwrap().len() as u64;
+        let read = draws.below(input);
+        let mut usage = Usage {
+            input: input - read,
+            output: bytes.div_ceil(self.habits.bytes_per_token).clamp(1, request.max_output),
+            cache_read: if draws.percent(50) { read } else { 0 },
+            cache_write: 0,
+        };
+        usage.cache_write = input - usage.input - usage.cache_read;
+        let lied = draws.percent(self.habits.lying);
+        if lied {
+            usage = Usage { input: 900_000 + draws.below(900_000), ..usage };
+        }
+        let silent = !lied && draws.percent(self.habits.silent);
+        let uncounted = silent.then_some(CutStream { sent: input, received: bytes });
+        let reported = if uncounted.is_some() { Usage::default() } else { usage };
+        let reply =
+            Reply { content, usage: reported, stop: StopReason::EndTurn, model: None, uncounted, unread: Vec::new() };
+        (price(&usage), lied, Ok(reply))
+    }
+}
+
+impl Provider for RandomProvider {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            let thread = request.cue.thread.clone();
+            let below_overspent = self.habits.lying > 0 && self.log.is_overspent(&thread);
+            let (billed, lied, answer) = self.answer(request);
+            self.log.calls.lock().unwrap().push(Call { thread, billed, lied, below_overspent });
+            answer
+        })
+    }
+}
+
+/// Connects each model to a provider with these habits and the model's own prices.
+pub struct RandomProviders(pub Habits, pub Arc<CallLog>);
+
+impl Providers for RandomProviders {
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::new(RandomProvider { habits: self.0, model: model.clone(), log: Arc::clone(&self.1) }))
+    }
+}

@@ -1,0 +1,248 @@
+//! Random trees of threads, each on a disk in memory, and the kinds of events that they reach.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::diagnostics::Checked;
+use rye_compiler::semantics::limits::LimitValue;
+use rye_grammar::ItemId;
+
+use super::super::{Lab, async_tools, say};
+use super::provider::{Call, CallLog, Habits, LIMITS, RandomProviders};
+use crate::context::StartOptions;
+use crate::engine::Engine;
+use crate::event::{Event, EventBody, Opened, Settled, ThreadOrigin};
+use crate::store::disk::SimulatedDisk;
+use crate::store::registry::GroupCommit;
+use crate::thread::FIRST_HOOK_SPAWN;
+use crate::thread_id::ThreadId;
+
+/// A thread of a played tree.
+pub struct PlayedThread {
+    pub id: ThreadId,
+    pub opened: Opened,
+    pub settled: Vec<Settled>,
+    /// Nano-dollars that the account spent and held in excess, with the descendants.
+    pub spent: u64,
+    pub overspend: u64,
+    /// The thread that this one continues after a handoff.
+    pub continues: Option<ThreadId>,
+}
+
+/// The outcome of one random run.
+pub struct Played {
+    pub calls: Vec<Call>,
+    pub threads: Vec<PlayedThread>,
+    pub faults: Vec<String>,
+    pub reached: BTreeMap<&'static str, u64>,
+}
+
+impl Played {
+    /// Returns each root with the spend of its chain of handoffs, which share the limit of the first.
+    pub fn roots(&self) -> impl Iterator<Item = (&PlayedThread, u64)> {
+        let firsts = self.threads.iter().filter(|one| one.opened.parent.is_none() && one.continues.is_none());
+        firsts.map(|first| (first, self.chain(first).map(|one| one.spent).sum()))
+    }
+
+    /// Returns a thread and the threads that it was handed over to.
+    pub fn chain<'a>(&'a self, first: &'a PlayedThread) -> impl Iterator<Item = &'a PlayedThread> {
+        let next = |one: &&'a PlayedThread| self.threads.iter().find(|next| next.continues.as_ref() == Some(&one.id));
+        std::iter::successors(Some(first), next)
+    }
+}
+
+const DIRECTIVES: &str = "<limits turns=\"4\" spawns=\"6\" depth=\"2\"/><permissions><execute>\
+    <directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
+
+const HOOK: &str = "<hooks><hook id=\"note\" event=\"after_step\"><action primary=\"execute\" item_type=\"directive\" \
+    item_id=\"test/note\"/></hook></hooks>";
+
+/// A fallback with other prices.
+const MODELS: &str = "models:\n  - { id: scripted, context_window: 200000, max_output: 64000 }\n  \
+    - { id: spare, context_window: 200000, max_output: 64000, \
+    prices: { input: \"3\", output: \"7\", cache_read: \"0.2\", cache_write: \"4\" } }\n";
+
+/// A project, and the plans compiled from its files so far. The files never change.
+struct Project {
+    lab: Lab,
+    plans: Mutex<BTreeMap<String, Checked<Compilation>>>,
+}
+
+/// Maximum number of plans in memory; later requests compile again.
+const MAX_PLANS: usize = 4_096;
+
+impl Project {
+    fn new(hooked: bool) -> Self {
+        let lab = Lab::new(|_| Ok(say("unused")));
+        let hooks = if hooked { HOOK } else { "" };
+        lab.write("a.txt", &"Zeile \"eins\" \\ お茶\n".repeat(40));
+        lab.write(".ai/config/agent/resilience.yaml", "retry: { max_retries: 2 }\n");
+        lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.08 }\n");
+        lab.write(".ai/config/agent/providers/scripted.yaml", MODELS);
+        lab.directive("root", &format!("{hooks}{DIRECTIVES}"), "");
+        lab.directive("child", &format!("{hooks}{DIRECTIVES}"), "");
+        lab.directive("note", "<limits turns=\"2\" output=\"64\"/>", "");
+        let fallback = "<model provider=\"scripted\" tier=\"fast\" fallback=\"spare\"/>";
+        for name in ["root", "child", "note"] {
+            let path = format!(".ai/directives/test/{name}.md");
+            let text = std::fs::read_to_string(lab.path().join(&path)).unwrap();
+            lab.write(&path, &text.replace("<model provider=\"scripted\" tier=\"fast\"/>", fallback));
+        }
+        Self { lab, plans: Mutex::default() }
+    }
+
+    fn of(habits: Habits) -> &'static Self {
+        static PROJECTS: [OnceLock<Project>; 2] = [OnceLock::new(), OnceLock::new()];
+        PROJECTS[usize::from(habits.hooked)].get_or_init(|| Self::new(habits.hooked))
+    }
+
+    fn compiled(&self, request: &CompileRequest, make: impl FnOnce() -> Checked<Compilation>) -> Checked<Compilation> {
+        let key = format!("{request:?}");
+        if let Some(known) = self.plans.lock().unwrap().get(&key) {
+            return known.clone();
+        }
+        let made = make();
+        let mut plans = self.plans.lock().unwrap();
+        if plans.len() < MAX_PLANS {
+            plans.insert(key, made.clone());
+        }
+        made
+    }
+
+    fn root(&self, habits: Habits) -> Compilation {
+        let mut request = CompileRequest::new(ItemId::parse("test/root").unwrap()).with_inputs(serde_json::Map::new());
+        let spend = crate::thread::dollars(LIMITS[habits.limit]).to_string();
+        request.limits = vec![("spend".into(), LimitValue::Text(spend))];
+        let world = self.lab.options().world;
+        self.compiled(&request, || compile(&*world().unwrap(), &request)).value.unwrap()
+    }
+
+    /// Opens an engine on an empty disk in memory.
+    fn open(&'static self, habits: Habits, log: &Arc<CallLog>) -> Engine {
+        let mut options = self.lab.options();
+        options.disk = Some(Arc::new(SimulatedDisk::new()));
+        options.gathering = GroupCommit { next: Duration::ZERO, longest: Duration::ZERO };
+        options.providers = Arc::new(RandomProviders(habits, Arc::clone(log)));
+        let compile = Arc::clone(&options.compile);
+        options.compile = Arc::new(move |world, request| self.compiled(request, || compile(world, request)));
+        let engine = Engine::open(&self.lab.path(), options).unwrap();
+        log.engine.set(Arc::downgrade(&engine.inner)).unwrap();
+        engine
+    }
+}
+
+/// Plays a tree of threads, then resumes and forks its root.
+pub async fn play(habits: Habits) -> Played {
+    let project = Project::of(habits);
+    let compiled = project.root(habits);
+    let log = Arc::<CallLog>::default();
+    let engine = project.open(habits, &log);
+    let handle = engine.start(&compiled, StartOptions::default()).await.unwrap();
+    let root = super::super::thread(&handle.join().await);
+    async_tools::quiet(&engine).await;
+    for n in 0..habits.resumes {
+        let again = if n % 2 == 0 { engine.resume(&root, "more").await } else { engine.fork(&root, 1, "else").await };
+        // A root without a turn cannot be forked.
+        if let Ok(handle) = again {
+            handle.join().await;
+            async_tools::quiet(&engine).await;
+        }
+    }
+    read(&engine, &log)
+}
+
+fn read(engine: &Engine, log: &CallLog) -> Played {
+    let store = engine.threads();
+    let rows: Vec<_> = store.list().unwrap().into_iter().map(|listed| listed.row).collect();
+    let mut reached = BTreeMap::new();
+    let mut threads = Vec::new();
+    for row in &rows {
+        let events = store.transcript(&row.id).unwrap();
+        let Some(EventBody::Opened(opened)) = events.first().map(|event| &event.body) else { continue };
+        count(&events, &mut reached);
+        let settled = events
+            .iter()
+            .filter_map(|e| if let EventBody::Settled(settled) = &e.body { Some(settled.clone()) } else { None });
+        let account = engine.account(&row.id).unwrap().unwrap();
+        threads.push(PlayedThread {
+            id: row.id.clone(),
+            settled: settled.collect(),
+            spent: account.spent().to_u64(),
+            overspend: account.overspend().to_u64(),
+            continues: row.continues.clone().filter(|_| opened.origin == ThreadOrigin::Handoff),
+            opened: (**opened).clone(),
+        });
+    }
+    let ids: Vec<ThreadId> = rows.into_iter().map(|row| row.id).collect();
+    let verified = store.verify_all(&ids, &crate::keys::TrustStore::default()).unwrap();
+    let faults = verified.into_iter().flat_map(|one| one.faults).map(|fault| fault.reason).collect();
+    let calls = log.calls.lock().unwrap().clone();
+    reached.insert("threads", threads.len() as u64);
+    reached.insert("calls", calls.len() as u64);
+    Played { calls, threads, faults, reached }
+}
+
+/// The kinds that a full run must reach with any provider.
+pub const KINDS: [&str; 17] = [
+    "cut stream without usage",
+    "cut stream with partial usage",
+    "cut stream before its first byte",
+    "reply without usage",
+    "refused call",
+    "retry",
+    "fallback",
+    "handoff of a root",
+    "handoff of a child",
+    "awaited child",
+    "detached child",
+    "child of a child",
+    "child of a hook",
+    "resume",
+    "fork",
+    "spend limit",
+    "refused child",
+];
+
+/// The kind that only a lying provider reaches.
+pub const OVERSPENT: &str = "overspent call";
+
+fn count(events: &[Event], reached: &mut BTreeMap<&'static str, u64>) {
+    let mut add = |kind: &'static str, reached_now: bool| *reached.entry(kind).or_default() += u64::from(reached_now);
+    for event in events {
+        match &event.body {
+            EventBody::Opened(opened) => {
+                add("handoff of a root", opened.origin == ThreadOrigin::Handoff && opened.parent.is_none());
+                add("handoff of a child", opened.origin == ThreadOrigin::Handoff && opened.parent.is_some());
+                add("child of a child", opened.parent.is_some() && opened.limits.depth == 0);
+                add("resume", opened.origin == ThreadOrigin::Resume);
+                add("fork", opened.origin == ThreadOrigin::Fork);
+            }
+            EventBody::AttemptIntended(intended) => add("retry", intended.attempt > 0),
+            EventBody::AttemptFailed(failed) => {
+                let cut = failed.error.cut;
+                add(
+                    "cut stream without usage",
+                    cut.is_some_and(|cut| cut.received > 0) && failed.error.usage.is_none(),
+                );
+                add("cut stream with partial usage", cut.is_some() && failed.error.usage.is_some());
+                add("cut stream before its first byte", cut.is_some_and(|cut| cut.received == 0));
+                add("refused call", failed.error.status == Some(529));
+                add("fallback", failed.fallback.is_some());
+            }
+            EventBody::CognitionOut(out) => add("reply without usage", out.uncounted.is_some()),
+            EventBody::ChildIntended(child) => {
+                add("awaited child", !child.detached);
+                add("detached child", child.detached);
+            }
+            EventBody::ChildSpawned(child) => add("child of a hook", child.spawn >= FIRST_HOOK_SPAWN),
+            EventBody::Limit(hit) => add("spend limit", hit.limit_code == "spend_exceeded"),
+            EventBody::ToolCallResult(result) => {
+                add("refused child", result.is_error && result.content.contains("spend_exceeded"));
+            }
+            EventBody::Settled(settled) => add(OVERSPENT, settled.overspent > 0),
+            _ => {}
+        }
+    }
+}
