@@ -11,8 +11,8 @@ use super::state::{
 };
 use super::{request, state_store};
 use crate::event::{
-    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted,
-    ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
+    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, ChildEnded, CognitionIn, CognitionOut,
+    Compacted, ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
 };
 use crate::exchange::StopReason;
 use crate::message::{ContentBlock, Message, SharedMessage, reply_text};
@@ -80,26 +80,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 child.spend = spawned.spend;
             }
         }
-        EventBody::ChildEnded(ended) => {
-            let asked_ms = match state.children.get_mut(&ended.spawn) {
-                Some(child) => {
-                    child.ended = Some(ended.status);
-                    child.last_thread_id = Some(ended.thread_id.clone());
-                    // The thread did not wait for a detached child.
-                    let awaited_ms = if child.detached { 0 } else { ended.cost.asked_ms };
-                    let more_ms = awaited_ms.saturating_sub(state.calls.asked_ms);
-                    state.calls.asked_ms += more_ms;
-                    more_ms
-                }
-                None => {
-                    state.hook_children.insert(ended.spawn);
-                    ended.cost.asked_ms
-                }
-            };
-            state.clock.exclude(asked_ms);
-            // Child tokens count only for the child; spend counts for both.
-            state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
-        }
+        EventBody::ChildEnded(ended) => child_ended(state, ended),
         EventBody::Mail(mail) => {
             state.mail.taken.insert(mail.id.clone());
             on_control_message(state, &mail.letter);
@@ -336,6 +317,25 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
     {
         call.answer = Some(given.answer);
     }
+}
+
+/// Records the end of a child. The time that an awaited child waited for a person is no duration of the thread.
+fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
+    let asked_ms = ended.cost.asked_ms;
+    if let Some(child) = state.children.get_mut(&ended.spawn) {
+        child.ended = Some(ended.status);
+        child.last_thread_id = Some(ended.thread_id.clone());
+        if !child.detached {
+            // The children of a group wait at the same time.
+            state.clock.exclude(asked_ms.saturating_sub(state.calls.asked_ms));
+            state.calls.asked_ms = state.calls.asked_ms.max(asked_ms);
+        }
+    } else {
+        state.hook_children.insert(ended.spawn);
+        state.clock.exclude(asked_ms);
+    }
+    // Child tokens count only for the child; spend counts for both.
+    state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
 }
 
 /// Starts a call of a group, or the spawn of its child.
