@@ -10,7 +10,7 @@ use super::{CrashWorld, RUN_TIMEOUT, crash_points, external_world, undisturbed};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::event::ControlMessage;
-use crate::keys::TrustStore;
+use crate::keys::{KeyFolder, TrustStore};
 use crate::store::layout::REGISTRY;
 use crate::store::registry::{Liveness, repair};
 use crate::thread_id::ThreadId;
@@ -45,7 +45,7 @@ fn check_stopped(world: &CrashWorld, engine: &Engine) -> Result<(), String> {
             return Err(format!("{} is {:?}, its account {account:?}", listed.row.id, listed.row.status));
         }
     }
-    let trust = world.lab.keys.as_ref().map_or_else(|| Ok(TrustStore::default()), |keys| keys.trust_store());
+    let trust = world.lab.keys.as_ref().map_or_else(|| Ok(TrustStore::default()), KeyFolder::trust_store);
     let ids: Vec<ThreadId> = listed.into_iter().map(|listed| listed.row.id).collect();
     let verified = threads.verify_all(&ids, &trust.map_err(|error| error.to_string())?);
     let faults: Vec<String> = verified
