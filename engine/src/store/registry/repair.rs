@@ -190,11 +190,13 @@ fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Counts the descendants of each thread.
+/// Counts the descendants of each thread. The continuation of a child is no further one.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let above: BTreeMap<ThreadId, ThreadId> =
         folds.values().filter_map(|folded| Some((folded.row.id.clone(), folded.row.parent.clone()?))).collect();
-    for parent in above.values() {
+    let spawned = folds.values().filter(|folded| folded.handed_over.is_none());
+    let parents: Vec<ThreadId> = spawned.filter_map(|folded| folded.row.parent.clone()).collect();
+    for parent in &parents {
         let (mut next, mut steps) = (Some(parent), 0);
         while let Some(thread) = next.filter(|_| steps <= above.len()) {
             if let Some(folded) = folds.get_mut(thread) {

@@ -79,7 +79,7 @@ impl Project {
         let hooks = if hooked { HOOK } else { "" };
         lab.write("a.txt", &"Zeile \"eins\" \\ お茶\n".repeat(40));
         lab.write(".ai/config/agent/resilience.yaml", "retry: { max_retries: 2 }\n");
-        lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.08 }\n");
+        lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.02 }\n");
         lab.write(".ai/config/agent/providers/scripted.yaml", MODELS);
         lab.directive("root", &format!("{hooks}{DIRECTIVES}"), "");
         lab.directive("child", &format!("{hooks}{DIRECTIVES}"), "");
