@@ -144,7 +144,10 @@ fn control_characters_are_never_printed() {
         ".mcp.json",
         "{\"mcpServers\": {\"x\": {\"command\": \"echo\", \"args\": [\"a\u{202e}b\u{2066}c\u{2028}d\\u001b[2Je\"]}}}",
     );
-    place.write("script.yaml", "steps:\n  - text: \"over \u{202e}there\u{2069} \\u009b2J\\x1b[2J\"\n  - Done.\n  - Done.\n");
+    place.write(
+        "script.yaml",
+        "steps:\n  - text: \"over \u{202e}there\u{2069} \\u009b2J\\x1b[2J\"\n  - Done.\n  - Done.\n",
+    );
     place.run_ok(&["trust"]);
     let ran = place.rye(&["run", "first", "--allow-missing-outputs", "--input", "topic=tea\u{202e}"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
