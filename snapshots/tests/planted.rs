@@ -1,5 +1,5 @@
-//! A project with forty known defects, each marked with `planted: CODE`, and a copy without them: `check` finds exactly
-//! the forty in the first and nothing in the second.
+//! Projects with 85 known defects, each marked with `planted: CODE`, and a copy of each without them: `check` finds
+//! exactly the marked defects in the first and nothing in the second.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -33,18 +33,22 @@ fn marked_defects(folder: &Path, found: &mut Vec<String>) {
 
 #[test]
 fn check_finds_exactly_the_known_defects() {
-    let case = case("planted/forty");
-    let mut marked = Vec::new();
-    marked_defects(&case.folder.join(".ai"), &mut marked);
-    let mut found: Vec<String> = case.check().unwrap().0.iter().map(|d| d.code().to_owned()).collect();
-    marked.sort();
-    found.sort();
-    assert_eq!((found.len(), &found), (40, &marked));
+    for (name, count) in [("planted/forty", 40), ("planted/yard", 45)] {
+        let case = case(name);
+        let mut marked = Vec::new();
+        marked_defects(&case.folder.join(".ai"), &mut marked);
+        let mut found: Vec<String> = case.check().unwrap().0.iter().map(|d| d.code().to_owned()).collect();
+        marked.sort();
+        found.sort();
+        assert_eq!((found.len(), &found), (count, &marked), "{name}");
+    }
 }
 
 #[test]
-fn check_finds_nothing_in_the_fixed_project() {
-    let (found, _) = case("planted/twin").check().unwrap();
-    let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
-    assert!(told.is_empty(), "{told:#?}");
+fn check_finds_nothing_in_the_fixed_projects() {
+    for name in ["planted/twin", "planted/yard_twin"] {
+        let (found, _) = case(name).check().unwrap();
+        let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
+        assert!(told.is_empty(), "{name}: {told:#?}");
+    }
 }
