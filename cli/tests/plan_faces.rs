@@ -17,7 +17,7 @@ fn every_context_of_a_directive_is_listed() {
     assert_eq!(found["contexts"].as_array().unwrap().len(), 2, "{found}");
     let shown = place.rye(&["plan", "deploy_staging", "--all"]);
     assert!(
-        shown.stdout.contains("target=canary") && shown.stdout.contains("project/deploy/canary-rules"),
+        shown.stdout.contains("target == \"canary\"") && shown.stdout.contains("project/deploy/canary-rules"),
         "{}",
         shown.stdout
     );

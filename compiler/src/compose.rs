@@ -240,11 +240,14 @@ impl Composed {
 }
 
 impl Composed {
-    /// Returns true if a removed hook fetches an item that the chain provides: with other inputs, the hook provides it.
-    pub fn provides_item_of(&self, hook: &ComposedHook) -> bool {
-        let chain = || self.system.iter().chain(&self.before).chain(&self.after);
+    /// Returns true if a removed hook fetches an item that the chain or another hook provides: with other inputs, the
+    /// removed hook may provide it.
+    pub fn may_provide_item_of(&self, hook: &ComposedHook) -> bool {
         let removed = hook.decl.enabled && matches!(hook.verdict, PlanVerdict::Removed { .. });
-        removed && hook.decl.fetched.as_ref().is_some_and(|id| chain().any(|item| item.id == *id))
+        let Some(id) = hook.decl.fetched.as_ref().filter(|_| removed) else { return false };
+        let chain = self.system.iter().chain(&self.before).chain(&self.after);
+        chain.into_iter().any(|item| item.id == *id)
+            || self.hooks.iter().any(|other| other.is_live() && other.decl.fetched.as_ref() == Some(id))
     }
 }
 

@@ -158,7 +158,6 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("violations", "the assertions that do not hold"),
     ("warnings", "number of warnings"),
     ("what", "the part that changed"),
-    ("when", "the inputs"),
     ("why", "the reason"),
     ("wire", "the wire format"),
     ("worst", "the worst case"),

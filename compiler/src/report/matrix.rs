@@ -1,5 +1,8 @@
 //! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, the
-//! compiler plans each combination, and combinations with equal plans form one context.
+//! compiler plans each combination, and combinations with equal plans form one context. Its region is a condition.
+
+mod cells;
+mod region;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +11,7 @@ use rye_grammar::ItemId;
 use rye_grammar::condition::Segment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::compile::{CompileRequest, compile, declared_inputs};
 use crate::compose::{Composed, compose_all};
@@ -18,8 +21,9 @@ use crate::lower::interface::lower_fields;
 use crate::plan::{FieldType, InterfaceField};
 use crate::report::render::json::{CallReport, PlanReport, RunEstimateReport, render};
 use crate::resolve::{Inputs, Launch};
-use crate::semantics::condition::{ComparedLiterals, boundary_values};
 use crate::world::World;
+use cells::{Partition, ReadLiterals};
+use region::describe_region;
 
 /// Largest number of combinations that are planned.
 pub const MAX_COMBINATIONS: usize = 4_096;
@@ -28,7 +32,7 @@ pub const MAX_COMBINATIONS: usize = 4_096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     pub directive: String,
-    /// Inputs that a condition reads, with the values that were tried; null means no value.
+    /// Inputs that a condition reads, with a value of each set that the conditions tell apart; null means no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
     /// Inputs that a pattern or an expression reads. For these, contexts may exist that the matrix does not list.
     pub open: Vec<String>,
@@ -36,15 +40,16 @@ pub struct Matrix {
     pub combinations: usize,
     /// Contexts in the order of discovery.
     pub contexts: Vec<MatrixContext>,
-    /// Combinations that have no plan, with the codes of their errors.
-    pub refused: Vec<RefusedCombination>,
+    /// Regions that have no plan, with the codes of their errors.
+    pub refused: Vec<RefusedRegion>,
 }
 
-/// A context and the combinations that lead to it.
+/// A context and the inputs that lead to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixContext {
-    /// The combinations of values that lead here. Inputs that make no difference are left out.
-    pub when: Vec<Map<String, Value>>,
+    /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. Exactly one condition of exactly one
+    /// region holds for every call. `true` holds for all.
+    pub when: Vec<String>,
     /// A call that produces this context, with placeholder values for inputs that make no difference.
     pub call: CallReport,
     pub plan_id: String,
@@ -59,8 +64,9 @@ pub struct MatrixContext {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RefusedCombination {
-    pub when: Map<String, Value>,
+pub struct RefusedRegion {
+    /// Conditions on the inputs, like those of a context.
+    pub when: Vec<String>,
     pub codes: Vec<String>,
 }
 
@@ -92,23 +98,28 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
     for composed in &all {
         declared.extend(lower_fields(&composed.inputs));
     }
-    let (mut tried, open) = values(&all, &declared);
+    let (mut tried, open) = partitions(&all, &declared);
     tried.retain(|name, _| !given.contains_key(name));
-    let combinations = tried.values().fold(1usize, |product, values| product.saturating_mul(values.len().max(1)));
+    let combinations = tried.values().fold(1usize, |product, cells| product.saturating_mul(cells.len().max(1)));
     if combinations > MAX_COMBINATIONS {
         return Err(MatrixError::TooMany(combinations));
     }
     let mut matrix = Matrix {
         directive: id.to_string(),
-        inputs: tried.clone(),
+        inputs: tried.iter().map(|(name, cells)| (name.clone(), cells.values().cloned().collect())).collect(),
         open: open.into_iter().filter(|name| !given.contains_key(name)).collect(),
         combinations,
         contexts: Vec::new(),
         refused: Vec::new(),
     };
-    let mut known: IndexMap<String, MatrixContext> = IndexMap::new();
+    let (names, partitions): (Vec<String>, Vec<Partition>) = tried.into_iter().unzip();
+    let mut known: IndexMap<String, (MatrixContext, Vec<Vec<usize>>)> = IndexMap::new();
+    let mut refused: BTreeMap<Vec<String>, Vec<Vec<usize>>> = BTreeMap::new();
     for at in 0..combinations {
-        let when = combination(&tried, at);
+        let cells = combination(&partitions, at);
+        let chosen = partitions.iter().zip(&cells).map(|(partition, cell)| partition.values().nth(*cell).cloned());
+        let when: BTreeMap<&String, Value> =
+            names.iter().zip(chosen).filter_map(|(name, value)| Some((name, value?))).collect();
         let mut inputs = given.clone();
         for (name, field) in &declared {
             let value = when.get(name).cloned().or_else(|| placeholder_value(name, field));
@@ -127,96 +138,56 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
         let Some(compilation) = compiled.value else {
             let codes: BTreeSet<String> =
                 compiled.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
-            matrix.refused.push(RefusedCombination { when, codes: codes.into_iter().collect() });
+            refused.entry(codes.into_iter().collect()).or_default().push(cells);
             continue;
         };
         let report = render(&compilation, Vec::new());
-        known.entry(context_key(&report)).or_insert_with(|| context(&report)).when.push(when);
+        known.entry(context_key(&report)).or_insert_with(|| (context(&report), Vec::new())).1.push(cells);
     }
-    matrix.contexts = known.into_values().collect();
-    for context in &mut matrix.contexts {
-        context.when = shortened(std::mem::take(&mut context.when), &tried);
+    for (mut context, cells) in known.into_values() {
+        context.when = describe_region(&partitions, &cells);
+        matrix.contexts.push(context);
+    }
+    for (codes, cells) in refused {
+        matrix.refused.push(RefusedRegion { when: describe_region(&partitions, &cells), codes });
     }
     Ok(matrix)
 }
 
-/// Collects, by input, the values at which conditions change their result, and the inputs for which that list may be
-/// incomplete.
-fn values(
+/// Collects the cells of every input that a condition reads, and the inputs whose cells may be incomplete.
+fn partitions(
     all: &[Composed],
     declared: &IndexMap<String, InterfaceField>,
-) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
-    let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    let mut open = BTreeSet::new();
-    // A hook that yields to an item of the chain provides the item itself where it fires, so its condition counts too.
-    let hooks =
-        all.iter().flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live() || composed.provides_item_of(h)));
+) -> (BTreeMap<String, Partition>, Vec<String>) {
+    let mut read: BTreeMap<String, ReadLiterals> = BTreeMap::new();
+    // A removed hook can provide its item with other inputs, so its condition counts too.
+    let hooks = all
+        .iter()
+        .flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live() || composed.may_provide_item_of(h)));
     for condition in hooks.filter_map(|hook| hook.decl.compiled.as_ref()) {
-        for samples in condition.samples() {
-            let [Segment::Name(root), Segment::Name(name), deeper @ ..] = samples.path.segments.as_slice() else {
+        for literals in condition.samples() {
+            let [Segment::Name(root), Segment::Name(name), deeper @ ..] = literals.path.segments.as_slice() else {
                 continue;
             };
             let Some(field) = declared.get(name).filter(|_| root == "inputs") else { continue };
-            let list = values.entry(name.clone()).or_default();
-            list.extend(candidates(&samples, field.kind).into_iter().filter(|_| deeper.is_empty()));
-            if samples.open || !deeper.is_empty() {
-                open.insert(name.clone());
+            let known = read.entry(name.clone()).or_default();
+            if deeper.is_empty() {
+                known.add(&literals, field.kind);
+            } else {
+                known.is_open = true;
             }
-            list.retain(|value| field.kind.fits(value));
         }
     }
-    for (name, list) in &mut values {
-        let Some(field) = declared.get(name) else { continue };
-        if field.choices.is_empty() {
-            list.extend(field.default.clone());
-            list.extend(unnamed_values(name, field));
-        } else {
-            list.clone_from(&field.choices);
-        }
-        if !field.required && field.default.is_none() {
-            list.push(Value::Null);
-        }
-        let mut seen = Vec::new();
-        list.retain(|value| {
-            let is_new = !seen.contains(value);
-            seen.push(value.clone());
-            is_new
-        });
-    }
-    (values, open.into_iter().collect())
-}
-
-/// Returns values that represent everything an input can be when only these literals matter.
-fn candidates(samples: &ComparedLiterals, kind: FieldType) -> Vec<Value> {
-    let whole = kind == FieldType::Integer;
-    let numbers = samples.numbers().filter(|_| whole || kind == FieldType::Number);
-    let mut values = match numbers {
-        Some(numbers) => boundary_values(&numbers, whole).into_iter().filter_map(json).collect(),
-        None => samples.values.clone(),
-    };
-    // An element stands for a list that contains it, and a text for a text that contains it.
-    for part in &samples.parts {
-        values.extend([Value::Array(vec![part.clone()]), part.clone()]);
-    }
-    values
-}
-
-/// Converts a number to its shortest JSON form: `3`, not `3.0`.
-fn json(number: f64) -> Option<Value> {
-    let written = number.to_string();
-    written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
-}
-
-/// Returns values that no condition names.
-fn unnamed_values(name: &str, field: &InterfaceField) -> Vec<Value> {
-    match field.kind {
-        FieldType::Boolean => vec![Value::Bool(true), Value::Bool(false)],
-        FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Array | FieldType::Object => {
-            let mut any = field.clone();
-            any.default = None;
-            placeholder_value(name, &any).into_iter().collect()
+    let mut partitions = BTreeMap::new();
+    let mut open = Vec::new();
+    for (name, mut literals) in read {
+        let Some(field) = declared.get(&name) else { continue };
+        partitions.insert(name.clone(), literals.partition(&name, field));
+        if literals.is_open {
+            open.push(name);
         }
     }
+    (partitions, open)
 }
 
 /// Returns a value for an input that makes no difference.
@@ -236,19 +207,15 @@ fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
     }
 }
 
-/// Returns the combination with index `at`; the last input changes fastest.
-fn combination(tried: &BTreeMap<String, Vec<Value>>, mut at: usize) -> Map<String, Value> {
-    let mut when = Map::new();
-    for (name, values) in tried.iter().rev() {
-        let count = values.len().max(1);
-        if let Some(value) = values.get(at % count) {
-            when.insert(name.clone(), value.clone());
-        }
+/// Returns the cells of the combination with index `at`; the last input changes fastest.
+fn combination(partitions: &[Partition], mut at: usize) -> Vec<usize> {
+    let mut cells = vec![0; partitions.len()];
+    for (cell, partition) in cells.iter_mut().zip(partitions).rev() {
+        let count = partition.len().max(1);
+        *cell = at % count;
         at /= count;
     }
-    let mut sorted: Vec<(String, Value)> = when.into_iter().collect();
-    sorted.sort_by(|a, b| a.0.cmp(&b.0));
-    sorted.into_iter().collect()
+    cells
 }
 
 /// Returns the key that tells contexts apart: everything but the values that were filled in.
@@ -278,22 +245,6 @@ fn context(report: &PlanReport) -> MatrixContext {
         typical: report.cost.typical.clone(),
         worst: report.cost.worst.clone(),
     }
-}
-
-/// Drops inputs whose every value leads here, whatever the other inputs are.
-fn shortened(mut when: Vec<Map<String, Value>>, tried: &BTreeMap<String, Vec<Value>>) -> Vec<Map<String, Value>> {
-    for (name, values) in tried {
-        let mut without: IndexMap<String, (Map<String, Value>, usize)> = IndexMap::new();
-        for one in &when {
-            let mut rest = one.clone();
-            rest.shift_remove(name);
-            without.entry(Value::Object(rest.clone()).to_string()).or_insert((rest, 0)).1 += 1;
-        }
-        if without.values().all(|(_, count)| *count == values.len()) {
-            when = without.into_values().map(|(rest, _)| rest).collect();
-        }
-    }
-    when
 }
 
 #[cfg(test)]
@@ -328,12 +279,12 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found.inputs["a"], [json!("prod"), json!("<a>")]);
-        assert_eq!(found.inputs["b"], [json!(2), json!(3), json!(4), json!(0)]);
-        assert_eq!((found.combinations, found.contexts.len(), found.refused.len()), (8, 4, 0));
+        assert_eq!(found.inputs["b"], [json!(2), json!(3), json!(4)]);
+        assert_eq!((found.combinations, found.contexts.len(), found.refused.len()), (6, 4, 0));
         let bare = found.contexts.iter().find(|c| c.parts == ["leaf"]).unwrap();
-        assert_eq!(bare.when.len(), 3, "{:?}", bare.when);
+        assert_eq!(bare.when, ["a != \"prod\" && b <= 3"]);
         let both = found.contexts.iter().find(|c| c.parts.len() == 3).unwrap();
-        assert_eq!(both.when, [json!({"a": "prod", "b": 4}).as_object().unwrap().clone()]);
+        assert_eq!(both.when, ["a == \"prod\" && b > 3"]);
         assert!(both.tokens > bare.tokens);
     }
 
@@ -341,7 +292,7 @@ mod tests {
     fn inputs_read_by_no_condition_are_left_out() {
         let found = found("<input name=\"a\" required=\"true\" enum=\"x,y,z\"/><input name=\"b\"/>", "  []\n").unwrap();
         assert_eq!((found.inputs.len(), found.combinations, found.contexts.len()), (0, 1, 1));
-        assert_eq!(found.contexts[0].when, [Map::new()]);
+        assert_eq!(found.contexts[0].when, ["true"]);
     }
 
     #[test]
@@ -351,7 +302,7 @@ mod tests {
         assert_eq!(found.inputs["a"], [json!("x"), json!("y")]);
         assert_eq!(found.inputs["b"], [json!("<b>"), Value::Null]);
         let without = found.contexts.iter().find(|c| c.parts == ["leaf"]).unwrap();
-        assert_eq!(without.when, [json!({"a": "y", "b": "<b>"}).as_object().unwrap().clone()]);
+        assert_eq!(without.when, ["a == \"y\" && exists(b)"]);
     }
 
     #[test]

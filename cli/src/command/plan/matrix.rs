@@ -1,10 +1,10 @@
 //! `rye plan ID --all`: prints every context of a directive, by the conditions that read its inputs.
 
 use rye_compiler::compile::CompileRequest;
-use rye_compiler::report::matrix::{Matrix, MatrixContext, build_matrix};
+use rye_compiler::report::matrix::{Matrix, build_matrix};
 use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::world::World;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::CommandError;
 use crate::exit::Exit;
@@ -34,7 +34,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         };
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![
-            when(context).into(),
+            when(&context.when).into(),
             tokens(context.tokens, report.format()).into(),
             dollars(&context.first.cost).into(),
             dollars(&context.typical.cost).into(),
@@ -49,7 +49,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     let count = crate::present::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
-        let text = format!("no plan where {}: {}", values(&refused.when), refused.codes.join(", "));
+        let text = format!("no plan where {}: {}", when(&refused.when), refused.codes.join(", "));
         report.note(&printable(&text));
     }
     for name in &found.open {
@@ -63,24 +63,14 @@ fn tokens(count: u64, format: Format) -> String {
     if format == Format::Human { group_thousands(count) } else { count.to_string() }
 }
 
-/// Formats the combinations of a context, at most `MOST`.
-fn when(context: &MatrixContext) -> String {
+/// Formats the conditions of a region, at most `MOST`.
+fn when(conditions: &[String]) -> String {
     const MOST: usize = 3;
-    let shown: Vec<String> = context.when.iter().take(MOST).map(values).collect();
-    let more = context.when.len().saturating_sub(MOST);
-    let text = shown.join(" or ");
-    if more == 0 { text } else { format!("{text} or {more} more") }
-}
-
-fn values(when: &Map<String, Value>) -> String {
-    if when.is_empty() {
+    if conditions == ["true"] {
         return "always".to_owned();
     }
-    let shown = |(name, value): (&String, &Value)| match value {
-        Value::Null => format!("no {name}"),
-        Value::String(text) if *text == format!("<{name}>") => format!("any other {name}"),
-        Value::String(text) => format!("{name}={text}"),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => format!("{name}={value}"),
-    };
-    when.iter().map(shown).collect::<Vec<_>>().join(" ")
+    let shown: Vec<&str> = conditions.iter().take(MOST).map(String::as_str).collect();
+    let more = conditions.len().saturating_sub(MOST);
+    let text = shown.join(" or ");
+    if more == 0 { text } else { format!("{text} or {more} more") }
 }

@@ -15,6 +15,8 @@ pub struct ComparedLiterals {
     pub values: Vec<Value>,
     /// Literals that it must contain.
     pub parts: Vec<Value>,
+    /// True if it is ordered against a text.
+    pub ordered: bool,
     /// True if a pattern, an expression or another path decides too, so that the literals alone are not enough.
     pub open: bool,
 }
@@ -53,7 +55,13 @@ impl Condition {
         let mut all: Vec<ComparedLiterals> = self
             .paths()
             .into_iter()
-            .map(|path| ComparedLiterals { path: path.clone(), values: Vec::new(), parts: Vec::new(), open: false })
+            .map(|path| ComparedLiterals {
+                path: path.clone(),
+                values: Vec::new(),
+                parts: Vec::new(),
+                ordered: false,
+                open: false,
+            })
             .collect();
         walk(&self.root, &mut all);
         all
@@ -119,7 +127,9 @@ fn record_comparison(op: Comparison, path: &Path, first: bool, other: &CompiledN
             samples.open = true;
         }
         Comparison::In | Comparison::Contains => push_missing(&mut samples.parts, whole(literals_of)),
-        Comparison::Eq | Comparison::Ne | Comparison::Lt | Comparison::Lte | Comparison::Gt | Comparison::Gte => {
+        Comparison::Eq | Comparison::Ne => push_missing(&mut samples.values, whole(literals_of)),
+        Comparison::Lt | Comparison::Lte | Comparison::Gt | Comparison::Gte => {
+            samples.ordered |= literals_of.iter().any(Value::is_string);
             push_missing(&mut samples.values, whole(literals_of));
         }
     }

@@ -1,0 +1,397 @@
+//! Partition of an input's values: the values in one cell give every condition the same result. Each cell has a value
+//! that represents it, and every set of cells has a condition that describes it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Number, Value};
+
+use super::placeholder_value;
+use crate::plan::{FieldType, InterfaceField};
+use crate::semantics::condition::ComparedLiterals;
+use crate::semantics::value::equal;
+
+/// Maximum number of substrings or elements of one input whose combinations are told apart.
+const MAX_PARTS: usize = 6;
+/// A separator of substrings that occurs in none of them.
+const SEPARATOR: &str = "\u{1}";
+
+/// The literals that the conditions of a directive compare an input with.
+#[derive(Debug, Clone, Default)]
+pub struct ReadLiterals {
+    points: Vec<Value>,
+    parts: Vec<Value>,
+    is_ordered: bool,
+    /// True if the literals do not tell all values apart.
+    pub is_open: bool,
+}
+
+/// The cells of an input, each with the value that represents it; null means no value.
+#[derive(Debug, Clone)]
+pub struct Partition {
+    name: String,
+    parts: Vec<Value>,
+    cells: Vec<(ValueSet, Value)>,
+    /// True if values outside of the listed points exist.
+    is_infinite: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum ValueSet {
+    Absent,
+    Point(Value),
+    /// Between two neighboring points of an ordered input.
+    Between(Option<Value>, Option<Value>),
+    /// No point, with exactly the parts that are true here.
+    Other(Vec<bool>),
+}
+
+impl ReadLiterals {
+    /// Adds the literals of a condition.
+    pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) {
+        let numbers = literals.numbers();
+        self.is_open |= literals.open || (numbers.is_none() && is_number(kind));
+        self.is_ordered |= literals.ordered;
+        // A whole number may be compared with a fraction.
+        let fits = |value: &&Value| kind.fits(value) || (is_number(kind) && value.is_number());
+        for value in literals.values.iter().filter(fits) {
+            if !self.points.iter().any(|known| equal(known, value)) {
+                self.points.push(value.clone());
+            }
+        }
+        for part in &literals.parts {
+            let can_contain = match kind {
+                FieldType::String | FieldType::Object => part.is_string(),
+                FieldType::Array => true,
+                FieldType::Integer | FieldType::Number | FieldType::Boolean => false,
+            };
+            if can_contain && !self.parts.iter().any(|known| equal(known, part)) {
+                self.parts.push(part.clone());
+            }
+        }
+    }
+
+    /// Returns the cells of an input. Marks the literals as open if they are too many or of two kinds.
+    pub fn partition(&mut self, name: &str, field: &InterfaceField) -> Partition {
+        let mut parts = std::mem::take(&mut self.parts);
+        let is_ordered = self.is_ordered && field.kind == FieldType::String;
+        if parts.len() > MAX_PARTS || (is_ordered && !parts.is_empty()) {
+            self.is_open = true;
+            parts.truncate(MAX_PARTS);
+        }
+        let is_finite = field.kind == FieldType::Boolean || !field.choices.is_empty();
+        let mut cells: Vec<(ValueSet, Value)> = Vec::new();
+        if is_finite {
+            let all = if field.choices.is_empty() { vec![true.into(), false.into()] } else { field.choices.clone() };
+            cells.extend(all.into_iter().map(|value| (ValueSet::Point(value.clone()), value)));
+        } else if is_number(field.kind) && numbers(&self.points).is_some() {
+            cells = number_cells(numbers(&self.points).unwrap_or_default(), field.kind == FieldType::Integer);
+        } else if is_ordered && parts.is_empty() {
+            cells = text_cells(&self.points, name);
+        } else {
+            cells.extend(self.points.iter().map(|point| (ValueSet::Point(point.clone()), point.clone())));
+            cells.extend(other_cells(name, field, &self.points, &parts));
+        }
+        if !field.required && field.default.is_none() {
+            cells.push((ValueSet::Absent, Value::Null));
+        }
+        Partition { name: name.to_owned(), parts, cells, is_infinite: !is_finite }
+    }
+}
+
+fn is_number(kind: FieldType) -> bool {
+    matches!(kind, FieldType::Integer | FieldType::Number)
+}
+
+/// Returns the numbers of the points, in order; `None` if one is too large to be exact.
+fn numbers(points: &[Value]) -> Option<Vec<f64>> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < EXACT);
+    let mut numbers = points.iter().map(exact).collect::<Option<Vec<f64>>>()?;
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    Some(numbers)
+}
+
+fn number_cells(points: Vec<f64>, whole: bool) -> Vec<(ValueSet, Value)> {
+    let mut cells = Vec::new();
+    let mut below: Option<f64> = None;
+    for point in points.into_iter().map(Some).chain([None]) {
+        let between = match (below, point, whole) {
+            (None, None, _) => Some(0.0),
+            (None, Some(high), true) => Some(high.ceil() - 1.0),
+            (None, Some(high), false) => Some(high - 1.0),
+            (Some(low), None, true) => Some(low.floor() + 1.0),
+            (Some(low), None, false) => Some(low + 1.0),
+            (Some(low), Some(high), true) => Some(low.floor() + 1.0).filter(|number| *number < high),
+            (Some(low), Some(high), false) => Some(f64::midpoint(low, high)),
+        };
+        let value = |number: Option<f64>| number.and_then(to_json);
+        if let Some(inside) = value(between) {
+            cells.push((ValueSet::Between(value(below), value(point)), inside));
+        }
+        if let (Some(number), Some(json)) = (point, value(point))
+            && (!whole || number.fract() == 0.0)
+        {
+            cells.push((ValueSet::Point(json.clone()), json));
+        }
+        below = point;
+    }
+    cells
+}
+
+/// Converts a number to its shortest JSON form: `3`, not `3.0`.
+fn to_json(number: f64) -> Option<Value> {
+    let written = number.to_string();
+    written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
+}
+
+/// Returns the cells of texts that are compared by their order.
+fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
+    let mut points: Vec<&str> = points.iter().filter_map(Value::as_str).collect();
+    points.sort_unstable();
+    let mut cells = Vec::new();
+    let mut below: Option<&str> = None;
+    for point in points.into_iter().map(Some).chain([None]) {
+        // The text directly after another one has a null character more.
+        let first = below.map_or_else(String::new, |text| format!("{text}\0"));
+        let is_inside = |text: &str| text >= first.as_str() && point.is_none_or(|point| text < point);
+        let named = format!("<{name}>");
+        let value = |text: Option<&str>| text.map(Value::from);
+        if let Some(inside) = [named, first.clone()].into_iter().find(|text| is_inside(text)) {
+            cells.push((ValueSet::Between(value(below), value(point)), inside.into()));
+        }
+        cells.extend(value(point).map(|value| (ValueSet::Point(value.clone()), value)));
+        below = point;
+    }
+    cells
+}
+
+/// Returns the cells of values that are no point: one for each set of parts that a value can contain.
+fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Value]) -> Vec<(ValueSet, Value)> {
+    let any = InterfaceField { default: None, required: true, ..field.clone() };
+    let plain = placeholder_value(name, &any).unwrap_or(Value::Null);
+    let mut cells: Vec<(ValueSet, Value)> = Vec::new();
+    for chosen in 0..1_usize << parts.len() {
+        let some = parts.iter().enumerate().filter(|(n, _)| chosen >> n & 1 == 1).map(|(_, part)| part);
+        let own = Value::from(SEPARATOR);
+        let texts = || some.clone().filter_map(Value::as_str);
+        let mut candidates: Vec<Value> = if chosen == 0 { vec![plain.clone()] } else { Vec::new() };
+        match field.kind {
+            FieldType::String => {
+                let joined = texts().collect::<Vec<_>>().join(SEPARATOR);
+                candidates.extend([joined.clone(), format!("{SEPARATOR}{joined}{SEPARATOR}")].map(Value::from));
+            }
+            FieldType::Array => {
+                let items: Vec<Value> = some.clone().cloned().collect();
+                candidates.extend([items.clone(), items.into_iter().chain([own]).collect()].map(Value::Array));
+            }
+            FieldType::Object => {
+                let keys: Map<String, Value> = texts().map(|key| (key.to_owned(), Value::Null)).collect();
+                let more = keys.clone().into_iter().chain([(SEPARATOR.to_owned(), Value::Null)]).collect();
+                candidates.extend([keys, more].map(Value::Object));
+            }
+            FieldType::Integer | FieldType::Number | FieldType::Boolean => {}
+        }
+        for value in candidates.into_iter().filter(|value| !points.iter().any(|point| equal(point, value))) {
+            let set = ValueSet::Other(contained(parts, &value));
+            if !cells.iter().any(|(known, _)| *known == set) {
+                cells.push((set, value));
+            }
+        }
+    }
+    cells
+}
+
+/// Returns which of the parts a value contains.
+fn contained(parts: &[Value], value: &Value) -> Vec<bool> {
+    let contains = |part: &Value| match value {
+        Value::String(text) => part.as_str().is_some_and(|part| text.contains(part)),
+        Value::Array(items) => items.iter().any(|item| equal(item, part)),
+        Value::Object(keys) => part.as_str().is_some_and(|part| keys.contains_key(part)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    };
+    parts.iter().map(contains).collect()
+}
+
+impl Partition {
+    /// Returns the values that represent the cells.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.cells.iter().map(|(_, value)| value)
+    }
+
+    /// Returns the number of cells.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Returns the condition that holds for exactly the values of these cells; `None` if it holds for all.
+    pub fn describe(&self, chosen: &BTreeSet<usize>) -> Option<String> {
+        if chosen.len() == self.cells.len() {
+            return None;
+        }
+        let name = &self.name;
+        let has_absent = self.cells.iter().any(|(set, _)| *set == ValueSet::Absent);
+        let is_chosen = |(n, (set, _)): &(usize, &(ValueSet, Value))| chosen.contains(n) && *set != ValueSet::Absent;
+        let present = self.cells.iter().enumerate().filter(is_chosen).count();
+        let takes_absent = has_absent && present < chosen.len();
+        if present == 0 {
+            return Some(format!("!exists({name})"));
+        }
+        if present + usize::from(has_absent) == self.cells.len() {
+            return Some(format!("exists({name})"));
+        }
+        let (text, holds_where_absent) = self.describe_present(chosen, takes_absent || !has_absent);
+        Some(match (takes_absent, has_absent && holds_where_absent) {
+            (true, false) => format!("({text} || !exists({name}))"),
+            (false, true) => format!("exists({name}) && {text}"),
+            (true, true) | (false, false) => text,
+        })
+    }
+
+    /// Describes the chosen cells of values that are present. The second value is true if the condition also holds
+    /// where the input is absent.
+    fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
+        let points = |is_in: bool| -> Vec<&Value> {
+            let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
+                ValueSet::Point(_) if chosen.contains(&n) == is_in => self.cells.get(n),
+                ValueSet::Point(_) | ValueSet::Absent | ValueSet::Between(..) | ValueSet::Other(_) => None,
+            };
+            self.cells.iter().enumerate().filter_map(of).map(|(_, value)| value).collect()
+        };
+        let (inside, outside) = (points(true), points(false));
+        let is_rest = |set: &ValueSet| matches!(set, ValueSet::Between(..) | ValueSet::Other(_));
+        let rest = |is_in: bool| {
+            self.cells.iter().enumerate().any(|(n, (set, _))| is_rest(set) && chosen.contains(&n) == is_in)
+        };
+        let is_shorter = outside.len() < inside.len() && may_exclude;
+        if !rest(false) && (self.is_infinite || is_shorter) {
+            return (not_one_of(&self.name, &outside), true);
+        }
+        if !rest(true) {
+            return (one_of(&self.name, &inside), false);
+        }
+        if self.cells.iter().any(|(set, _)| matches!(set, ValueSet::Between(..))) {
+            return (self.describe_line(chosen), false);
+        }
+        self.describe_parts(chosen, &inside, &outside)
+    }
+
+    /// Describes cells of an ordered input as intervals.
+    fn describe_line(&self, chosen: &BTreeSet<usize>) -> String {
+        let name = &self.name;
+        let mut terms = Vec::new();
+        let mut single: Vec<&Value> = Vec::new();
+        let mut n = 0;
+        while n < self.cells.len() {
+            let run = (n..self.cells.len()).take_while(|n| chosen.contains(n) && self.is_on_line(*n)).count();
+            let cells = self.cells.get(n..n + run).unwrap_or_default();
+            if let [(ValueSet::Point(point), _)] = cells {
+                single.push(point);
+            } else if let [(first, _), .., (last, _)] | [(first @ last, _)] = cells {
+                let low = match first {
+                    ValueSet::Point(point) => Some(format!("{name} >= {point}")),
+                    ValueSet::Between(low, _) => low.as_ref().map(|low| format!("{name} > {low}")),
+                    ValueSet::Absent | ValueSet::Other(_) => None,
+                };
+                let high = match last {
+                    ValueSet::Point(point) => Some(format!("{name} <= {point}")),
+                    ValueSet::Between(_, high) => high.as_ref().map(|high| format!("{name} < {high}")),
+                    ValueSet::Absent | ValueSet::Other(_) => None,
+                };
+                terms.push(low.into_iter().chain(high).collect::<Vec<_>>().join(" && "));
+            }
+            n += run.max(1);
+        }
+        if !single.is_empty() {
+            terms.push(one_of(name, &single));
+        }
+        any_of(&terms)
+    }
+
+    fn is_on_line(&self, n: usize) -> bool {
+        matches!(self.cells.get(n), Some((ValueSet::Point(_) | ValueSet::Between(..), _)))
+    }
+
+    /// Describes cells by the parts that their values contain.
+    fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
+        let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
+        let mut terms: Vec<Vec<Option<bool>>> = signatures
+            .filter_map(|(_, (set, _))| match set {
+                ValueSet::Other(parts) => Some(parts.iter().copied().map(Some).collect()),
+                ValueSet::Absent | ValueSet::Point(_) | ValueSet::Between(..) => None,
+            })
+            .collect();
+        while let Some((a, b, merged)) = first_merge(&terms) {
+            terms = terms.into_iter().enumerate().filter(|(n, _)| *n != a && *n != b).map(|(_, term)| term).collect();
+            terms.push(merged);
+        }
+        let matches = |term: &Vec<Option<bool>>, value: &Value| {
+            let parts = contained(&self.parts, value);
+            term.iter().zip(parts).all(|(wanted, is)| wanted.is_none_or(|wanted| wanted == is))
+        };
+        let mut texts = Vec::new();
+        let mut holds_where_absent = false;
+        for term in &terms {
+            let literal = |(part, wanted): (&Value, &Option<bool>)| {
+                let text = format!("{} contains {part}", self.name);
+                wanted.map(|wanted| if wanted { text } else { format!("!({text})") })
+            };
+            let mut all: Vec<String> = self.parts.iter().zip(term).filter_map(literal).collect();
+            let excluded: Vec<&Value> = outside.iter().copied().filter(|value| matches(term, value)).collect();
+            if !excluded.is_empty() {
+                all.push(not_one_of(&self.name, &excluded));
+            }
+            holds_where_absent |= !term.contains(&Some(true));
+            texts.push(all.join(" && "));
+        }
+        let own: Vec<&Value> =
+            inside.iter().copied().filter(|value| !terms.iter().any(|term| matches(term, value))).collect();
+        if !own.is_empty() {
+            texts.push(one_of(&self.name, &own));
+        }
+        (any_of(&texts), holds_where_absent)
+    }
+}
+
+/// Two terms that differ in one part, and the term that holds where one of them does.
+fn first_merge(terms: &[Vec<Option<bool>>]) -> Option<(usize, usize, Vec<Option<bool>>)> {
+    for (a, one) in terms.iter().enumerate() {
+        for (b, other) in terms.iter().enumerate().skip(a + 1) {
+            let differs: Vec<usize> = (0..one.len()).filter(|n| one.get(*n) != other.get(*n)).collect();
+            let [at] = differs.as_slice() else { continue };
+            if [one, other].iter().all(|term| matches!(term.get(*at), Some(Some(_)))) {
+                let mut merged = one.clone();
+                if let Some(slot) = merged.get_mut(*at) {
+                    *slot = None;
+                }
+                return Some((a, b, merged));
+            }
+        }
+    }
+    None
+}
+
+fn any_of(terms: &[String]) -> String {
+    match terms {
+        [one] => one.clone(),
+        _ => format!("({})", terms.join(" || ")),
+    }
+}
+
+fn one_of(name: &str, values: &[&Value]) -> String {
+    match values {
+        [value] => format!("{name} == {value}"),
+        _ => format!("{name} in {}", list(values)),
+    }
+}
+
+fn not_one_of(name: &str, values: &[&Value]) -> String {
+    match values {
+        [value] => format!("{name} != {value}"),
+        _ => format!("!({name} in {})", list(values)),
+    }
+}
+
+fn list(values: &[&Value]) -> String {
+    format!("[{}]", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
