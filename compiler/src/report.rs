@@ -4,8 +4,10 @@
 pub mod closure;
 pub mod diff;
 pub mod forecast;
+mod limit_lattice;
 pub mod lock;
 pub mod matrix;
+mod missing_grant;
 pub mod omissions;
 pub mod provenance;
 pub mod render;

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use rye_compiler::compile::{CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::SourcePlace;
-use rye_compiler::report::why::{Explanation, NotInPlan, explain};
+use rye_compiler::report::why::{Explanation, NotInPlan, explain, explain_with_missing_grants};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
@@ -90,7 +90,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 print_no_plan(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
             };
-            merge_answers([(of.clone(), explain(&compilation, &args.thing))])
+            merge_answers([(of.clone(), explain_with_missing_grants(&world, &compilation, &args.thing))])
         }
         None => answers_of_all_directives(&args.thing, &world)?,
     };
@@ -98,6 +98,9 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         let place = args.of.as_ref().map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
         let failure = CommandError::failed(format!("no part of {place} is named `{}`", args.thing));
         return Err(match suggestion {
+            None if args.of.is_none() && args.thing.starts_with("rye.") => failure.with_help(
+                "no directive grants it; `rye why CAPABILITY --of ID` names what the grants of a directive lack",
+            ),
             Some(near) => failure.with_help(format!("did you mean `{near}`?")),
             None => failure,
         });
@@ -144,7 +147,7 @@ fn answers_of_all_directives(
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let asked = ids.filter_map(|id| {
         let compilation = compile(world, &CompileRequest::new(id.clone()).with_default_inputs(world)).value?;
-        Some((id.to_string(), explain(&compilation, thing)))
+        Some((id.to_string(), explain(world, &compilation, thing)))
     });
     Ok(merge_answers(asked))
 }

@@ -14,7 +14,7 @@ pub struct DerivationStep {
 }
 
 impl DerivationStep {
-    fn new(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
+    pub fn new(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
         Self { text: text.into(), place }
     }
 }

@@ -5,10 +5,14 @@ use std::fmt;
 use crate::compile::Compilation;
 use crate::diagnostics::closest;
 use crate::plan::{Origin, SourcePlace};
+use crate::report::limit_lattice::limit_lattice;
+use crate::report::missing_grant::explain_missing_grants;
 use crate::report::provenance::{DerivationStep, derive, derive_layer};
 use crate::report::render::text::dollars;
 use crate::report::render::view;
 use crate::semantics::glob::Glob;
+use crate::semantics::limits::{LimitName, Limits};
+use crate::world::World;
 
 /// The explanation of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,14 +54,18 @@ impl fmt::Display for Explanation {
 ///
 /// # Errors
 /// Fails if the plan does not contain the name; the error may suggest a similar one.
-pub fn explain(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
+pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
     let mut found = Vec::new();
     layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
         // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
         let told_apart = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
         if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
-            found.push(explain_origin(compilation, key, origin));
+            let mut one = explain_origin(compilation, key, origin);
+            if let Some(limit) = key.strip_prefix("limit.").and_then(LimitName::parse) {
+                one.steps = limit_lattice(world, compilation, limit);
+            }
+            found.push(one);
         }
     }
     let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
@@ -77,6 +85,22 @@ pub fn explain(compilation: &Compilation, thing: &str) -> Result<Vec<Explanation
         return Err(NotInPlan { thing: thing.to_owned(), suggestion });
     }
     Ok(found)
+}
+
+/// Explains `thing` like [`explain`]; if the plan does not contain it, explains the grants that are missing for it.
+///
+/// # Errors
+/// Fails if the plan does not contain the name, and the name is neither a capability nor the id of an item.
+pub fn explain_with_missing_grants(
+    world: &dyn World,
+    compilation: &Compilation,
+    thing: &str,
+) -> Result<Vec<Explanation>, NotInPlan> {
+    explain(world, compilation, thing).or_else(|missing| {
+        let name = thing.strip_prefix("capability.").or_else(|| thing.strip_prefix("tool.")).unwrap_or(thing);
+        let found = explain_missing_grants(world, compilation, name);
+        if found.is_empty() { Err(missing) } else { Ok(found) }
+    })
 }
 
 /// Explains every prompt layer with this id, including its size.
@@ -115,7 +139,6 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Expl
 }
 
 fn limit(compilation: &Compilation, name: &str) -> Option<String> {
-    use crate::semantics::limits::{LimitName, Limits};
     let limits = Limits::from(compilation.plan.limits);
     let name = LimitName::parse(name)?;
     Some(if name == LimitName::Spend { dollars(limits.spend) } else { limits.get(name).to_string() })
@@ -155,17 +178,13 @@ fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     }
 }
 
-/// Explains the grant that allows a capability, or that no grant does.
+/// Explains the grant that allows a capability.
 fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     if !name.starts_with("rye.") {
         return;
     }
     let grants = &compilation.plan.capabilities.grants;
-    let Some(grant) = grants.iter().find(|g| Glob::new(&g.pattern).matches(name)) else {
-        let reason = "no grant allows it".to_owned();
-        found.push(Explanation { subject: format!("capability.{name}"), reason, place: None, steps: Vec::new() });
-        return;
-    };
+    let Some(grant) = grants.iter().find(|g| Glob::new(&g.pattern).matches(name)) else { return };
     let key = format!("capability.{}", grant.pattern);
     let origin = compilation.origins.get(&key);
     let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.because.clone()).unwrap_or_default());

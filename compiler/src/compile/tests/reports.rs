@@ -10,7 +10,7 @@ use crate::drawing::Drawing;
 use crate::plan::Tokenizer;
 use crate::report::render::json::{PlanReport, render};
 use crate::report::render::{dot, mermaid, svg, text};
-use crate::report::why::explain;
+use crate::report::why::{explain, explain_with_missing_grants};
 
 #[test]
 fn plan_text_contains_the_main_facts() {
@@ -150,19 +150,35 @@ fn why_explains_every_kind_of_subject() {
     let compilation =
         expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging")).with_inputs(inputs));
     let said = |thing: &str| {
-        let all = explain(&compilation, thing).unwrap();
+        let all = explain_with_missing_grants(&deploy_world(), &compilation, thing).unwrap();
         all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(
-        said("limit.spend"),
-        "limit.spend: $0.20, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23"
+    let limit = said("limit.spend");
+    assert!(
+        limit.starts_with("limit.spend: $0.20, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23")
     );
+    for step in [
+        "because the built-in default sets $0.50, but `deploy_staging` takes precedence",
+        "because `agent/resilience` of the system space sets $0.50, but `deploy_staging` takes precedence\n    system:.ai/config/agent/resilience.yaml:",
+        "because `deploy_staging` sets $0.20, which applies: it has the highest precedence\n    .ai/directives/deploy_staging.md:10:23",
+    ] {
+        assert!(limit.contains(step), "{step}\n{limit}");
+    }
     assert_eq!(said("spend"), said("limit.spend"));
     assert!(said("extends").contains("set by the hook `route_deploy`"));
     assert!(said("canary_rules").contains("never fires: `inputs.target` is `staging`"));
     assert!(said("project/deploy/rollout").contains("granted by `rye.execute.tool.project.deploy.*`"));
     assert!(said("rye.execute.tool.project.deploy.rollout").contains("allowed by `rye.execute.tool.project.deploy.*`"));
-    assert!(said("rye.sign.tool.x").contains("no grant allows it"));
+    let missing = said("rye/bash/bash");
+    for part in [
+        "capability.rye.execute.tool.rye.bash.bash: not granted: no grant of `deploy_staging` matches",
+        "because `rye.execute.tool.project.deploy.*` has `project.deploy.*` where `rye.bash.bash` is needed\n    .ai/directives/deploy_staging.md:",
+        "because add `<execute><tool>rye.bash.bash</tool></execute>` to the `<permissions>` of `deploy_staging`\n    .ai/directives/deploy_staging.md:",
+    ] {
+        assert!(missing.contains(part), "{part}\n{missing}");
+    }
+    assert!(!missing.contains("its risk"), "acknowledged: {missing}");
+    assert!(said("rye.sign.tool.x").contains("not granted"));
     assert!(said("rye/agent/core/protocol/sign").contains("suppressed by `deploy_staging`"));
     assert!(said("model").contains("scripted/"));
     let inherited = said("rye/agent/core/Behavior");
@@ -175,6 +191,6 @@ fn why_explains_every_kind_of_subject() {
     ] {
         assert!(inherited.contains(step), "{step}\n{inherited}");
     }
-    let missing = explain(&compilation, "spnd").unwrap_err();
+    let missing = explain(&deploy_world(), &compilation, "spnd").unwrap_err();
     assert_eq!(missing.suggestion.as_deref(), Some("spend"));
 }

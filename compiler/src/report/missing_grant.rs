@@ -1,0 +1,200 @@
+//! Reasons why a plan does not allow an action: the nearest grants, what each of them lacks, and the line to add.
+
+use std::fmt::Write as _;
+
+use rye_grammar::ItemId;
+
+use super::provenance::DerivationStep;
+use super::why::Explanation;
+use crate::compile::Compilation;
+use crate::item::{Directive, Items};
+use crate::lower::cache::LowerContext;
+use crate::lower::origin;
+use crate::plan::SourcePlace;
+use crate::semantics::capability::{CapabilitySet, ItemType, Primary};
+use crate::semantics::risk::Policy;
+use crate::world::{ItemKind, World};
+
+/// Maximum number of grants that an answer compares.
+const MAX_GRANTS: usize = 3;
+
+/// An action that a plan may not allow.
+struct Action {
+    primary: Primary,
+    item_type: ItemType,
+    /// The id with dots; `None` for a query.
+    id: Option<String>,
+}
+
+impl Action {
+    /// Parses a capability: `rye.execute.tool.rye.bash.bash`.
+    fn parse(capability: &str) -> Option<Self> {
+        let mut parts = capability.strip_prefix("rye.")?.splitn(3, '.');
+        let (primary, item_type) = (Primary::parse(parts.next()?)?, ItemType::parse(parts.next()?)?);
+        Some(Self { primary, item_type, id: parts.next().map(|id| id.replace('/', ".")) })
+    }
+
+    fn capability(&self) -> String {
+        let stem = format!("rye.{}.{}", self.primary, self.item_type);
+        self.id.as_ref().map_or_else(|| stem.clone(), |id| format!("{stem}.{id}"))
+    }
+}
+
+/// Explains each action with this name that the plan does not allow. The name is a capability or the id of an item.
+pub fn explain_missing_grants(world: &dyn World, compilation: &Compilation, name: &str) -> Vec<Explanation> {
+    let items = Items::new(world);
+    let plan = &compilation.plan;
+    let granted = CapabilitySet::new(plan.capabilities.grants.iter().map(|grant| grant.pattern.clone()));
+    let actions =
+        actions_of(&items, name).into_iter().filter(|action| granted.first_match(&action.capability()).is_none());
+    actions.map(|action| explain_missing(&items, compilation, &action)).collect()
+}
+
+/// Returns the actions that a name stands for: running a tool or a directive, reading knowledge.
+fn actions_of(items: &Items<'_>, name: &str) -> Vec<Action> {
+    if let Some(action) = Action::parse(name) {
+        return vec![action];
+    }
+    let Ok(id) = ItemId::parse(name) else { return Vec::new() };
+    let kinds = [
+        (ItemKind::Tool, Primary::Execute, ItemType::Tool),
+        (ItemKind::Directive, Primary::Execute, ItemType::Directive),
+        (ItemKind::Knowledge, Primary::Fetch, ItemType::Knowledge),
+    ];
+    let known = kinds.into_iter().filter(|(kind, ..)| items.exists(*kind, &id));
+    known.map(|(_, primary, item_type)| Action { primary, item_type, id: Some(id.dotted()) }).collect()
+}
+
+fn explain_missing(items: &Items<'_>, compilation: &Compilation, action: &Action) -> Explanation {
+    let plan = &compilation.plan;
+    let wanted = action.capability();
+    let declaring = plan.capabilities.from.as_ref().and_then(|id| items.directive(id));
+    let mut steps: Vec<DerivationStep> = Vec::new();
+    let mut grants: Vec<(usize, &str)> = plan
+        .capabilities
+        .grants
+        .iter()
+        .map(|grant| (common_segments(&grant.pattern, &wanted), &*grant.pattern))
+        .collect();
+    grants.sort_by_key(|(common, _)| std::cmp::Reverse(*common));
+    for (_, pattern) in grants.into_iter().take(MAX_GRANTS) {
+        let place = compilation.origins.get(&format!("capability.{pattern}")).and_then(|origin| origin.place.clone());
+        steps.push(DerivationStep::new(format!("`{pattern}` {}", lack(pattern, &wanted)), place));
+    }
+    let reason = match &declaring {
+        Some(by) => format!("not granted: no grant of `{}` matches `{wanted}`", by.id()),
+        None => {
+            "not granted: no link of the chain declares `<permissions>`, and a root thread inherits none".to_owned()
+        }
+    };
+    steps.extend(fixes(items, compilation, action, declaring.as_deref()));
+    let subject = format!("capability.{wanted}");
+    Explanation { subject, reason, place: declaring.and_then(|by| permissions_place(items, &by)), steps }
+}
+
+/// Returns the steps that allow the action: the line to add and its file.
+fn fixes(
+    items: &Items<'_>,
+    compilation: &Compilation,
+    action: &Action,
+    declaring: Option<&Directive>,
+) -> Vec<DerivationStep> {
+    let plan = &compilation.plan;
+    let line = grant_line(items, action);
+    let place = declaring.and_then(|by| permissions_place(items, by));
+    let is_own = place.as_ref().is_some_and(|place| !place.file.contains(':'));
+    let leaf = compilation.origins.get(&format!("link.{}", plan.directive)).and_then(|origin| origin.place.clone());
+    let add = match declaring {
+        Some(by) if is_own => {
+            DerivationStep::new(format!("add `{line}` to the `<permissions>` of `{}`", by.id()), place)
+        }
+        Some(by) => {
+            let text = format!(
+                "add `<permissions>{line}</permissions>` to `{}`; it replaces the grants of `{}`, so repeat those that it needs",
+                plan.directive,
+                by.id()
+            );
+            DerivationStep::new(text, leaf)
+        }
+        None => {
+            let text = format!("add `<permissions>{line}</permissions>` to the `<metadata>` of `{}`", plan.directive);
+            DerivationStep::new(text, leaf)
+        }
+    };
+    let mut steps = vec![add];
+    let risk = LowerContext::new(items).risk_of(&action.capability());
+    if risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str()) {
+        let tier = risk.tier.as_str();
+        let text = format!(
+            "its risk is `{tier}`: without `<acknowledge risk=\"{tier}\">REASON</acknowledge>`, each call needs an approval"
+        );
+        steps.push(DerivationStep::new(text, None));
+    }
+    let ancestors = plan.chain.iter().rev().skip(1).filter_map(|link| items.directive(&link.id));
+    let sealed = ancestors.filter(|link| link.permissions.as_ref().is_some_and(|permissions| permissions.sealed));
+    for link in sealed.filter(|link| declaring.is_none_or(|by| by.id() != link.id())) {
+        let text =
+            format!("`{}` seals its permissions: the grant is an error until `{}` has it too", link.id(), link.id());
+        steps.push(DerivationStep::new(text, permissions_place(items, &link)));
+    }
+    steps
+}
+
+/// Returns the grant as it is written, with the attributes that the tool needs.
+fn grant_line(items: &Items<'_>, action: &Action) -> String {
+    let (primary, item_type) = (action.primary, action.item_type);
+    let id = action.id.clone().unwrap_or_else(|| "*".to_owned());
+    let item = ItemId::parse(&id.replace('.', "/")).ok().filter(|_| item_type == ItemType::Tool);
+    let mut attributes = String::new();
+    if let Some(tool) = item.and_then(|id| items.tool(&id)) {
+        for (name, values) in [("net", &tool.spec.needs.net), ("write", &tool.spec.needs.write)] {
+            if !values.is_empty() {
+                write!(attributes, " {name}=\"{}\"", values.join(",")).ok();
+            }
+        }
+    }
+    format!("<{primary}><{item_type}{attributes}>{id}</{item_type}></{primary}>")
+}
+
+fn permissions_place(items: &Items<'_>, directive: &Directive) -> Option<SourcePlace> {
+    origin::plan_place(&items.sources(), directive.permissions.as_ref()?.span)
+}
+
+/// Returns the number of leading segments that a pattern and a capability share.
+fn common_segments(pattern: &str, wanted: &str) -> usize {
+    pattern.split('.').zip(wanted.split('.')).take_while(|(a, b)| a == b).count()
+}
+
+/// Describes the difference between a pattern and a capability that it does not match.
+fn lack(pattern: &str, wanted: &str) -> String {
+    let common = common_segments(pattern, wanted);
+    let rest = |text: &str| text.split('.').skip(common).collect::<Vec<_>>().join(".");
+    let (has, needs) = (rest(pattern), rest(wanted));
+    let first = |text: &str| text.split('.').next().unwrap_or_default().to_owned();
+    match (common, has.is_empty(), needs.is_empty()) {
+        (1, ..) => format!("allows to {}, not to {}", first(&has), first(&needs)),
+        (2, ..) => format!("grants items of the kind {}, not {}", first(&has), first(&needs)),
+        (_, true, _) => format!("ends before `{needs}`"),
+        (_, _, true) => format!("requires `{has}` after `{wanted}`"),
+        _ => format!("has `{has}` where `{needs}` is needed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lack_names_the_first_difference() {
+        let wanted = "rye.execute.tool.rye.bash.bash";
+        for (pattern, text) in [
+            ("rye.fetch.tool.rye.bash.bash", "allows to fetch, not to execute"),
+            ("rye.execute.directive.*", "grants items of the kind directive, not tool"),
+            ("rye.execute.tool.rye.file-system.*", "has `file-system.*` where `bash.bash` is needed"),
+            ("rye.execute.tool.rye.bash", "ends before `bash`"),
+            ("rye.execute.tool.rye.bash.bash.x", "requires `x` after `rye.execute.tool.rye.bash.bash`"),
+        ] {
+            assert_eq!(lack(pattern, wanted), text);
+        }
+    }
+}
