@@ -116,17 +116,27 @@ enum Consumed {
 }
 
 fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
-    match (node, outcome) {
+    match node {
         // The outcome `full` means that nothing was sent.
-        (Node::Model, Outcome::Full) => None,
+        Node::Model => (outcome != Outcome::Full).then_some(Consumed::Attempt),
         // A compaction that finished has requested a summary.
-        (Node::Model, _) | (Node::Compact, Outcome::Finished) => Some(Consumed::Attempt),
-        (Node::Guard, Outcome::More) => Some(Consumed::Call),
-        (Node::Hooks(HookPoint::Input), Outcome::Handled) => Some(Consumed::Message),
-        (Node::Hooks(HookPoint::Limit), Outcome::Raise) | (Node::Ask(ApprovalOrigin::Limit), Outcome::Approved) => {
-            Some(Consumed::Limit)
-        }
-        _ => None,
+        Node::Compact => (outcome == Outcome::Finished).then_some(Consumed::Attempt),
+        Node::Guard => (outcome == Outcome::More).then_some(Consumed::Call),
+        Node::Ask(ApprovalOrigin::Limit) => (outcome == Outcome::Approved).then_some(Consumed::Limit),
+        Node::Hooks(point) if outcome == Outcome::Handled => (point == HookPoint::Input).then_some(Consumed::Message),
+        Node::Hooks(point) if outcome == Outcome::Raise => (point == HookPoint::Limit).then_some(Consumed::Limit),
+        Node::Start
+        | Node::Hooks(_)
+        | Node::Inbox
+        | Node::Limits
+        | Node::Nudge
+        | Node::Gate
+        | Node::Ask(ApprovalOrigin::Call)
+        | Node::Tools
+        | Node::Return
+        | Node::Context
+        | Node::Handoff
+        | Node::Finish => None,
     }
 }
 
