@@ -210,7 +210,7 @@ pub fn possible_primaries(pattern: &str) -> Vec<primary::Primary> {
     }
     let grant = Glob::new(pattern);
     let could = |primary: &primary::Primary| {
-        let any = Glob::new(&format!("rye.{}.*", primary.word()));
+        let any = Glob::new(&format!("rye.{}.*", primary.as_str()));
         // A pattern too complex to decide counts as matching.
         witness(&[&grant, &any], &[]) != Witness::None
     };
@@ -221,9 +221,9 @@ pub fn possible_primaries(pattern: &str) -> Vec<primary::Primary> {
 /// other.
 fn is_within_primary(pattern: &str, primary: primary::Primary) -> bool {
     let item = ItemType::ALL.iter().find_map(|kind| {
-        pattern.strip_prefix(&format!("rye.{}.", primary.word()))?.strip_prefix(kind.word())?.strip_prefix('.')
+        pattern.strip_prefix(&format!("rye.{}.", primary.as_str()))?.strip_prefix(kind.as_str())?.strip_prefix('.')
     });
-    if pattern.strip_prefix("rye.").and_then(|p| p.strip_suffix(".*")) == Some(primary.word()) {
+    if pattern.strip_prefix("rye.").and_then(|p| p.strip_suffix(".*")) == Some(primary.as_str()) {
         return true;
     }
     item.map(|item| item.strip_suffix(".*").or_else(|| item.strip_suffix('*')).unwrap_or(item))

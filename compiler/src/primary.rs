@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::plan::{FieldType, InterfaceField};
-use crate::world::ItemKind;
+pub use crate::semantics::capability::{ItemType, Primary};
 pub use request::{ExecuteRequest, FetchRequest, InvalidArguments, SignRequest};
 
 /// A tool definition as sent to the model. `schema` is a JSON Schema of the arguments.
@@ -21,36 +21,16 @@ pub struct PrimaryDefinition {
     pub schema: Value,
 }
 
-/// An action on an item, available beside the native tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Primary {
-    Execute,
-    Fetch,
-    Sign,
-}
-
 /// The name of the tool that ends a thread with structured outputs.
 pub const DIRECTIVE_RETURN_TOOL: &str = "rye_directive_return";
 
 impl Primary {
-    pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
-
     /// Returns the name in the palette: `rye_execute`.
     pub fn tool_name(self) -> &'static str {
         match self {
             Self::Execute => "rye_execute",
             Self::Fetch => "rye_fetch",
             Self::Sign => "rye_sign",
-        }
-    }
-
-    /// Returns the word in a capability: `execute`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Execute => "execute",
-            Self::Fetch => "fetch",
-            Self::Sign => "sign",
         }
     }
 
@@ -67,44 +47,9 @@ impl Primary {
     }
 }
 
-/// The kinds of items that a primary can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ItemType {
-    Tool,
-    Directive,
-    Knowledge,
-}
-
-impl ItemType {
-    pub const ALL: [Self; 3] = [Self::Tool, Self::Directive, Self::Knowledge];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Directive => "directive",
-            Self::Knowledge => "knowledge",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|t| t.word() == text)
-    }
-}
-
-impl From<ItemType> for ItemKind {
-    fn from(value: ItemType) -> Self {
-        match value {
-            ItemType::Tool => Self::Tool,
-            ItemType::Directive => Self::Directive,
-            ItemType::Knowledge => Self::Knowledge,
-        }
-    }
-}
-
 /// Returns the capability for an action on an item; without an id, the one for a query: `rye.fetch.knowledge`.
 pub fn capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
-    let stem = format!("rye.{}.{}", primary.word(), item_type.word());
+    let stem = format!("rye.{}.{}", primary.as_str(), item_type.as_str());
     item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))
 }
 
@@ -216,7 +161,7 @@ mod tests {
         for p in Primary::ALL {
             assert_eq!(Primary::of_tool_name(p.tool_name()), Some(p));
             assert_eq!(p.definition().name, p.tool_name());
-            assert_eq!(format!("rye_{}", p.word()), p.tool_name());
+            assert_eq!(format!("rye_{}", p.as_str()), p.tool_name());
         }
         assert_eq!(Primary::of_tool_name("rye_Execute"), None);
     }

@@ -31,8 +31,8 @@ use http::SESSION_HEADER;
 pub use http::{AccessToken, MCP_PATH};
 pub use session::EventRenderer;
 use session::{CallObserver, CallOutcome, Session, SessionContext, starts_directive};
-use source::CallResult;
 pub use source::ClientProviders;
+use source::ServedResult;
 use stdio::LineTransport;
 
 /// Retention of a task's result, in milliseconds: one day.
@@ -257,7 +257,7 @@ impl CallObserver for TaskObserver {
     }
 }
 
-fn result_of(result: CallResult) -> CallToolResult {
+fn result_of(result: ServedResult) -> CallToolResult {
     let content = vec![ContentBlock::text(result.content)];
     if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }

@@ -13,5 +13,6 @@ mod laws {
     pub mod recipes;
     pub mod shown;
     pub mod standard;
+    pub mod types;
     pub mod words;
 }

@@ -117,14 +117,14 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
         let request = FetchRequest::Query { item_type, query, scope: args.scope.clone(), limit: args.limit };
         return print_hits(fetch_value(&world, &request)?, report);
     };
-    let id = parse_item_id(id, ItemKind::from(item_type))?;
-    let found = world.candidates(ItemKind::from(item_type), &id)?;
+    let id = parse_item_id(id, item_type.kind())?;
+    let found = world.candidates(item_type.kind(), &id)?;
     let Some(first) = found.first() else {
-        let help = format!("search for it: `rye fetch {} --query WORDS`", item_type.word());
-        return Err(CommandError::failed(format!("unknown {} `{id}`", item_type.word())).with_help(help));
+        let help = format!("search for it: `rye fetch {} --query WORDS`", item_type.as_str());
+        return Err(CommandError::failed(format!("unknown {} `{id}`", item_type.as_str())).with_help(help));
     };
     let mut output = FetchOutput {
-        item_type: item_type.word().to_owned(),
+        item_type: item_type.as_str().to_owned(),
         item_id: id.to_string(),
         space: first.space.word().to_owned(),
         path: first.path.to_string(),

@@ -33,9 +33,9 @@ pub fn check(shared: &LowerContext<'_, '_>, composed: &Composed, diagnostics: &m
     let based = composed.chain.iter().any(|link| link.id().as_str().starts_with(BASE_PREFIX));
     let explains = based || !items.is_empty() || by_hooks.iter().any(|id| id.starts_with(PROTOCOL_PREFIX));
     for primary in Primary::ALL {
-        let item = format!("{PROTOCOL_PREFIX}{}", primary.word());
+        let item = format!("{PROTOCOL_PREFIX}{}", primary.as_str());
         let described = items.iter().find(|i| i.id.as_str() == item);
-        let primary_word = primary.word().to_owned();
+        let primary_word = primary.as_str().to_owned();
         match (allowed(primary), described) {
             (None, Some(described)) => {
                 if let Some(span) = nearer_span(composed, &described.origin, &permissions.origin) {

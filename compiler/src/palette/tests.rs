@@ -153,7 +153,7 @@ fn disabled_preload_keeps_primaries_and_return_tool() {
 
 #[test]
 fn pattern_within_one_primary_allows_only_it() {
-    let only = |pattern: &str| possible_primaries(pattern).iter().map(|p| p.word()).collect::<Vec<_>>();
+    let only = |pattern: &str| possible_primaries(pattern).iter().map(|p| p.as_str()).collect::<Vec<_>>();
     assert_eq!(only("rye.execute.tool.rye.bash.*"), ["execute"]);
     assert_eq!(only("rye.fetch.knowledge.x"), ["fetch"]);
     assert_eq!(only("rye.execute.tool.a..b"), Vec::<&str>::new());

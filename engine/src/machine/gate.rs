@@ -262,7 +262,7 @@ pub fn authorize_hook_call(
         GatedCall::Fetch(FetchRequest::Object { .. }) => return Err("a hook cannot page results".into()),
     };
     let own = matches!(hook.source, rye_compiler::hook::HookSource::Directive { .. });
-    let request = CapabilityRequest { primary, item_type: capability_item_type(item_type), item_id, space: None };
+    let request = CapabilityRequest { primary, item_type, item_id, space: None };
     let capability = request.capability();
     let (write, net) = granted_access(&launch.grants, &capability);
     // A static fetch needs no grant. A declaration grants its static execute or sign, unless a directive declares the
@@ -393,7 +393,7 @@ static STATE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(STATE
 static THREAD_DIRECTIVE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(THREAD_DIRECTIVE).ok());
 
 fn tool_request(item_id: Option<&ItemId>) -> CapabilityRequest<'_> {
-    CapabilityRequest { primary: Primary::Execute, item_type: capability::ItemType::Tool, item_id, space: None }
+    CapabilityRequest { primary: Primary::Execute, item_type: ItemType::Tool, item_id, space: None }
 }
 
 impl ParsedCall {
@@ -426,7 +426,7 @@ impl ParsedCall {
             Self::Fetch(FetchRequest::Object { .. }) => (Primary::Fetch, ItemType::Knowledge, None),
             Self::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
         };
-        CapabilityRequest { primary, item_type: capability_item_type(item_type), item_id, space: None }
+        CapabilityRequest { primary, item_type, item_id, space: None }
     }
 }
 
@@ -551,12 +551,4 @@ fn chain(grants: &[Vec<Grant>]) -> Vec<CapabilitySet> {
 /// Returns the thread's remaining owned time in milliseconds.
 pub(super) fn remaining_ms(state: &ThreadState) -> u64 {
     state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
-}
-
-fn capability_item_type(item_type: ItemType) -> capability::ItemType {
-    match item_type {
-        ItemType::Tool => capability::ItemType::Tool,
-        ItemType::Directive => capability::ItemType::Directive,
-        ItemType::Knowledge => capability::ItemType::Knowledge,
-    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{OnceCell, broadcast, mpsc, oneshot};
 
 use super::CANCEL_GRACE;
-use super::source::{CallResult, CallSlot, CallSource, QueuedCall, SessionTable};
+use super::source::{CallSlot, CallSource, QueuedCall, ServedResult, SessionTable};
 use crate::context::{StartOptions, ThreadHandle};
 use crate::engine::Engine;
 use crate::error::DriveError;
@@ -69,7 +69,7 @@ pub(super) trait CallObserver: Send + Sync {
 
 /// The end of a call.
 pub(super) enum CallOutcome {
-    Done(CallResult),
+    Done(ServedResult),
     Cancelled,
 }
 
@@ -94,7 +94,7 @@ impl Session {
             Ok(thread) => thread,
             Err(error) => {
                 let content = format!("the session's thread cannot start: {}", describe_start_error(&error));
-                return Ok(CallOutcome::Done(CallResult { content, is_error: true }));
+                return Ok(CallOutcome::Done(ServedResult { content, is_error: true }));
             }
         };
         let slot = Arc::new(CallSlot::default());
@@ -153,7 +153,7 @@ impl Session {
         let result = result.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let is_error = !result.success;
         let text = serde_json::to_string(&result).map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
-        Ok(CallOutcome::Done(CallResult { content: mask_secrets(&text).into_owned(), is_error }))
+        Ok(CallOutcome::Done(ServedResult { content: mask_secrets(&text).into_owned(), is_error }))
     }
 
     /// Returns the session's thread; the first call starts it.
@@ -202,7 +202,7 @@ pub(super) fn starts_directive(name: &str, input: &Map<String, Value>) -> bool {
 }
 
 /// Returns the thread that a detached call has started.
-fn started_thread(answer: &CallResult) -> Option<ThreadId> {
+fn started_thread(answer: &ServedResult) -> Option<ThreadId> {
     let value: Value = serde_json::from_str(&answer.content).ok().filter(|_| !answer.is_error)?;
     ThreadId::parse(value.get("thread_id")?.as_str()?).ok()
 }

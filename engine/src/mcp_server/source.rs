@@ -21,12 +21,12 @@ pub(super) struct QueuedCall {
     pub name: String,
     pub input: Value,
     pub slot: Arc<CallSlot>,
-    pub result: oneshot::Sender<CallResult>,
+    pub result: oneshot::Sender<ServedResult>,
 }
 
 /// The result of a call.
 #[derive(Debug, Clone)]
-pub(super) struct CallResult {
+pub(super) struct ServedResult {
     pub content: String,
     pub is_error: bool,
 }
@@ -80,7 +80,7 @@ struct SourceState {
     calls: mpsc::Receiver<QueuedCall>,
     made: u64,
     /// The running call, by its id in the thread.
-    waiting: Option<(String, oneshot::Sender<CallResult>)>,
+    waiting: Option<(String, oneshot::Sender<ServedResult>)>,
 }
 
 impl CallSource {
@@ -110,7 +110,7 @@ impl CallSource {
     async fn next(&self, request: &Request, thread: &ThreadId, mut closing: watch::Receiver<bool>) -> Reply {
         let mut state = self.state.lock().await;
         if let Some((id, result)) = state.waiting.take() {
-            let answer = find_result(request, &id).unwrap_or_else(|| CallResult {
+            let answer = find_result(request, &id).unwrap_or_else(|| ServedResult {
                 content: "a hook or a compaction removed the result from the session's conversation".to_owned(),
                 is_error: true,
             });
@@ -138,10 +138,10 @@ impl CallSource {
     }
 }
 
-fn find_result(request: &Request, id: &str) -> Option<CallResult> {
+fn find_result(request: &Request, id: &str) -> Option<ServedResult> {
     request.turns.iter().rev().filter_map(SharedMessage::for_provider).find_map(|turn| match turn {
         ProviderMessage::ToolResult { call_id, content, is_error, .. } if call_id == id => {
-            Some(CallResult { content: content.to_owned(), is_error })
+            Some(ServedResult { content: content.to_owned(), is_error })
         }
         ProviderMessage::ToolResult { .. } | ProviderMessage::User { .. } | ProviderMessage::Assistant { .. } => None,
     })

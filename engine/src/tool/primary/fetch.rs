@@ -45,13 +45,13 @@ pub fn fetch(library: &FetchSources<'_>, request: &FetchRequest) -> ToolOutcome 
 }
 
 fn fetch_item(library: &FetchSources<'_>, item_type: ItemType, id: &ItemId) -> Result<String, String> {
-    let found = library.world.candidates(item_type.into(), id).map_err(|e| e.to_string())?;
+    let found = library.world.candidates(item_type.kind(), id).map_err(|e| e.to_string())?;
     let first = found
         .into_iter()
         .next()
-        .ok_or_else(|| format!("unknown {} `{id}`; search for it with `query`", item_type.word()))?;
+        .ok_or_else(|| format!("unknown {} `{id}`; search for it with `query`", item_type.as_str()))?;
     if first.space == Space::User {
-        (library.user_space)().map_err(|why| format!("{} `{id}`: {why}", item_type.word()))?;
+        (library.user_space)().map_err(|why| format!("{} `{id}`: {why}", item_type.as_str()))?;
     }
     item_text(&first).map(|t| t.body)
 }

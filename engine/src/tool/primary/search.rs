@@ -38,7 +38,7 @@ pub fn search(
     let mut hits = Vec::new();
     let mut unreadable = 0_u64;
     let mut last: Option<ItemId> = None;
-    for entry in world.list(item_type.into()).map_err(|e| e.to_string())? {
+    for entry in world.list(item_type.kind()).map_err(|e| e.to_string())? {
         // An item of a lower space with the same id is shadowed.
         if last.as_ref() == Some(&entry.id) {
             continue;
@@ -50,7 +50,7 @@ pub fn search(
         if scope.as_deref().is_some_and(|s| !in_scope(s, item_type, &entry.id)) {
             continue;
         }
-        let found = world.candidates(item_type.into(), &entry.id).map_err(|e| e.to_string());
+        let found = world.candidates(item_type.kind(), &entry.id).map_err(|e| e.to_string());
         let Some(text) = found.ok().and_then(|f| f.into_iter().next()).and_then(|l| item_text(&l).ok()) else {
             unreadable += 1;
             continue;
@@ -73,7 +73,7 @@ pub fn search(
         .take(most)
         .map(|h| json!({"item_id": h.id.as_str(), "space": h.space, "description": h.description}))
         .collect();
-    let mut answer = json!({"item_type": item_type.word(), "hits": shown, "total": total});
+    let mut answer = json!({"item_type": item_type.as_str(), "hits": shown, "total": total});
     if unreadable > 0
         && let Some(map) = answer.as_object_mut()
     {
@@ -87,7 +87,7 @@ fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
     let dotted = id.dotted();
     pattern_matches(scope, &dotted)
         || scope.starts_with("rye.fetch.")
-            && pattern_matches(scope, &format!("rye.fetch.{}.{dotted}", item_type.word()))
+            && pattern_matches(scope, &format!("rye.fetch.{}.{dotted}", item_type.as_str()))
 }
 
 /// Normalizes a scope to capability syntax: `/` becomes `.`; `search` and `load` become `fetch`.

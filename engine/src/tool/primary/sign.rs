@@ -29,7 +29,7 @@ fn sign_item(
 ) -> Result<ToolOutcome, String> {
     let grant = capability(Primary::Sign, request.item_type, Some(&request.item_id));
     let project = ProjectFiles::open(root, vec![vec![grant]]).map_err(|e| e.to_string())?;
-    let kind = ItemKind::from(request.item_type);
+    let kind = request.item_type.kind();
     let mut found: Option<(ResolvedPath, CommentSyntax)> = None;
     for extension in kind.extensions() {
         let path = format!("{}{}.{extension}", kind.folder(), request.item_id);
@@ -47,7 +47,7 @@ fn sign_item(
     let (place, comment) = found.ok_or_else(|| {
         format!(
             "the project has no {} `{}`; only items of the project are signed",
-            request.item_type.word(),
+            request.item_type.as_str(),
             request.item_id
         )
     })?;
