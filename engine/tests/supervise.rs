@@ -3,6 +3,8 @@
 
 #[path = "supervise/attacks.rs"]
 mod attacks;
+#[path = "supervise/file_attacks.rs"]
+mod file_attacks;
 #[path = "supervise/folders.rs"]
 mod folders;
 #[cfg(feature = "mcp")]
@@ -65,7 +67,8 @@ fn main() -> ExitCode {
         ("survives a stopped supervisor", survives_a_stopped_helper),
         ("dropping the run ends all processes", dropping_the_run_ends_all_processes),
     ];
-    let trials = trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS).chain(folders::TESTS);
+    let trials =
+        trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS).chain(file_attacks::TESTS).chain(folders::TESTS);
     #[cfg(feature = "mcp")]
     let trials = trials.chain(tools::TESTS);
     let trials = trials.map(|(name, test)| {

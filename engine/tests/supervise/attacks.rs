@@ -25,9 +25,9 @@ pub const TESTS: [(&str, fn()); 10] = [
 ];
 
 const SCRIPT: &str = include_str!("attacks.py");
-const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 /// Id of an ordinary user that is not in the user database.
-const USER: u32 = 54_321;
+pub const USER: u32 = 54_321;
 const MIN_ATTEMPTS: usize = 150;
 
 /// Python functions that start daemons.
@@ -51,7 +51,7 @@ def announced():
         time.sleep(0.01)
 ";
 
-fn has_python() -> bool {
+pub fn has_python() -> bool {
     let found = Path::new(PYTHON).exists();
     if !found {
         eprintln!("skipped: {PYTHON} is not installed");
@@ -93,7 +93,7 @@ impl Drop for Victim {
     }
 }
 
-fn give_to(folder: &Path, uid: u32) {
+pub fn give_to(folder: &Path, uid: u32) {
     std::os::unix::fs::lchown(folder, Some(uid), Some(uid)).unwrap();
     if folder.is_dir() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -152,6 +152,13 @@ fn every_attempt_is_refused() {
 }
 
 fn every_attempt_is_refused_to_a_user() {
+    if can_become_user() {
+        attempt_all(Some(USER));
+    }
+}
+
+/// Returns true if this process can start itself as an ordinary user; reports a skip otherwise.
+pub fn can_become_user() -> bool {
     let own = std::env::current_exe().unwrap();
     let is_root = rustix::process::getuid().is_root();
     let is_reachable = is_root && {
@@ -160,9 +167,8 @@ fn every_attempt_is_refused_to_a_user() {
     };
     if !is_reachable {
         eprintln!("skipped: only root can become another user, who can start {}", own.display());
-        return;
     }
-    attempt_all(Some(USER));
+    is_reachable
 }
 
 /// Runs a Python program that leaves a daemon, which writes its process ID; the daemon must be gone afterwards.

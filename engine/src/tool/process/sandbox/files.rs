@@ -44,9 +44,11 @@ const SYSTEM: [&str; 17] = [
     "/run/systemd/resolve",
     "/var/lib/locales",
 ];
-/// Entries of `/etc` that hold secrets. Only root can read most of them, but tools may run as root.
+/// Entries of `/etc` that hold secrets, whatever their modes are.
 const ETC_SECRETS: [&str; 9] =
     ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
+/// Maximum number of entries of `/etc` whose modes are read. A folder with more stays unreadable.
+const MAX_ETC_ENTRIES: usize = 50_000;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Readable paths of the home folder: the parts of toolchains that hold code. Their settings, caches of requests and
 /// credentials stay unreadable.
@@ -191,7 +193,43 @@ impl<'w> FileRules<'w> {
         for path in DEVICES {
             self.grant_path(Path::new(path), FileRight::Device)?;
         }
-        self.grant_entries(Path::new("/etc"), &ETC_SECRETS)
+        let Some(fd) = open(CWD, OsStr::new("/etc"), OFlags::empty())? else { return Ok(()) };
+        self.grant_public(&fd, &ETC_SECRETS, 0)
+    }
+
+    /// Makes a folder of the system readable, except for the entries in `but` and the entries that not every user can
+    /// read: private keys and passwords have such modes, and tools may run as root or in a group that can read them.
+    fn grant_public(&mut self, folder: &OwnedFd, but: &[&str], depth: usize) -> io::Result<()> {
+        self.grant_place(folder, FileRight::List)?;
+        for name in names(folder)?.into_iter().filter(|name| !but.iter().any(|but| name == *but)) {
+            let Some(child) = open(folder.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
+            match public_kind(&child) {
+                Some(FileType::Directory) if self.is_public(&child, depth + 1)? => {
+                    self.grant_place(&child, FileRight::Read)?;
+                }
+                Some(FileType::Directory) if depth < MAX_DEPTH => self.grant_public(&child, &[], depth + 1)?,
+                Some(FileType::RegularFile) => self.grant_place(&child, FileRight::Read)?,
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every user can read a folder and everything in it.
+    fn is_public(&mut self, folder: &OwnedFd, depth: usize) -> io::Result<bool> {
+        for name in names(folder)? {
+            self.entries += 1;
+            let Some(child) = open(folder.as_fd(), &name, OFlags::NOFOLLOW)? else { return Ok(false) };
+            let is_public = match public_kind(&child) {
+                Some(FileType::Directory) => self.is_public(&child, depth + 1)?,
+                Some(_) => true,
+                None => false,
+            };
+            if !is_public || self.entries > MAX_ETC_ENTRIES || depth > MAX_DEPTH {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Grants toolchains below the home folder and the folders in `PATH`.
@@ -434,6 +472,14 @@ pub fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<
 /// Returns the canonical path of a handle.
 pub fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Returns the kind of a place that every user can read; `None` for any other place. The mode of a link means nothing.
+fn public_kind(fd: &OwnedFd) -> Option<FileType> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let needed = if kind == FileType::Directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
+    (kind == FileType::Symlink || Mode::from_raw_mode(stat.st_mode).contains(needed)).then_some(kind)
 }
 
 pub fn kind(fd: &OwnedFd) -> FileType {
