@@ -7,8 +7,9 @@ use std::sync::Arc;
 use rye_grammar::capability::is_literal;
 use rye_grammar::{ItemId, Span};
 
-use crate::compose::Composed;
+use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{ContextError, Diagnostics, ItemError};
+use crate::hook::HookSource;
 use crate::item::{Dependency, Directive, HookDecl, Invalidation, Items, Knowledge, Permissions};
 use crate::semantics::glob::Glob;
 use crate::world::{Entry, ItemKind, Space};
@@ -36,7 +37,9 @@ impl KnowledgeUses {
                 self.add_reference(suppression.origin.span, &id);
             }
         }
-        for hook in &composed.hooks {
+        // Hooks of files are the same for every directive, and are added once.
+        let of_chain = |hook: &&ComposedHook| matches!(hook.decl.source, HookSource::Directive { .. });
+        for hook in composed.hooks.iter().filter(of_chain) {
             self.hook(&hook.decl);
         }
         if let Some(permissions) = &composed.permissions {
