@@ -165,7 +165,7 @@ pub async fn drive(
             | Effect::Await(_)
             | Effect::Sleep { .. }
             | Effect::Ask { .. }) => {
-                thread.journal.flush(effect.has_side_effects()).await?;
+                thread.journal.flush(effect.has_side_effects(&thread.plan)).await?;
                 if thread.journal.is_durable() {
                     discard(driver, &mut settled).await;
                 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, PlanLimits};
+use rye_compiler::hook::{HookAction, HookCall, HookPoint};
+use rye_compiler::plan::{ApprovalOrigin, Plan, PlanLimits};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
@@ -170,14 +170,23 @@ impl Effect {
         })
     }
 
-    /// Returns true if the effect acts outside the thread, so that its intent must be durable first.
-    pub fn has_side_effects(&self) -> bool {
+    /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks that execute and
+    /// sign nothing only read: a crash repeats them.
+    pub fn has_side_effects(&self, plan: &Plan) -> bool {
         match self {
             Self::Record | Self::Sleep { .. } | Self::Await(_) => false,
+            Self::RunHooks(run) => {
+                let acts = |action: &HookAction| match action.call() {
+                    Some(HookCall::Execute { .. } | HookCall::Sign { .. }) => true,
+                    Some(HookCall::Fetch { .. }) | None => false,
+                };
+                // The export is written before the hooks of the end.
+                let is_end = run.ended.is_some();
+                is_end || plan.hooks.iter().any(|hook| hook.event == run.point && hook.is_live() && acts(&hook.action))
+            }
             Self::Reserve(_)
             | Self::CallModel { .. }
             | Self::RunTools(_)
-            | Self::RunHooks(_)
             | Self::Spawn(_)
             | Self::Ask { .. }
             | Self::Done { .. } => true,

@@ -11,6 +11,7 @@
 use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
+use rye_compiler::world::ItemKind;
 use serde_json::json;
 
 use super::fixture::{SimulatedThread, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
@@ -232,6 +233,27 @@ fn text_answer_without_required_outputs_is_reminded_once_after_the_first_turn() 
     let mut mended = SimulatedThread::new(auto, vec![read(), text("hm"), returned]);
     mended.run();
     assert_eq!((mended.ended().status, mended.ended().cost.turns), (Status::Completed, 3));
+}
+
+#[test]
+fn hooks_that_execute_and_sign_nothing_need_no_barrier() {
+    let item = || (ItemKind::Knowledge, "a/note".to_owned());
+    let actions = [
+        (HookAction::Continue, false),
+        (HookAction::Fetch { item_type: item().0, item_id: item().1, params: json!({}) }, false),
+        (HookAction::Execute { item_type: item().0, item_id: item().1, params: json!({}) }, true),
+        (HookAction::Sign { item_type: item().0, item_id: item().1 }, true),
+    ];
+    for (action, has_side_effects) in actions {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::AfterStep, action);
+        let mut play = SimulatedThread::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+        play.start();
+        while !matches!(next(&play.plan, &play.state), Effect::RunHooks(_)) {
+            assert!(play.step());
+        }
+        assert_eq!(next(&play.plan, &play.state).has_side_effects(&play.plan), has_side_effects);
+    }
 }
 
 #[test]

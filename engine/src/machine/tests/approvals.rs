@@ -53,7 +53,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
     let (play, seq) = thread_awaiting_approval(&[1]);
     assert_eq!(play.names().last(), Some(&"approval_asked"));
     let effect = next(&play.plan, &play.state);
-    assert!(effect.has_side_effects(), "the record is synced before it");
+    assert!(effect.has_side_effects(&play.plan), "the record is synced before it");
     let open = pending_approval(&play.events).unwrap();
     assert_eq!(
         (open.asked, open.what.as_str(), open.seq),
