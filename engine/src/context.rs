@@ -117,7 +117,7 @@ pub(crate) struct EngineContext {
     pub papers: CapabilitiesCache,
     pub sealer: Arc<Signer>,
     pub trust: Trust,
-    pub crew: ThreadCount,
+    pub thread_count: ThreadCount,
     /// True if the user accepts transcripts that no key of theirs signed.
     pub accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,

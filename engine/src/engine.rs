@@ -172,7 +172,7 @@ impl Engine {
                 papers: CapabilitiesCache::default(),
                 sealer,
                 trust,
-                crew: ThreadCount::default(),
+                thread_count: ThreadCount::default(),
                 accepts_records: AtomicBool::new(false),
                 plan_check,
                 settings,

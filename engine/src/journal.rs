@@ -23,7 +23,7 @@ pub struct Journal {
     objects: Arc<Objects>,
     sealer: Arc<Signer>,
     outlet: Arc<EventSink>,
-    crew: ThreadCount,
+    thread_count: ThreadCount,
     /// Events that are folded and not written yet.
     pending: Vec<Event>,
     /// The number of the next event.
@@ -40,7 +40,7 @@ impl Journal {
         objects: Arc<Objects>,
         sealer: Arc<Signer>,
         outlet: Arc<EventSink>,
-        crew: ThreadCount,
+        thread_count: ThreadCount,
     ) -> Self {
         let (next, synced) = (transcript.count(), transcript.barrier());
         Self {
@@ -49,7 +49,7 @@ impl Journal {
             objects,
             sealer,
             outlet,
-            crew,
+            thread_count,
             pending: Vec::new(),
             next,
             synced,
@@ -108,7 +108,7 @@ impl Journal {
             let written = written.and_then(|()| transcript.sync());
             (transcript, events, written)
         };
-        let (transcript, events, written) = self.crew.run_blocking(work).await?;
+        let (transcript, events, written) = self.thread_count.run_blocking(work).await?;
         self.written(transcript, events, written)?;
         self.dirty = false;
         Ok(())

@@ -132,7 +132,7 @@ impl EngineContext {
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
         let executes = compilation.trust_requirements.clone();
-        self.crew.run_blocking(move || engine.check_requirements(&directive, executes)).await?
+        self.thread_count.run_blocking(move || engine.check_requirements(&directive, executes)).await?
     }
 
     /// Allocates an id for a new thread of this plan, after checking its trust requirements.
@@ -142,7 +142,7 @@ impl EngineContext {
             engine.check_requirements(&directive, executes)?;
             Ok(engine.ids.allocate(&directive, engine.clock.now())?)
         };
-        self.crew.run_blocking(name).await?
+        self.thread_count.run_blocking(name).await?
     }
 
     /// Reads the registry.
@@ -151,7 +151,7 @@ impl EngineContext {
         look: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, DriveError> {
         let registry = Arc::clone(self.writer.registry());
-        Ok(self.crew.run_blocking(move || look(&registry)).await??)
+        Ok(self.thread_count.run_blocking(move || look(&registry)).await??)
     }
 
     /// Writes the first events of a thread and starts it. On failure a root is finalized; a child's lease is released,
@@ -195,12 +195,12 @@ impl EngineContext {
             }
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
-        let transcript = self.crew.run_blocking(prepare).await??;
+        let transcript = self.thread_count.run_blocking(prepare).await??;
         let mut state = ThreadState::new();
         state.talk.messages = beginning.history;
         let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
         let journal =
-            Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet), self.crew.clone());
+            Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet), self.thread_count.clone());
         let mut thread = DrivenThread { id: id.clone(), plan: beginning.plan, state, journal };
 
         let now = self.clock.now();

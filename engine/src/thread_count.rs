@@ -46,12 +46,12 @@ mod tests {
 
     #[tokio::test]
     async fn single_thread_blocks_inline() {
-        let crew = ThreadCount::default();
+        let thread_count = ThreadCount::default();
         let here = std::thread::current().id();
         let place = || std::thread::current().id();
         for (threads, stays) in [(0, true), (1, true), (2, false), (1, true)] {
-            crew.set(threads);
-            assert_eq!(crew.run_blocking(place).await.unwrap() == here, stays, "{threads}");
+            thread_count.set(threads);
+            assert_eq!(thread_count.run_blocking(place).await.unwrap() == here, stays, "{threads}");
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Invocation {
     /// Set when the thread is cancelled.
     pub halt: CancellationToken,
     /// Runs short blocking I/O of a tool.
-    pub crew: ThreadCount,
+    pub thread_count: ThreadCount,
 }
 
 /// The result of a tool. `content` is JSON, or a string for plain text.

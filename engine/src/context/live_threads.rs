@@ -241,7 +241,7 @@ impl EngineContext {
 
     /// Publishes the number of running threads to the blocking pool and to the group commit.
     fn publish_count(&self, live: &RunningThreads) {
-        self.crew.set(live.threads.len());
+        self.thread_count.set(live.threads.len());
         self.writer.set_running_threads(live.threads.len());
     }
 

@@ -68,7 +68,7 @@ impl EngineContext {
         what: &'static str,
         write: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
     ) {
-        match self.crew.run_blocking(write).await {
+        match self.thread_count.run_blocking(write).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%thread, %error, "{what} cannot be written"),
             Err(error) => tracing::warn!(%thread, %error, "{what} was not written"),

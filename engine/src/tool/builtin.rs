@@ -86,11 +86,11 @@ impl Tool for FileTool {
         let tool = *self;
         Box::pin(async move {
             let (stop, waiting) = StopCondition::after(invocation.timeout);
-            let crew = invocation.crew.clone();
+            let thread_count = invocation.thread_count.clone();
             let work = move || tool.run_blocking(&invocation, &stop);
             let answer = match tool {
                 // Works on one file of bounded size.
-                Self::Read | Self::Write | Self::Edit => crew.run_blocking(work).await,
+                Self::Read | Self::Write | Self::Edit => thread_count.run_blocking(work).await,
                 Self::Ls | Self::Glob | Self::Grep | Self::Knowledge => tokio::task::spawn_blocking(work).await,
             };
             drop(waiting);

@@ -218,7 +218,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         project_root: project.to_owned(),
         thread_id: "t-1".into(),
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
-        crew: rye_engine::thread_count::ThreadCount::default(),
+        thread_count: rye_engine::thread_count::ThreadCount::default(),
         write: write.to_vec(),
         net: net.to_vec(),
         write_bounds: Vec::new(),

@@ -151,7 +151,7 @@ impl EmbeddedDriver {
             net: dispatch.net.clone(),
             may_write_item: dispatch.patterns.clone(),
             halt: halt.clone(),
-            crew: self.engine.crew.clone(),
+            thread_count: self.engine.thread_count.clone(),
         };
         let mut halt = halt.clone();
         let overdue = async {

@@ -359,6 +359,6 @@ fn invocation(w: &TestProject) -> Invocation {
         write_bounds: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::cancellation::CancellationToken::never(),
-        crew: crate::thread_count::ThreadCount::default(),
+        thread_count: crate::thread_count::ThreadCount::default(),
     }
 }

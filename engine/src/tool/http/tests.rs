@@ -26,7 +26,7 @@ fn invocation(parameters: Value, net: &[&str]) -> Invocation {
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
         halt: crate::tool::cancellation::CancellationToken::never(),
-        crew: crate::thread_count::ThreadCount::default(),
+        thread_count: crate::thread_count::ThreadCount::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: net.iter().map(|h| (*h).to_owned()).collect(),

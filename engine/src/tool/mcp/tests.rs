@@ -120,7 +120,7 @@ impl Setup {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             halt: crate::tool::cancellation::CancellationToken::never(),
-            crew: crate::thread_count::ThreadCount::default(),
+            thread_count: crate::thread_count::ThreadCount::default(),
             timeout: left,
             write: Vec::new(),
             net: Vec::new(),

@@ -62,7 +62,7 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         write_bounds: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::cancellation::CancellationToken::never(),
-        crew: crate::thread_count::ThreadCount::default(),
+        thread_count: crate::thread_count::ThreadCount::default(),
     }
 }
 

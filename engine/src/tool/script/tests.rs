@@ -51,7 +51,7 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
         halt: crate::tool::cancellation::CancellationToken::never(),
-        crew: crate::thread_count::ThreadCount::default(),
+        thread_count: crate::thread_count::ThreadCount::default(),
         timeout,
         write: Vec::new(),
         net: Vec::new(),

@@ -44,7 +44,7 @@ impl Repository {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             halt: crate::tool::cancellation::CancellationToken::never(),
-            crew: crate::thread_count::ThreadCount::default(),
+            thread_count: crate::thread_count::ThreadCount::default(),
             timeout: Duration::from_secs(30),
             write: Vec::new(),
             net: Vec::new(),

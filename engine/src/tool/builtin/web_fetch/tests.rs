@@ -15,7 +15,7 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
         halt: crate::tool::cancellation::CancellationToken::never(),
-        crew: crate::thread_count::ThreadCount::default(),
+        thread_count: crate::thread_count::ThreadCount::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: net.iter().map(|h| (*h).to_owned()).collect(),
