@@ -114,7 +114,7 @@ pub(crate) struct EngineContext {
     pub keys: Option<KeyFolder>,
     pub tools: Tools,
     pub plans: SharedPlans,
-    pub papers: CapabilitiesCache,
+    pub capabilities_cache: CapabilitiesCache,
     pub sealer: Arc<Signer>,
     pub trust: Trust,
     pub thread_count: ThreadCount,

@@ -169,7 +169,7 @@ impl Engine {
                 keys,
                 tools,
                 plans: SharedPlans::default(),
-                papers: CapabilitiesCache::default(),
+                capabilities_cache: CapabilitiesCache::default(),
                 sealer,
                 trust,
                 thread_count: ThreadCount::default(),

@@ -28,7 +28,7 @@ impl EngineContext {
         let now = self.clock.now();
         self.write_artifact(&thread.id, "thread.json", move || {
             write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.sealer.sign(bytes)))?;
-            let list = engine.papers.list(&plan, &plan_id, &grants, &engine.project);
+            let list = engine.capabilities_cache.list(&plan, &plan_id, &grants, &engine.project);
             let text = with_front_matter(&id, &plan_id, &list.text);
             write_capabilities(&*engine.disk, &id, &engine.sealer.file(&text, &time(now)))
         })
