@@ -115,7 +115,7 @@ pub(crate) struct EngineContext {
     pub tools: Tools,
     pub plans: SharedPlans,
     pub capabilities_cache: CapabilitiesCache,
-    pub sealer: Arc<Signer>,
+    pub signer: Arc<Signer>,
     pub trust: Trust,
     pub thread_count: ThreadCount,
     /// True if the user accepts transcripts that no key of theirs signed.

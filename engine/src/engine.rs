@@ -150,7 +150,7 @@ impl Engine {
         let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
         let writer = RegistryWriter::new(registry, gathering);
-        let sealer = Arc::new(Signer::load(keys.as_ref())?);
+        let signer = Arc::new(Signer::load(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<EngineContext>| {
             let engine = Weak::clone(engine);
             tools.add("orchestrator", move |_| Arc::new(ThreadsTool { engine: Weak::clone(&engine) }));
@@ -170,7 +170,7 @@ impl Engine {
                 tools,
                 plans: SharedPlans::default(),
                 capabilities_cache: CapabilitiesCache::default(),
-                sealer,
+                signer,
                 trust,
                 thread_count: ThreadCount::default(),
                 accepts_records: AtomicBool::new(false),
@@ -250,7 +250,7 @@ impl Engine {
 
     /// Returns the signer of this process's threads.
     pub fn signer(&self) -> &Signer {
-        &self.inner.sealer
+        &self.inner.signer
     }
 
     /// Returns read access to the threads on disk.

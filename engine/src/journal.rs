@@ -21,7 +21,7 @@ pub struct Journal {
     /// `None` only while a blocking task uses the transcript.
     transcript: Option<Transcript>,
     objects: Arc<Objects>,
-    sealer: Arc<Signer>,
+    signer: Arc<Signer>,
     outlet: Arc<EventSink>,
     thread_count: ThreadCount,
     /// Events that are folded and not written yet.
@@ -38,7 +38,7 @@ impl Journal {
         thread: ThreadId,
         transcript: Transcript,
         objects: Arc<Objects>,
-        sealer: Arc<Signer>,
+        signer: Arc<Signer>,
         outlet: Arc<EventSink>,
         thread_count: ThreadCount,
     ) -> Self {
@@ -47,7 +47,7 @@ impl Journal {
             thread,
             transcript: Some(transcript),
             objects,
-            sealer,
+            signer,
             outlet,
             thread_count,
             pending: Vec::new(),
@@ -97,14 +97,14 @@ impl Journal {
             return Err(DriveError::Lost("the transcript".into()));
         };
         let (mut events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
-        let (thread, sealer) = (self.thread.clone(), Arc::clone(&self.sealer));
+        let (thread, signer) = (self.thread.clone(), Arc::clone(&self.signer));
         if !sync {
             // Without a sync the write only copies to the page cache, which is faster than a switch to another thread.
-            let written = write(&mut transcript, &objects, (&thread, &sealer), &mut events);
+            let written = write(&mut transcript, &objects, (&thread, &signer), &mut events);
             return self.written(transcript, events, written);
         }
         let work = move || {
-            let written = write(&mut transcript, &objects, (&thread, &sealer), &mut events);
+            let written = write(&mut transcript, &objects, (&thread, &signer), &mut events);
             let written = written.and_then(|()| transcript.sync());
             (transcript, events, written)
         };
@@ -137,29 +137,29 @@ impl Journal {
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,
-    (thread, sealer): (&ThreadId, &Signer),
+    (thread, signer): (&ThreadId, &Signer),
     events: &mut [Event],
 ) -> Result<(), StoreError> {
     let follows = |a: &Event, b: &Event| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));
-    let seal = |seq: u64, link: ChainHash| sealer.seal_line(thread, seq, link);
+    let seal = |seq: u64, link: ChainHash| signer.seal_line(thread, seq, link);
     let last = events.last().map(|event| event.seq);
     for moment in events.chunk_by_mut(follows) {
         let ends = moment.last().map(|event| event.seq) == last;
-        let signer: Option<LineSigner<'_>> = if ends { Some(&seal) } else { None };
+        let line_signer: Option<LineSigner<'_>> = if ends { Some(&seal) } else { None };
         let Some(first) = moment.first_mut() else { continue };
         let ts = first.ts;
         if let EventBody::Checkpoint(checkpoint) = &mut first.body {
             let place = CheckpointPosition { thread, turn: checkpoint.turn, seq: first.seq, before: transcript.head() };
-            sealer.key_name().clone_into(&mut checkpoint.key_id);
-            checkpoint.signature = sealer.sign_checkpoint(&place);
+            signer.key_name().clone_into(&mut checkpoint.key_id);
+            checkpoint.signature = signer.sign_checkpoint(&place);
         }
         let bodies: Vec<&EventBody> = moment.iter().map(|event| &event.body).collect();
-        match transcript.append_sealed(&bodies, ts, signer) {
+        match transcript.append_sealed(&bodies, ts, line_signer) {
             Ok(_) => {}
             Err(StoreError::LineTooLong { limit, .. }) => {
                 let lines: Result<Vec<_>, _> =
                     moment.iter().map(|event| spill_large_fields(event, limit, objects)).collect();
-                transcript.append_sealed(&lines?, ts, signer)?;
+                transcript.append_sealed(&lines?, ts, line_signer)?;
             }
             Err(error) => return Err(error),
         }

@@ -198,9 +198,9 @@ impl EngineContext {
         let transcript = self.thread_count.run_blocking(prepare).await??;
         let mut state = ThreadState::new();
         state.talk.messages = beginning.history;
-        let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
+        let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal =
-            Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet), self.thread_count.clone());
+            Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&beginning.outlet), self.thread_count.clone());
         let mut thread = DrivenThread { id: id.clone(), plan: beginning.plan, state, journal };
 
         let now = self.clock.now();

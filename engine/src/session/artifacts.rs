@@ -27,10 +27,10 @@ impl EngineContext {
         let grants = thread.state.launch.as_deref().map(|launch| launch.grants.clone()).unwrap_or_default();
         let now = self.clock.now();
         self.write_artifact(&thread.id, "thread.json", move || {
-            write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.sealer.sign(bytes)))?;
+            write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.signer.sign(bytes)))?;
             let list = engine.capabilities_cache.list(&plan, &plan_id, &grants, &engine.project);
             let text = with_front_matter(&id, &plan_id, &list.text);
-            write_capabilities(&*engine.disk, &id, &engine.sealer.file(&text, &time(now)))
+            write_capabilities(&*engine.disk, &id, &engine.signer.file(&text, &time(now)))
         })
         .await;
     }
@@ -49,14 +49,14 @@ impl EngineContext {
         self.write_artifact(&thread.id, "the artifacts of an ended thread", move || {
             let mut written = Ok(());
             if let Some(text) = export {
-                let bytes = match engine.sealer.fallback_reason() {
-                    None => engine.sealer.file(&text, &time(now)),
+                let bytes = match engine.signer.fallback_reason() {
+                    None => engine.signer.file(&text, &time(now)),
                     Some(_) => text.into_bytes(),
                 };
                 written = write_export(&*engine.disk, &directive, &id, &bytes).map(drop);
             }
             // A failed export does not prevent the snapshot.
-            let sign = |bytes: &[u8]| engine.sealer.sign(bytes);
+            let sign = |bytes: &[u8]| engine.signer.sign(bytes);
             fields.map_or(Ok(()), |fields| write_snapshot(&*engine.disk, &id, &fields, Some(&sign))).and(written)
         })
         .await;

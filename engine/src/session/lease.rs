@@ -112,7 +112,7 @@ impl EngineContext {
             error,
             cost: state.cost,
         };
-        let seal = |seq: u64, link: ChainHash| self.sealer.seal_line(thread, seq, link);
+        let seal = |seq: u64, link: ChainHash| self.signer.seal_line(thread, seq, link);
         let mut transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
         transcript.append_sealed(&[EventBody::Ended(Box::new(ended))], self.clock.now(), Some(&seal))?;
         transcript.sync()?;

@@ -160,8 +160,8 @@ impl EngineContext {
         }
         self.check_state(thread, &state, &plan, standing)?;
         let transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
-        let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
-        let journal = Journal::new(thread.clone(), transcript, objects, sealer, outlet, self.thread_count.clone());
+        let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
+        let journal = Journal::new(thread.clone(), transcript, objects, signer, outlet, self.thread_count.clone());
         let cut = reading.torn.map_or(0, |torn| torn.bytes);
         Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
     }

@@ -98,8 +98,8 @@ impl EngineContext {
         let snapshot = found.snapshot.map(|signer| (signer, "`thread.json`"));
         for (signer, what) in [(found.transcript, "the transcript")].into_iter().chain(snapshot) {
             let reason = match signer {
-                SignatureHolder::Trusted(key) if key == self.sealer.key_name() => continue,
-                SignatureHolder::Temporary if self.sealer.is_keyless() => {
+                SignatureHolder::Trusted(key) if key == self.signer.key_name() => continue,
+                SignatureHolder::Temporary if self.signer.is_keyless() => {
                     standing = TranscriptTrust::Bounded;
                     continue;
                 }

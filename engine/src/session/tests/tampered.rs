@@ -97,7 +97,7 @@ fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut
         let head = LinePosition { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
         let kept = |_: u64, _: ChainHash| record.seal.as_ref().map(|seal| seal.mark.clone()).unwrap_or_default();
         let fresh = |seq: u64, link: ChainHash| match seals {
-            Seals::By(sealer) => sealer.seal_line(thread, seq, link),
+            Seals::By(signer) => signer.seal_line(thread, seq, link),
             Seals::Kept | Seals::Stripped => String::new(),
         };
         let signer: Option<line::LineSigner<'_>> = match seals {
@@ -313,11 +313,11 @@ fn wide_plan(lab: &Lab, engine: &Engine) -> (String, Value) {
 
 #[test]
 fn resume_without_a_key_asks_for_what_the_files_do_not_declare() {
-    let sealer = Signer::load(None).unwrap();
+    let signer = Signer::load(None).unwrap();
     let lab = lab(false);
     let thread = dies(&lab);
     let (plan_id, grants) = blocking(async { wide_plan(&lab, &engine(&lab, &Arc::default())) });
-    forge(&lab, &thread, &Seals::By(&sealer), |records| {
+    forge(&lab, &thread, &Seals::By(&signer), |records| {
         set(records, "plan_bound", "plan_id", json!(plan_id));
         set(records, "opened", "grants", grants);
     });
