@@ -318,8 +318,8 @@ impl Engine {
     /// # Errors
     /// The transcript or the registry cannot be read.
     pub async fn wait(&self, thread: &ThreadId) -> Result<RunResult, EngineError> {
-        let outlet = Arc::new(live::event_channel().0);
-        Ok(self.inner.result_of_child(thread, &outlet).await?.0)
+        let sink = Arc::new(live::event_channel().0);
+        Ok(self.inner.result_of_child(thread, &sink).await?.0)
     }
 
     /// Lists the threads that run in this process.

@@ -22,7 +22,7 @@ pub struct Journal {
     transcript: Option<Transcript>,
     objects: Arc<Objects>,
     signer: Arc<Signer>,
-    outlet: Arc<EventSink>,
+    sink: Arc<EventSink>,
     thread_count: ThreadCount,
     /// Events that are folded and not written yet.
     pending: Vec<Event>,
@@ -39,7 +39,7 @@ impl Journal {
         transcript: Transcript,
         objects: Arc<Objects>,
         signer: Arc<Signer>,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
         thread_count: ThreadCount,
     ) -> Self {
         let (next, synced) = (transcript.count(), transcript.barrier());
@@ -48,7 +48,7 @@ impl Journal {
             transcript: Some(transcript),
             objects,
             signer,
-            outlet,
+            sink,
             thread_count,
             pending: Vec::new(),
             next,
@@ -126,7 +126,7 @@ impl Journal {
         written?;
         for event in events {
             tracing::debug!(thread = %self.thread, seq = event.seq, event = event.body.reader_name(), "event written");
-            self.outlet.emit(StreamEvent::Event { thread: self.thread.clone(), event: Arc::new(event) });
+            self.sink.emit(StreamEvent::Event { thread: self.thread.clone(), event: Arc::new(event) });
         }
         Ok(())
     }

@@ -42,8 +42,8 @@ const MAX_QUEUED_ITEMS: usize = 1024;
 pub fn event_channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-    let outlet = EventSink { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
-    (outlet, EventStream { receiver, waiting, dropped })
+    let sink = EventSink { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
+    (sink, EventStream { receiver, waiting, dropped })
 }
 
 impl EventSink {

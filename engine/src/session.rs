@@ -55,7 +55,7 @@ pub(crate) struct ThreadInit {
     pub history: Vec<SharedMessage>,
     /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<ValidatedImage>,
-    pub outlet: Arc<EventSink>,
+    pub sink: Arc<EventSink>,
     /// A limit on parallel siblings, if there is one.
     pub queue: Option<Arc<Semaphore>>,
     /// The call, for a detached tool run.
@@ -103,7 +103,7 @@ impl EngineContext {
         }
         let plan = self.plans.get_or_insert(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
-        let (outlet, events) = live::event_channel();
+        let (sink, events) = live::event_channel();
         let beginning = ThreadInit {
             inputs,
             plan_id: compilation.plan_id.clone(),
@@ -114,7 +114,7 @@ impl EngineContext {
             continues: None,
             history: Vec::new(),
             shown: launch.images,
-            outlet: Arc::new(outlet),
+            sink: Arc::new(sink),
             queue: None,
             call: None,
             carried_ms: 0,
@@ -200,7 +200,7 @@ impl EngineContext {
         state.talk.messages = beginning.history;
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal =
-            Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&beginning.outlet), self.thread_count.clone());
+            Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&beginning.sink), self.thread_count.clone());
         let mut thread = DrivenThread { id: id.clone(), plan: beginning.plan, state, journal };
 
         let now = self.clock.now();
@@ -255,14 +255,14 @@ impl EngineContext {
             self.writer.commit(changes).await?;
         }
         thread.journal.flush(false).await?;
-        self.spawn_task(thread, beginning.outlet, beginning.queue)
+        self.spawn_task(thread, beginning.sink, beginning.queue)
     }
 
     /// Runs a thread as a task of this process, once its siblings' limit permits it.
     pub(crate) fn spawn_task(
         self: &Arc<Self>,
         thread: DrivenThread,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
         queue: Option<Arc<Semaphore>>,
     ) -> Result<RunningThread, DriveError> {
         let Some(launch) = thread.state.launch.clone() else {
@@ -270,7 +270,7 @@ impl EngineContext {
         };
         let (launch, plan) = (Arc::from(launch), Arc::clone(&thread.plan));
         let plan = (thread.state.plan_id.as_str(), plan);
-        let driver = EmbeddedDriver::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
+        let driver = EmbeddedDriver::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&sink))?;
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let (sender, mut control) = control::control_channel(self.owner.id().as_str());
         let (tell, done) = watch::channel(None);
@@ -282,7 +282,7 @@ impl EngineContext {
         let working = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = acquire_slot(queue, &mut control).await;
-            working.run_to_end(thread, driver, control, outlet).await
+            working.run_to_end(thread, driver, control, sink).await
         });
         tokio::spawn(async move {
             // A panic in one thread does not affect others.
@@ -305,7 +305,7 @@ impl EngineContext {
         mut thread: DrivenThread,
         driver: Arc<dyn Driver>,
         mut control: ControlReceiver,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
     ) -> TaskEnd {
         self.write_initial(&thread).await;
         let ended = drive(&mut thread, &driver, &mut control).await;
@@ -318,7 +318,7 @@ impl EngineContext {
             }
         };
         if ended.status == Status::Continued {
-            return match self.continue_after_handoff(&thread.id, outlet).await {
+            return match self.continue_after_handoff(&thread.id, sink).await {
                 Ok(running) => Box::pin(async move { running.end().await }).await,
                 Err(error) => task_failure(&thread, &error),
             };

@@ -45,7 +45,7 @@ pub struct EmbeddedDriver {
     pub(crate) id: ThreadId,
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
-    pub(crate) outlet: Arc<EventSink>,
+    pub(crate) sink: Arc<EventSink>,
     /// Permits for children that run at the same time; further children wait.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
@@ -80,7 +80,7 @@ impl EmbeddedDriver {
         id: ThreadId,
         (plan_id, plan): (&str, Arc<Plan>),
         launch: Arc<Opened>,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
     ) -> Result<Self, DriveError> {
         let hooks = engine.plans.hooks(plan_id, &plan, &launch.inputs)?;
         let (provider, fallback, tools) = (OnceLock::new(), OnceLock::new(), Mutex::default());
@@ -94,7 +94,7 @@ impl EmbeddedDriver {
             id,
             plan,
             launch,
-            outlet,
+            sink,
             running,
             hooks,
             provider,
@@ -160,13 +160,13 @@ impl EmbeddedDriver {
         } else {
             request
         };
-        let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
+        let (sink, thread) = (Arc::clone(&self.sink), self.id.clone());
         let stream = AttemptStream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
         let received = AtomicU64::new(0);
         let live = |delta: Delta| {
             received.fetch_add(delta.bytes(), Ordering::Relaxed);
             stream.push(&delta);
-            outlet.emit(StreamEvent::Delta { thread: thread.clone(), delta });
+            sink.emit(StreamEvent::Delta { thread: thread.clone(), delta });
         };
         let called = tokio::select! {
             biased;
@@ -295,7 +295,7 @@ impl Driver for EmbeddedDriver {
                 Effect::Ask { asked, what, call } => Fact::Answered(self.ask(asked, &what, call.as_deref()).await),
                 Effect::Done { settle, ended, cancel, leaves } => {
                     if cancel.is_some() {
-                        Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.outlet)).await?;
+                        Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.sink)).await?;
                     }
                     let letter =
                         if ended.status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };

@@ -153,7 +153,7 @@ impl EngineContext {
             spawned.push(match made {
                 Ok(CreatedChild { thread, spend, .. }) => {
                     if detached.contains(&spawn) {
-                        self.watch_detached(&parent.id, spawn, &thread, &parent.outlet);
+                        self.watch_detached(&parent.id, spawn, &thread, &parent.sink);
                     }
                     SpawnResult::Made { spawn, thread_id: thread.to_string(), spend, pid }
                 }
@@ -170,7 +170,7 @@ impl EngineContext {
         child: AwaitedChild,
     ) -> Result<Fact, DriveError> {
         let thread = ThreadId::parse(&child.thread_id).map_err(|e| DriveError::Plan(e.reason))?;
-        let (result, cost) = self.child_result(&thread, &parent.outlet).await?;
+        let (result, cost) = self.child_result(&thread, &parent.sink).await?;
         let status = result.status;
         let outcome = ToolOutcome {
             is_error: !result.success,
@@ -187,9 +187,9 @@ impl EngineContext {
     async fn child_result(
         self: &Arc<Self>,
         child: &ThreadId,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) -> Result<(RunResult, Cost), DriveError> {
-        match self.result_of_child(child, outlet).await {
+        match self.result_of_child(child, sink).await {
             Err(error) if error.is_transcript_fault() => {
                 Ok((Self::unrecoverable_result(child, &error), Cost::default()))
             }
@@ -225,7 +225,7 @@ impl EngineContext {
             None => return Err("the child was not made".into()),
         };
         let _living = parent.register_hook_child(&made.thread);
-        let ended = self.child_result(&made.thread, &parent.outlet).await;
+        let ended = self.child_result(&made.thread, &parent.sink).await;
         let (result, cost) = ended.map_err(|error| error.to_string())?;
         let (thread_id, spend, status) = (made.thread.to_string(), made.spend, result.status);
         let child = Some(HookChild { spawn, thread_id, spend, status, cost });
@@ -460,7 +460,7 @@ impl EngineContext {
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
     ) -> Result<Option<RunningThread>, DriveError> {
         let ThreadRow { id, parent: Some(parent), spawn: Some(spawn), plan_id: Some(plan_id), .. } = row else {
             return Ok(None);
@@ -486,7 +486,7 @@ impl EngineContext {
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
         let planned = ChildPlan { plan, plan_id, named_spend: None, call: call.map(Box::new) };
-        let beginning = child_init(&launch, link, planned, spend, &[], outlet)?;
+        let beginning = child_init(&launch, link, planned, spend, &[], sink)?;
         self.start_thread(id, beginning, RowsToWrite::There).await.map(Some)
     }
 
@@ -521,7 +521,7 @@ fn spawn_init(
     terms: &ChildFunding,
 ) -> Result<ThreadInit, DriveError> {
     let link = ParentLink { thread_id: parent.id.to_string(), spawn };
-    let mut below = child_init(&parent.launch, link, planned, spend, &terms.grants, Arc::clone(&parent.outlet))?;
+    let mut below = child_init(&parent.launch, link, planned, spend, &terms.grants, Arc::clone(&parent.sink))?;
     if let Some(left_ms) = terms.left_ms.filter(|_| below.call.is_none()) {
         // The deadline of the parent also ends the child.
         let seconds = left_ms.div_ceil(1000).max(1);
@@ -537,7 +537,7 @@ fn child_init(
     ChildPlan { plan, plan_id, call, .. }: ChildPlan,
     spend: u64,
     extra: &[Grant],
-    outlet: Arc<EventSink>,
+    sink: Arc<EventSink>,
 ) -> Result<ThreadInit, DriveError> {
     // A hook's grants extend every set of the chain, only for the child that the hook starts.
     let mut chain = above.grants.clone();
@@ -559,7 +559,7 @@ fn child_init(
         continues: None,
         history: Vec::new(),
         shown: Vec::new(),
-        outlet,
+        sink,
         queue: None,
         call,
         carried_ms: 0,

@@ -52,13 +52,13 @@ impl EngineContext {
     pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
     ) -> Result<RunningThread, DriveError> {
         let id = thread.clone();
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let next = row.and_then(|row| row.continued_by);
         let next = next.ok_or_else(|| DriveError::Plan(format!("`{thread}` cannot be continued")))?;
-        let begun = self.start_handoff(thread, &next, outlet).await;
+        let begun = self.start_handoff(thread, &next, sink).await;
         if begun.is_err() {
             self.release(&next, None).await;
         }
@@ -70,7 +70,7 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         next: &ThreadId,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
     ) -> Result<RunningThread, DriveError> {
         let before = self.read_prior(thread, ResumePoint::Handoff).await.map_err(|error| match error {
             EngineError::Drive(error) => error,
@@ -106,7 +106,7 @@ impl EngineContext {
             continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
             history: trailing_messages(&state.talk.messages, max_trailing_tokens(&plan)),
             shown: Vec::new(),
-            outlet,
+            sink,
             queue: None,
             call: None,
             carried_ms: state.clock.elapsed_ms() % 1000,
@@ -170,7 +170,7 @@ impl EngineContext {
                 trailing_messages(&history, max_trailing_tokens(&plan)),
             ),
         };
-        let (outlet, live) = live::event_channel();
+        let (sink, live) = live::event_channel();
         let mut beginning = ThreadInit {
             limits: plan.limits,
             plan,
@@ -183,7 +183,7 @@ impl EngineContext {
             continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
             history,
             shown: said.images,
-            outlet: Arc::new(outlet),
+            sink: Arc::new(sink),
             queue: None,
             call: None,
             carried_ms: 0,

@@ -34,7 +34,7 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         status: Status,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) -> Result<(), DriveError> {
         let id = thread.clone();
         let unfinished = self.read_registry(move |registry| unfinished_descendants(registry, &id)).await?;
@@ -46,7 +46,7 @@ impl EngineContext {
                 self.post_message(&row.id, end_message(status)).await?;
             }
             if !waits && (is_outside || !self.runs_here(&row.id)) {
-                self.end_descendant(&row.id, liveness, status, outlet).await?;
+                self.end_descendant(&row.id, liveness, status, sink).await?;
             }
         }
         Ok(())
@@ -57,7 +57,7 @@ impl EngineContext {
         thread: &ThreadId,
         liveness: Liveness,
         status: Status,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) -> Result<(), DriveError> {
         for _ in 0..MAX_ATTEMPTS {
             if self.send_message(thread, end_message(status)) {
@@ -66,13 +66,13 @@ impl EngineContext {
             if liveness == Liveness::Alive {
                 break;
             }
-            match Box::pin(self.recover(thread, Arc::clone(outlet), vec![end_message(status)])).await {
+            match Box::pin(self.recover(thread, Arc::clone(sink), vec![end_message(status)])).await {
                 Ok(Some(running)) => return running.end().await.into_result().map(drop),
                 Ok(None) => return Ok(()),
                 // Another task or process acquired the thread first.
                 Err(DriveError::Store(StoreError::Owned { .. })) => {}
                 Err(error) if error.is_transcript_fault() => {
-                    return Box::pin(self.finalize(thread, status, &error, outlet)).await;
+                    return Box::pin(self.finalize(thread, status, &error, sink)).await;
                 }
                 Err(error) => return Err(error),
             }

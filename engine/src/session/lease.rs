@@ -76,10 +76,10 @@ impl EngineContext {
         thread: &ThreadId,
         status: Status,
         why: &DriveError,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) -> Result<(), DriveError> {
         self.acquire(thread).await?;
-        self.end_descendants(thread, status, outlet).await?;
+        self.end_descendants(thread, status, sink).await?;
         let (engine, id, message) = (Arc::clone(self), thread.clone(), why.to_string());
         let written = blocking(move || engine.write_end(&id, status, message)).await;
         if let Err(error) = written {

@@ -40,13 +40,13 @@ impl EngineContext {
         {
             return Err(EngineError::AncestorStopped { thread: thread.clone(), ancestor, status });
         }
-        let (outlet, events) = live::event_channel();
-        let outlet = Arc::new(outlet);
-        match (self.recover(thread, Arc::clone(&outlet), letters).await, end) {
+        let (sink, events) = live::event_channel();
+        let sink = Arc::new(sink);
+        match (self.recover(thread, Arc::clone(&sink), letters).await, end) {
             (Ok(Some(running)), _) => Ok(ThreadHandle::new(thread.clone(), events, running)),
             (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
             (Err(error), Some(status)) if error.is_transcript_fault() => {
-                self.finalize(thread, status, &error, &outlet).await?;
+                self.finalize(thread, status, &error, &sink).await?;
                 Err(EngineError::Closed { thread: thread.to_string(), why: error.to_string() })
             }
             (Err(error), _) => Err(error.into()),
@@ -76,14 +76,14 @@ impl EngineContext {
     pub(crate) async fn recover(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
         letters: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
         let Some(_taking) = self.reserve_recovery(thread) else {
             return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
         };
         let was = self.acquire(thread).await?;
-        let taken = Box::pin(self.recover_leased(thread, outlet, letters)).await;
+        let taken = Box::pin(self.recover_leased(thread, sink, letters)).await;
         if taken.is_err() {
             self.release(thread, Some(was)).await;
         }
@@ -94,10 +94,10 @@ impl EngineContext {
     async fn recover_leased(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
         letters: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
-        let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
+        let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&sink));
         let fold = move || {
             let folded = engine.fold_transcript(&id, out)?;
             // The partial stream of the interrupted call is discarded.
@@ -111,7 +111,7 @@ impl EngineContext {
         let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
             let inbox = inbox.into_iter().map(|mail| ControlMessage::from_file(mail.body));
-            return self.restart(thread, outlet, letters, inbox.collect()).await;
+            return self.restart(thread, sink, letters, inbox.collect()).await;
         };
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
@@ -128,9 +128,9 @@ impl EngineContext {
         // A thread that ends now ends its children itself.
         let is_ending = folded.state.mail.killed || folded.state.mail.cancelled;
         let children = if is_ending { Vec::new() } else { super::watch_detached::detached_children(&folded.state) };
-        let running = self.spawn_task(folded, Arc::clone(&outlet), None)?;
+        let running = self.spawn_task(folded, Arc::clone(&sink), None)?;
         for (spawn, child) in children {
-            self.watch_detached(thread, spawn, &child, &outlet);
+            self.watch_detached(thread, spawn, &child, &sink);
         }
         Ok(Some(running))
     }
@@ -140,7 +140,7 @@ impl EngineContext {
     fn fold_transcript(
         &self,
         thread: &ThreadId,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
     ) -> Result<Option<(DrivenThread, u64)>, DriveError> {
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
         let VerifiedTranscript { reading, events, synced, standing } = verified;
@@ -161,7 +161,7 @@ impl EngineContext {
         self.check_state(thread, &state, &plan, standing)?;
         let transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
-        let journal = Journal::new(thread.clone(), transcript, objects, signer, outlet, self.thread_count.clone());
+        let journal = Journal::new(thread.clone(), transcript, objects, signer, sink, self.thread_count.clone());
         let cut = reading.torn.map_or(0, |torn| torn.bytes);
         Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
     }
@@ -216,7 +216,7 @@ impl EngineContext {
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: Arc<EventSink>,
+        sink: Arc<EventSink>,
         letters: Vec<ControlMessage>,
         inbox: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
@@ -229,9 +229,9 @@ impl EngineContext {
                 let row = self.read_registry(move |registry| registry.thread(&of)).await?;
                 let handed =
                     row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
-                if handed { Some(Box::pin(self.start_handoff(&before, thread, outlet)).await?) } else { None }
+                if handed { Some(Box::pin(self.start_handoff(&before, thread, sink)).await?) } else { None }
             }
-            Some(row) if end.is_none() => Box::pin(self.restart_child(row, outlet)).await?,
+            Some(row) if end.is_none() => Box::pin(self.restart_child(row, sink)).await?,
             Some(_) | None => None,
         };
         let Some(running) = running else {

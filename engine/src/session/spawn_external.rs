@@ -36,7 +36,7 @@ impl EngineContext {
         if plan.capabilities.declared {
             grants.insert(0, plan.capabilities.grants.clone());
         }
-        let (outlet, events) = live::event_channel();
+        let (sink, events) = live::event_channel();
         let beginning = ThreadInit {
             plan_id: compilation.plan_id.clone(),
             inputs: plan.interface.values.clone(),
@@ -47,7 +47,7 @@ impl EngineContext {
             continues: None,
             history: Vec::new(),
             shown,
-            outlet: Arc::new(outlet),
+            sink: Arc::new(sink),
             queue: None,
             call: None,
             carried_ms: 0,

@@ -32,14 +32,14 @@ impl EngineContext {
         parent: &ThreadId,
         spawn: u64,
         child: &ThreadId,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) {
         let (engine, parent, child) = (Arc::clone(self), parent.clone(), child.clone());
-        let outlet = Arc::clone(outlet);
+        let sink = Arc::clone(sink);
         let attending = self.await_child_guard();
         tokio::spawn(async move {
             let _attending = attending;
-            let ended = engine.result_of_child(&child, &outlet).await;
+            let ended = engine.result_of_child(&child, &sink).await;
             let (result, cost) =
                 ended.unwrap_or_else(|error| (Self::unrecoverable_result(&child, &error), Cost::default()));
             if let Some(running) = engine.running(&parent) {
@@ -53,9 +53,9 @@ impl EngineContext {
     pub(crate) async fn result_of_child(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) -> Result<(RunResult, Cost), DriveError> {
-        let result = self.result_of_chain(thread, outlet).await?;
+        let result = self.result_of_chain(thread, sink).await?;
         self.add_chain_cost(thread, result).await
     }
 
@@ -71,7 +71,7 @@ impl EngineContext {
     async fn result_of_chain(
         self: &Arc<Self>,
         thread: &ThreadId,
-        outlet: &Arc<EventSink>,
+        sink: &Arc<EventSink>,
     ) -> Result<RunResult, DriveError> {
         loop {
             if let Some(running) = self.running(thread) {
@@ -81,7 +81,7 @@ impl EngineContext {
             let row = self.read_registry(move |registry| registry.thread(&id)).await?;
             if row.as_ref().is_some_and(|row| row.status.has_ended()) {
                 if let Some(next) = row.and_then(|row| row.continued_by) {
-                    return Box::pin(self.result_of_chain(&next, outlet)).await;
+                    return Box::pin(self.result_of_chain(&next, sink)).await;
                 }
                 let (threads, id) = (self.threads(), thread.clone());
                 return match blocking(move || Ok(threads.transcript(&id)?)).await {
@@ -91,7 +91,7 @@ impl EngineContext {
             }
             // The recovery runs as a task of its own: if the waiting caller is dropped, no thread stays leased but
             // idle.
-            let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(outlet));
+            let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(sink));
             let taken = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
             match taken.map_err(|lost| DriveError::Lost(lost.to_string()))? {
                 Ok(Some(running)) => return running.end().await.into_result(),
