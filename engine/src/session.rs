@@ -104,7 +104,7 @@ impl EngineContext {
         let plan = self.plans.get_or_insert(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
         let (sink, events) = live::event_channel();
-        let beginning = ThreadInit {
+        let init = ThreadInit {
             inputs,
             plan_id: compilation.plan_id.clone(),
             origin: ThreadOrigin::Run,
@@ -121,10 +121,10 @@ impl EngineContext {
             allow_missing_outputs: launch.allow_missing_outputs,
             plan,
         };
-        image::check_accepted(&beginning.plan.model, &beginning.images())?;
+        image::check_accepted(&init.plan.model, &init.images())?;
         self.admit_compiled(compilation).await?;
-        let id = self.allocate(&beginning.plan).await.map_err(start_failure)?;
-        let running = self.start_thread(id.clone(), beginning, RowsToWrite::Root).await.map_err(start_failure)?;
+        let id = self.allocate(&init.plan).await.map_err(start_failure)?;
+        let running = self.start_thread(id.clone(), init, RowsToWrite::Root).await.map_err(start_failure)?;
         Ok(ThreadHandle::new(id, events, running))
     }
 
@@ -159,10 +159,10 @@ impl EngineContext {
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,
-        beginning: ThreadInit,
+        init: ThreadInit,
         rows: RowsToWrite,
     ) -> Result<RunningThread, DriveError> {
-        let begun = Box::pin(self.write_init(id.clone(), beginning, rows)).await;
+        let begun = Box::pin(self.write_init(id.clone(), init, rows)).await;
         if let Err(error) = &begun {
             match rows {
                 RowsToWrite::Root | RowsToWrite::Linked => {
@@ -179,14 +179,14 @@ impl EngineContext {
     async fn write_init(
         self: &Arc<Self>,
         id: ThreadId,
-        beginning: ThreadInit,
+        init: ThreadInit,
         rows: RowsToWrite,
     ) -> Result<RunningThread, DriveError> {
         let engine = Arc::clone(self);
-        let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
-        let (images, shown) = (beginning.images(), beginning.shown);
+        let (name, plan, plan_id) = (id.clone(), Arc::clone(&init.plan), init.plan_id.clone());
+        let (images, shown) = (init.images(), init.shown);
         // The thread's own set, including the grants of the hook that starts it.
-        let granted = beginning.grants.first().cloned().unwrap_or_default();
+        let granted = init.grants.first().cloned().unwrap_or_default();
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.check_admission(&plan, &granted)?;
             image_objects::store_images(&shown, &engine.objects)?;
@@ -197,52 +197,52 @@ impl EngineContext {
         };
         let transcript = self.thread_count.run_blocking(prepare).await??;
         let mut state = ThreadState::new();
-        state.talk.messages = beginning.history;
+        state.talk.messages = init.history;
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal =
-            Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&beginning.sink), self.thread_count.clone());
-        let mut thread = DrivenThread { id: id.clone(), plan: beginning.plan, state, journal };
+            Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&init.sink), self.thread_count.clone());
+        let mut thread = DrivenThread { id: id.clone(), plan: init.plan, state, journal };
 
         let now = self.clock.now();
         let mut seed = [0_u8; 8];
         getrandom::fill(&mut seed)
             .map_err(|error| DriveError::Lost(format!("the system's random numbers ({error})")))?;
-        let root = beginning.parent.as_ref().map_or_else(|| id.clone(), |above| above.root.clone());
+        let root = init.parent.as_ref().map_or_else(|| id.clone(), |above| above.root.clone());
         let launch = Opened {
             thread_id: id.to_string(),
             directive: thread.plan.directive.to_string(),
-            origin: beginning.origin,
-            parent: beginning.parent.as_ref().map(|above| above.link.clone()),
+            origin: init.origin,
+            parent: init.parent.as_ref().map(|above| above.link.clone()),
             root: root.to_string(),
-            inputs: beginning.inputs,
-            limits: beginning.limits,
-            ceiling: beginning.parent.as_ref().map(|above| above.limits),
-            grants: beginning.grants,
+            inputs: init.inputs,
+            limits: init.limits,
+            ceiling: init.parent.as_ref().map(|above| above.limits),
+            grants: init.grants,
             // JSON readers keep 53 bits.
             seed: u64::from_le_bytes(seed) >> 11,
             project_path: self.project.display().to_string(),
             attended: self.approvals.is_attended(),
             images,
-            call: beginning.call,
-            carried_ms: beginning.carried_ms,
-            allow_missing_outputs: beginning.allow_missing_outputs,
+            call: init.call,
+            carried_ms: init.carried_ms,
+            allow_missing_outputs: init.allow_missing_outputs,
             settings: self.settings.clone(),
         };
         let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
         row.tool = launch.tool().map(str::to_owned);
         row.status = Status::Running;
         row.root = root;
-        row.plan_id = Some(beginning.plan_id.clone());
+        row.plan_id = Some(init.plan_id.clone());
         row.owner = Some(self.owner.id().clone());
-        row.parent = beginning.parent.as_ref().and_then(|above| ThreadId::parse(&above.link.thread_id).ok());
-        row.spawn = beginning.parent.as_ref().map(|above| above.link.spawn);
-        row.spawns = Some(beginning.limits.spawns);
-        row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
+        row.parent = init.parent.as_ref().and_then(|above| ThreadId::parse(&above.link.thread_id).ok());
+        row.spawn = init.parent.as_ref().map(|above| above.link.spawn);
+        row.spawns = Some(init.limits.spawns);
+        row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let fact =
-            Fact::Opened { launch: Box::new(launch), plan_id: beginning.plan_id, continues: beginning.continues };
+            Fact::Opened { launch: Box::new(launch), plan_id: init.plan_id, continues: init.continues };
         thread.record_signal(Signal { at: now, fact });
         // The row is written first: a thread with any event is listed and can be recovered.
-        let register = || Change::Ledger(LedgerStep::register(&id, beginning.limits.spend));
+        let register = || Change::Ledger(LedgerStep::register(&id, init.limits.spend));
         let changes = match rows {
             RowsToWrite::Root => vec![Change::Put(Box::new(row)), register()],
             RowsToWrite::Linked => {
@@ -255,7 +255,7 @@ impl EngineContext {
             self.writer.commit(changes).await?;
         }
         thread.journal.flush(false).await?;
-        self.spawn_task(thread, beginning.sink, beginning.queue)
+        self.spawn_task(thread, init.sink, init.queue)
     }
 
     /// Runs a thread as a task of this process, once its siblings' limit permits it.

@@ -290,10 +290,10 @@ impl EngineContext {
             let IdentifiedChild { spawn, id, known, planned } = child;
             match answer {
                 Ok(made) if made.thread == id && !made.begun => {
-                    let beginning = spawn_init(parent, spawn, planned, made.spend, terms)?;
+                    let init = spawn_init(parent, spawn, planned, made.spend, terms)?;
                     let engine = Arc::clone(self);
                     begun.spawn(async move {
-                        let running: RunningThread = engine.start_thread(id, beginning, RowsToWrite::There).await?;
+                        let running: RunningThread = engine.start_thread(id, init, RowsToWrite::There).await?;
                         drop(running);
                         Ok((spawn, made))
                     });
@@ -486,8 +486,8 @@ impl EngineContext {
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
         let planned = ChildPlan { plan, plan_id, named_spend: None, call: call.map(Box::new) };
-        let beginning = child_init(&launch, link, planned, spend, &[], sink)?;
-        self.start_thread(id, beginning, RowsToWrite::There).await.map(Some)
+        let init = child_init(&launch, link, planned, spend, &[], sink)?;
+        self.start_thread(id, init, RowsToWrite::There).await.map(Some)
     }
 
     async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {

@@ -96,7 +96,7 @@ impl EngineContext {
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan).await?;
         let spend = account.reserved().to_u64();
-        let beginning = ThreadInit {
+        let init = ThreadInit {
             plan_id,
             inputs: opened.inputs.clone(),
             origin: ThreadOrigin::Handoff,
@@ -113,7 +113,7 @@ impl EngineContext {
             allow_missing_outputs: opened.allow_missing_outputs,
             plan,
         };
-        self.start_thread(next.clone(), beginning, RowsToWrite::There).await
+        self.start_thread(next.clone(), init, RowsToWrite::There).await
     }
 
     /// Resumes an ended thread with one more message. A thread that has not ended is recovered instead.
@@ -171,7 +171,7 @@ impl EngineContext {
             ),
         };
         let (sink, live) = live::event_channel();
-        let mut beginning = ThreadInit {
+        let mut init = ThreadInit {
             limits: plan.limits,
             plan,
             plan_id,
@@ -189,18 +189,18 @@ impl EngineContext {
             carried_ms: 0,
             allow_missing_outputs: opened.allow_missing_outputs,
         };
-        image::check_accepted(&beginning.plan.model, &beginning.images())?;
+        image::check_accepted(&init.plan.model, &init.images())?;
         let linked = (!matches!(place, ResumePoint::Turn(_))).then_some(thread);
         if let Some(parent) = parent {
             self.check_parent(&parent).await?;
-            beginning.grants.extend(parent.launch.grants.iter().cloned());
-            beginning.limits = parent.bound(beginning.limits)?;
-            let (id, running) = self.start_reserved_child(&parent, beginning, None, linked).await?;
+            init.grants.extend(parent.launch.grants.iter().cloned());
+            init.limits = parent.bound(init.limits)?;
+            let (id, running) = self.start_reserved_child(&parent, init, None, linked).await?;
             return Ok(ThreadHandle::new(id, live, running));
         }
-        let id = self.allocate(&beginning.plan).await?;
+        let id = self.allocate(&init.plan).await?;
         let rows = if linked.is_some() { RowsToWrite::Linked } else { RowsToWrite::Root };
-        let running = self.start_thread(id.clone(), beginning, rows).await?;
+        let running = self.start_thread(id.clone(), init, rows).await?;
         Ok(ThreadHandle::new(id, live, running))
     }
 

@@ -37,7 +37,7 @@ impl EngineContext {
             grants.insert(0, plan.capabilities.grants.clone());
         }
         let (sink, events) = live::event_channel();
-        let beginning = ThreadInit {
+        let init = ThreadInit {
             plan_id: compilation.plan_id.clone(),
             inputs: plan.interface.values.clone(),
             origin: ThreadOrigin::Child,
@@ -54,10 +54,10 @@ impl EngineContext {
             allow_missing_outputs,
             plan,
         };
-        image::check_accepted(&beginning.plan.model, &beginning.images())?;
+        image::check_accepted(&init.plan.model, &init.images())?;
         self.admit_compiled(compilation).await?;
         let named = compilation.named_spend;
-        let (id, running) = self.start_reserved_child(&parent, beginning, named, None).await?;
+        let (id, running) = self.start_reserved_child(&parent, init, named, None).await?;
         Ok(ThreadHandle::new(id, events, running))
     }
 
@@ -93,7 +93,7 @@ impl EngineContext {
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,
-        mut beginning: ThreadInit,
+        mut init: ThreadInit,
         named: Option<u64>,
         linked: Option<&ThreadId>,
     ) -> Result<(ThreadId, RunningThread), EngineError> {
@@ -105,25 +105,25 @@ impl EngineContext {
         let seconds = left_ms.div_ceil(1000);
         beginning.limits.duration_seconds = beginning.limits.duration_seconds.min(seconds);
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
-        let id = self.allocate(&beginning.plan).await?;
+        let id = self.allocate(&init.plan).await?;
         let spawn = number()?;
-        let mut row = ThreadRow::new(id.clone(), beginning.plan.directive.as_str(), self.clock.now());
+        let mut row = ThreadRow::new(id.clone(), init.plan.directive.as_str(), self.clock.now());
         row.owner = Some(self.owner.id().clone());
         row.root = root.clone();
-        row.plan_id = Some(beginning.plan_id.clone());
+        row.plan_id = Some(init.plan_id.clone());
         row.status = Status::Running;
-        row.spawns = Some(beginning.limits.spawns);
-        row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
+        row.spawns = Some(init.limits.spawns);
+        row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let mut changes = vec![
             Change::Room { parent: above.clone(), spawn },
-            Change::Ledger(LedgerStep::child(above, spawn, &id, named, beginning.limits.spend)),
+            Change::Ledger(LedgerStep::child(above, spawn, &id, named, init.limits.spend)),
             Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
         ];
         changes.extend(linked.map(|before| self.link_continuation(before, &id)));
         for answer in self.writer.commit(changes).await.map_err(DriveError::from)? {
             let refused = |refusal: String| EngineError::NothingSetAside { parent: above.to_string(), refusal };
             match answer {
-                ChangeResult::Ledger(LedgerReply::Reserved { amount }) => beginning.limits.spend = amount.to_u64(),
+                ChangeResult::Ledger(LedgerReply::Reserved { amount }) => init.limits.spend = amount.to_u64(),
                 ChangeResult::Ledger(LedgerReply::Refused { refusal }) => return Err(refused(refusal.to_string())),
                 ChangeResult::TooMany { limit, .. } => {
                     return Err(refused(format!("spawns_exceeded: {limit} of {limit}")));
@@ -136,8 +136,8 @@ impl EngineContext {
             }
         }
         let link = ParentLink { thread_id: above.to_string(), spawn };
-        beginning.parent = Some(ParentContext { link, root, limits: launch.limits });
-        match self.start_thread(id.clone(), beginning, RowsToWrite::There).await {
+        init.parent = Some(ParentContext { link, root, limits: launch.limits });
+        match self.start_thread(id.clone(), init, RowsToWrite::There).await {
             Ok(running) => Ok((id, running)),
             Err(error) => {
                 // The caller gets the error, and no other thread waits for the child.
