@@ -168,11 +168,11 @@ impl Verifier<'_> {
         }
         self.found.events = reading.records.len() as u64;
         let events = self.events(&reading);
-        let story = TranscriptView { reading: &reading, events: &events, head: ThreadHead::of(&events) };
-        self.check_checkpoints(&story);
-        self.check_objects(&story);
-        self.check_continued(&story)?;
-        self.check_artifacts(&story)
+        let view = TranscriptView { reading: &reading, events: &events, head: ThreadHead::of(&events) };
+        self.check_checkpoints(&view);
+        self.check_objects(&view);
+        self.check_continued(&view)?;
+        self.check_artifacts(&view)
     }
 
     /// Reads the events, including fields stored as objects. An unreadable event is a fault of its line.
@@ -201,16 +201,16 @@ impl Verifier<'_> {
     }
 
     /// Checks the signature of every checkpoint, and that every completed turn has a checkpoint.
-    fn check_checkpoints(&mut self, story: &TranscriptView<'_>) {
+    fn check_checkpoints(&mut self, view: &TranscriptView<'_>) {
         let path = layout::transcript(self.thread);
         let (mut sealed, mut unsealed) = (0, None);
-        for event in story.events {
+        for event in view.events {
             let mut over = None;
-            let record = usize::try_from(event.seq).ok().and_then(|at| story.reading.records.get(at));
+            let record = usize::try_from(event.seq).ok().and_then(|at| view.reading.records.get(at));
             if let EventBody::Checkpoint(checkpoint) = &event.body {
                 self.found.checkpoints += 1;
                 let at = usize::try_from(event.seq).unwrap_or(usize::MAX).checked_sub(1);
-                let Some(before) = at.and_then(|at| story.reading.records.get(at)) else { continue };
+                let Some(before) = at.and_then(|at| view.reading.records.get(at)) else { continue };
                 let (thread, turn, seq, before) = (self.thread, checkpoint.turn, event.seq, before.hash);
                 sealed = turn;
                 match self.judge.checkpoint(checkpoint, &signer::CheckpointPosition { thread, turn, seq, before }) {
@@ -240,9 +240,9 @@ impl Verifier<'_> {
     }
 
     /// Checks that every object named by an event exists and has its hash.
-    fn check_objects(&mut self, story: &TranscriptView<'_>) {
+    fn check_objects(&mut self, view: &TranscriptView<'_>) {
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
-        for event in story.events {
+        for event in view.events {
             for object in event.body.objects() {
                 named.entry(object.to_owned()).or_insert(event.seq + 1);
             }
@@ -260,8 +260,8 @@ impl Verifier<'_> {
     }
 
     /// Checks that the line that this thread continues from is unchanged.
-    fn check_continued(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
-        let Some(continues) = story.head.continues else { return Ok(()) };
+    fn check_continued(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
+        let Some(continues) = view.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);
         let Ok(earlier) = ThreadId::parse(&continues.thread) else {
             self.fault(&path, Some(3), format!("it continues `{}`, which is not a thread", continues.thread));

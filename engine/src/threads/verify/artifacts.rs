@@ -16,19 +16,19 @@ use crate::store::{StoreError, layout};
 use crate::thread::{PrintedCost, Status};
 
 impl Verifier<'_> {
-    pub(super) fn check_artifacts(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
-        let ended = match story.events.last().map(|event| &event.body) {
+    pub(super) fn check_artifacts(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
+        let ended = match view.events.last().map(|event| &event.body) {
             Some(EventBody::Ended(ended)) => Some(&**ended),
             Some(_) | None => None,
         };
-        self.check_snapshot(story, ended)?;
-        self.check_capabilities(story)?;
-        self.check_export(story, ended)
+        self.check_snapshot(view, ended)?;
+        self.check_capabilities(view)?;
+        self.check_export(view, ended)
     }
 
     pub(super) fn check_snapshot(
         &mut self,
-        story: &TranscriptView<'_>,
+        view: &TranscriptView<'_>,
         ended: Option<&Ended>,
     ) -> Result<(), StoreError> {
         let path = layout::snapshot(self.thread);
@@ -54,7 +54,7 @@ impl Verifier<'_> {
         };
         match signed {
             Ok(None) => self.note("`thread.json` is not signed"),
-            Ok(Some(_)) => self.check_snapshot_fields(&path, &fields, story, ended),
+            Ok(Some(_)) => self.check_snapshot_fields(&path, &fields, view, ended),
             Err(reason) => self.fault(&path, None, reason),
         }
         Ok(())
@@ -65,14 +65,14 @@ impl Verifier<'_> {
         &mut self,
         path: &Path,
         fields: &Map<String, Value>,
-        story: &TranscriptView<'_>,
+        view: &TranscriptView<'_>,
         ended: Option<&Ended>,
     ) {
         // A suspended thread continues, and a power failure can leave the snapshot of the suspension: it is compared with
         // the end that it vouches for.
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let last = events.and_then(|events| usize::try_from(events).ok()?.checked_sub(1));
-        let ended = match last.and_then(|last| story.events.get(last)).map(|event| &event.body) {
+        let ended = match last.and_then(|last| view.events.get(last)).map(|event| &event.body) {
             Some(EventBody::Ended(vouched)) => Some(vouched.as_ref()),
             Some(_) | None => ended,
         };
@@ -80,8 +80,8 @@ impl Verifier<'_> {
         let over = field(fields, "status").filter(|status| *status != Status::Running.as_str());
         let expected = [
             ("thread_id", Some(self.thread.as_str())),
-            ("directive", story.head.opened.map(|opened| opened.directive.as_str())),
-            ("plan_id", story.head.plan_id),
+            ("directive", view.head.opened.map(|opened| opened.directive.as_str())),
+            ("plan_id", view.head.plan_id),
             // A snapshot with status `running` predates the end of the thread.
             ("status", status.filter(|_| over.is_some())),
         ];
@@ -102,17 +102,17 @@ impl Verifier<'_> {
                 }
             }
         }
-        self.check_head(path, fields, story, over.is_some());
+        self.check_head(path, fields, view, over.is_some());
     }
 
     /// Checks the last line number and hash in the snapshot, which name the end of the transcript when the snapshot was
     /// written.
-    fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, story: &TranscriptView<'_>, over: bool) {
+    fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, view: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);
         let (Some(events), Some(hash)) = (events, hash) else { return };
         let last = usize::try_from(events).unwrap_or(usize::MAX).checked_sub(1);
-        match last.and_then(|last| story.reading.records.get(last)) {
+        match last.and_then(|last| view.reading.records.get(last)) {
             Some(record) if record.hash.to_string() == hash => {
                 self.found.vouched = self.found.vouched.max(events);
             }
@@ -128,7 +128,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn check_capabilities(&mut self, story: &TranscriptView<'_>) -> Result<(), StoreError> {
+    fn check_capabilities(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
         let path = layout::capabilities(self.thread);
         let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };
         match self.judge.file(&bytes) {
@@ -138,7 +138,7 @@ impl Verifier<'_> {
                 let says = |line: &str| text.lines().take(6).any(|found| found == line);
                 if !says(&format!("thread_id: {}", self.thread)) {
                     self.fault(&path, None, "it belongs to another thread");
-                } else if !story.head.plan_id.is_none_or(|plan| says(&format!("plan_id: {plan}"))) {
+                } else if !view.head.plan_id.is_none_or(|plan| says(&format!("plan_id: {plan}"))) {
                     self.fault(&path, None, "it belongs to another plan");
                 }
             }
@@ -147,8 +147,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    fn check_export(&mut self, story: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
-        let speaks = story.head.opened.filter(|opened| opened.call.is_none());
+    fn check_export(&mut self, view: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+        let speaks = view.head.opened.filter(|opened| opened.call.is_none());
         let directive = speaks.and_then(|opened| ItemId::parse(&opened.directive).ok());
         let due = ended.is_some_and(|ended| ended.status != Status::Suspended);
         let Some(directive) = directive.filter(|_| due) else { return Ok(()) };

@@ -50,8 +50,8 @@ pub(crate) fn signers(
     let transcript = look.last_seal(reading);
     // After a power failure, `thread.json` may be older than the transcript and signed with another key.
     look.judge = SignatureChecker::new(trust);
-    let story = TranscriptView { reading, events, head: ThreadHead::of(events) };
-    let snapshot = look.resumed_snapshot(&story)?;
+    let view = TranscriptView { reading, events, head: ThreadHead::of(events) };
+    let snapshot = look.resumed_snapshot(&view)?;
     match look.found.faults.into_iter().next() {
         None => Ok(SignatureHolders { transcript, snapshot }),
         Some(fault) => Err(match fault.line {
@@ -92,7 +92,7 @@ impl Verifier<'_> {
 
     /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON: it is never synced, so a power
     /// failure can truncate it.
-    fn resumed_snapshot(&mut self, story: &TranscriptView<'_>) -> Result<Option<SignatureHolder>, StoreError> {
+    fn resumed_snapshot(&mut self, view: &TranscriptView<'_>) -> Result<Option<SignatureHolder>, StoreError> {
         let path = layout::snapshot(self.thread);
         let read = self.disk.read(&path);
         let Some(fields) = read.ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok()) else {
@@ -100,12 +100,12 @@ impl Verifier<'_> {
         };
         let signer = fields.get(SIGNATURE).and_then(Value::as_str).map(|mark| self.signer(mark));
         if !matches!(signer, Some(SignatureHolder::Unknown(_))) {
-            let ended = match story.events.last().map(|event| &event.body) {
+            let ended = match view.events.last().map(|event| &event.body) {
                 Some(EventBody::Ended(ended)) => Some(&**ended),
                 Some(_) | None => None,
             };
             let before = self.found.faults.len();
-            self.check_snapshot(story, ended)?;
+            self.check_snapshot(view, ended)?;
             // A snapshot with status `running` can be older than the last power failure, and may name a line that was
             // lost then.
             if fields.get("status").and_then(Value::as_str) == Some(Status::Running.as_str()) {
