@@ -238,8 +238,7 @@ impl EngineContext {
         row.spawn = init.parent.as_ref().map(|above| above.link.spawn);
         row.spawns = Some(init.limits.spawns);
         row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
-        let fact =
-            Fact::Opened { launch: Box::new(launch), plan_id: init.plan_id, continues: init.continues };
+        let fact = Fact::Opened { launch: Box::new(launch), plan_id: init.plan_id, continues: init.continues };
         thread.record_signal(Signal { at: now, fact });
         // The row is written first: a thread with any event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, init.limits.spend));

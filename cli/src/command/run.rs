@@ -243,9 +243,9 @@ pub fn select_resume(
     turn: Option<u64>,
     spaces: &Spaces,
 ) -> Result<ThreadStart, CommandError> {
-    let book = ThreadReader::open(&spaces.project)?;
+    let reader = ThreadReader::open(&spaces.project)?;
     // A turn belongs to this thread; otherwise continue from the last thread of the chain.
-    let row = if turn.is_some() { book.find(id)?.row } else { book.last_of_chain(id)?.row };
+    let row = if turn.is_some() { reader.find(id)?.row } else { reader.last_of_chain(id)?.row };
     let message = message.filter(|message| !message.is_empty());
     if message.is_some() {
         accepts_messages(&row)?;

@@ -93,31 +93,31 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Printer) -> Result<Exit
     if matches!(args.command, ThreadsCommand::Repair) {
         return repair::run(&spaces.project, report);
     }
-    let book = &ThreadReader::open(&spaces.project)?;
-    if let Some(trouble) = book.registry_error() {
+    let reader = &ThreadReader::open(&spaces.project)?;
+    if let Some(trouble) = reader.registry_error() {
         report.note(&format!("{trouble}; reading the transcripts instead"));
     }
     match &args.command {
-        ThreadsCommand::List(args) => list::run(args, book, report),
-        ThreadsCommand::Show(args) => show::run(args, book, report),
-        ThreadsCommand::Transcript(args) => transcript::run(args, book, report),
-        ThreadsCommand::Tail(args) => tail::run(args, book, report),
-        ThreadsCommand::Status(args) => wait::status(args, book, report),
-        ThreadsCommand::Wait(args) => wait::wait(args, book, spaces, report),
-        ThreadsCommand::Results(args) => wait::results(args, book, spaces, report),
-        ThreadsCommand::Cancel(args) => control::cancel(args, book, spaces, report),
-        ThreadsCommand::Kill(args) => control::kill(args, book, spaces, report),
-        ThreadsCommand::Steer(args) => control::steer(args, book, report),
-        ThreadsCommand::Approvals(args) => approvals::run(args, book, report),
-        ThreadsCommand::Approve(args) => approve::run(args, book, spaces, report),
+        ThreadsCommand::List(args) => list::run(args, reader, report),
+        ThreadsCommand::Show(args) => show::run(args, reader, report),
+        ThreadsCommand::Transcript(args) => transcript::run(args, reader, report),
+        ThreadsCommand::Tail(args) => tail::run(args, reader, report),
+        ThreadsCommand::Status(args) => wait::status(args, reader, report),
+        ThreadsCommand::Wait(args) => wait::wait(args, reader, spaces, report),
+        ThreadsCommand::Results(args) => wait::results(args, reader, spaces, report),
+        ThreadsCommand::Cancel(args) => control::cancel(args, reader, spaces, report),
+        ThreadsCommand::Kill(args) => control::kill(args, reader, spaces, report),
+        ThreadsCommand::Steer(args) => control::steer(args, reader, report),
+        ThreadsCommand::Approvals(args) => approvals::run(args, reader, report),
+        ThreadsCommand::Approve(args) => approve::run(args, reader, spaces, report),
         ThreadsCommand::Resume(args) => resume::resume(args, spaces, report),
-        ThreadsCommand::Handoff(args) => resume::handoff(args, book, spaces, report),
-        ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
-        ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
-        ThreadsCommand::Prove(args) => prove::run(args, book, spaces, report),
-        ThreadsCommand::Verify(args) => verify::run(args, book, spaces, report),
-        ThreadsCommand::Export(args) => export::run(args, book, spaces, report),
-        ThreadsCommand::Prune(args) => prune::run(args, book, report),
+        ThreadsCommand::Handoff(args) => resume::handoff(args, reader, spaces, report),
+        ThreadsCommand::Chain(args) => chain::chain(args, reader, spaces, report),
+        ThreadsCommand::Search(args) => chain::search(args, reader, spaces, report),
+        ThreadsCommand::Prove(args) => prove::run(args, reader, spaces, report),
+        ThreadsCommand::Verify(args) => verify::run(args, reader, spaces, report),
+        ThreadsCommand::Export(args) => export::run(args, reader, spaces, report),
+        ThreadsCommand::Prune(args) => prune::run(args, reader, report),
         ThreadsCommand::Repair => repair::run(&spaces.project, report),
     }
 }

@@ -26,11 +26,11 @@ pub struct ThreadArg {
 }
 
 impl ThreadArg {
-    pub fn select(&self, book: &ThreadReader) -> Result<ThreadId, CommandError> {
+    pub fn select(&self, reader: &ThreadReader) -> Result<ThreadId, CommandError> {
         match (&self.thread, self.last) {
-            (Some(reference), false) => book.resolve(reference),
-            (Some(reference), true) => book.newest(reference),
-            (None, _) => book.resolve(LAST_THREAD),
+            (Some(reference), false) => reader.resolve(reference),
+            (Some(reference), true) => reader.newest(reference),
+            (None, _) => reader.resolve(LAST_THREAD),
         }
     }
 }
@@ -46,15 +46,15 @@ pub struct ThreadsArg {
 }
 
 impl ThreadsArg {
-    pub fn select(&self, book: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
-        select_threads(&self.threads, self.last, book)
+    pub fn select(&self, reader: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
+        select_threads(&self.threads, self.last, reader)
     }
 }
 
 /// Returns the referenced threads, and the newest one if `last` is set.
-pub fn select_threads(references: &[String], last: bool, book: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
+pub fn select_threads(references: &[String], last: bool, reader: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
     let newest = last.then_some(LAST_THREAD);
-    references.iter().map(String::as_str).chain(newest).map(|reference| book.resolve(reference)).collect()
+    references.iter().map(String::as_str).chain(newest).map(|reference| reader.resolve(reference)).collect()
 }
 
 impl ThreadReader {

@@ -46,8 +46,8 @@ pub struct ApprovalOutput {
     pub approve: String,
 }
 
-pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let (mut entries, unreadable) = book.threads()?;
+pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let (mut entries, unreadable) = reader.threads()?;
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
     }
@@ -55,7 +55,7 @@ pub fn run(_: &ApprovalsArgs, book: &ThreadReader, report: &Printer) -> Result<E
     entries.retain(|entry| may_ask(&entry.row) && entry.row.continued_by.is_none());
     let mut waiting = Vec::new();
     for entry in entries {
-        let record = match book.load(entry.row.id.as_str()) {
+        let record = match reader.load(entry.row.id.as_str()) {
             // A thread that is just starting may not be readable yet, and has no request.
             Err(_) if entry.row.status != Status::Suspended => continue,
             record => record?,

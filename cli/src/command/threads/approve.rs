@@ -65,10 +65,10 @@ enum ApprovalScope {
     Project,
 }
 
-pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let raises: Result<Vec<ControlMessage>, CommandError> = args.raise.iter().map(|text| parse_raise(text)).collect();
     let mut letters = raises?;
-    let record = book.load(args.thread.select(book)?.as_str())?;
+    let record = reader.load(args.thread.select(reader)?.as_str())?;
     let row = &record.entry.row;
     let id = &row.id;
     accepts_messages(row)?;
@@ -82,7 +82,7 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
         .as_ref()
         .filter(|open| open.asked == ApprovalOrigin::Call)
         .and_then(|open| ThreadGrant::parse_request(id, &open.what));
-    let alive = book.liveness(row)? == Liveness::Alive;
+    let alive = reader.liveness(row)? == Liveness::Alive;
     if open.is_none() && letters.is_empty() {
         return Err(CommandError::usage(format!("the thread `{id}` has no approval request"))
             .with_help("list approval requests with `rye threads approvals`"));
@@ -109,14 +109,14 @@ pub fn run(args: &ApproveArgs, book: &ThreadReader, spaces: &Spaces, report: &Pr
             report.note(&format!("another process runs `{id}`: the approval applies to this call only"));
         }
         for letter in &letters {
-            book.send(id, letter)?;
+            reader.send(id, letter)?;
         }
         let Some((open, answer)) = open.as_ref().zip(answer) else {
             report.note(&format!("raised the limit of `{id}`, which has no approval request"));
             return Ok(Exit::Fine);
         };
-        let letter = book.send(id, &answer)?;
-        return wait_until_consumed(id, open, &letter, book, report);
+        let letter = reader.send(id, &answer)?;
+        return wait_until_consumed(id, open, &letter, reader, report);
     }
     letters.extend(answer);
     if args.detach {
@@ -140,12 +140,12 @@ fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,
     letter: &str,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
     let until = Instant::now() + ANSWER_TIMEOUT;
     loop {
-        let record = book.load(id.as_str())?;
+        let record = reader.load(id.as_str())?;
         let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == letter);
         // The thread writes the answer in the same group as the message.
         if let Some(at) = record.events.iter().position(taken) {

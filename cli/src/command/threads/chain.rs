@@ -57,17 +57,22 @@ pub struct MatchOutput {
     pub text: String,
 }
 
-pub fn chain(args: &ChainArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let thread = args.thread.select(book)?;
+pub fn chain(args: &ChainArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+    let thread = args.thread.select(reader)?;
     let chain = Threads::open(&spaces.project)?.chain(&thread)?;
-    let entries: Result<Vec<ThreadEntry>, CommandError> = chain.iter().map(|id| book.find(id.as_str())).collect();
+    let entries: Result<Vec<ThreadEntry>, CommandError> = chain.iter().map(|id| reader.find(id.as_str())).collect();
     print_entries(&entries?, report)
 }
 
-pub fn search(args: &SearchArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+pub fn search(
+    args: &SearchArgs,
+    reader: &ThreadReader,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
     let pattern = Regex::new(&args.pattern)
         .map_err(|error| CommandError::usage(format!("the pattern is not a valid regular expression: {error}")))?;
-    let thread = args.thread.select(book)?;
+    let thread = args.thread.select(reader)?;
     let limit = args.limit.get();
     // One more match than printed shows whether there are more.
     let mut found = Threads::open(&spaces.project)?.search(&thread, &pattern, limit.saturating_add(1))?;

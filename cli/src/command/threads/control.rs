@@ -50,49 +50,49 @@ pub struct SteerArgs {
 const KILL_GRACE: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-pub fn cancel(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let threads = args.threads.select(book)?;
+pub fn cancel(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+    let threads = args.threads.select(reader)?;
     for thread in &threads {
-        let entry = book.last_of_chain(thread.as_str())?;
-        match book.liveness(&entry.row)? {
+        let entry = reader.last_of_chain(thread.as_str())?;
+        match reader.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
-                book.send(&entry.row.id, &ControlMessage::Cancel)?;
+                reader.send(&entry.row.id, &ControlMessage::Cancel)?;
                 report.note(&format!("`{}` will stop after the current step", entry.row.id));
             }
-            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Cancel, book, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Cancel, reader, spaces, report)?,
         }
     }
-    print_status(&threads, book, report)
+    print_status(&threads, reader, report)
 }
 
-pub fn kill(args: &StopArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let mut exit = Exit::Fine;
-    let threads = args.threads.select(book)?;
+    let threads = args.threads.select(reader)?;
     for thread in &threads {
-        let entry = book.last_of_chain(thread.as_str())?;
-        match book.liveness(&entry.row)? {
+        let entry = reader.last_of_chain(thread.as_str())?;
+        match reader.liveness(&entry.row)? {
             Liveness::Over if entry.row.status != Status::Suspended => {}
             Liveness::Alive => {
-                if !kill_running(&entry, book, spaces, report)? {
+                if !kill_running(&entry, reader, spaces, report)? {
                     exit = Exit::Failed;
                 }
             }
-            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Kill, book, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Kill, reader, spaces, report)?,
         }
     }
-    let told = print_status(&threads, book, report)?;
+    let told = print_status(&threads, reader, report)?;
     Ok(if exit == Exit::Fine { told } else { exit })
 }
 
-pub fn steer(args: &SteerArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entry = book.last_of_chain(args.thread.select(book)?.as_str())?;
+pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let entry = reader.last_of_chain(args.thread.select(reader)?.as_str())?;
     let id = &entry.row.id;
     if !args.image.is_empty() {
         return Err(CommandError::usage("images cannot be sent to a running thread: messages are text only")
             .with_help(format!("after it ends, use `rye run --resume {id} --message TEXT --image FILE`")));
     }
-    if book.liveness(&entry.row)? == Liveness::Over {
+    if reader.liveness(&entry.row)? == Liveness::Over {
         let over = format!("the thread `{id}` has ended: {}", entry.row.status.as_str());
         return Err(
             CommandError::usage(over).with_help(format!("resume it with `rye threads resume {id} --message TEXT`"))
@@ -100,7 +100,8 @@ pub fn steer(args: &SteerArgs, book: &ThreadReader, report: &Printer) -> Result<
     }
     accepts_messages(&entry.row)?;
     let text = args.text.clone();
-    book.send(id, &if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } })?;
+    reader
+        .send(id, &if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } })?;
     if entry.orphaned {
         report.note(&format!("`{id}` is orphaned: run `rye run --resume {id}` to continue it and deliver the message"));
     }
@@ -123,18 +124,18 @@ pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
 /// trees. Returns false if the thread still runs.
 fn kill_running(
     entry: &ThreadEntry,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<bool, CommandError> {
     let id = &entry.row.id;
-    book.send(id, &ControlMessage::Kill)?;
-    if wait_for_end(id, book)? {
+    reader.send(id, &ControlMessage::Kill)?;
+    if wait_for_end(id, reader)? {
         return Ok(true);
     }
     let Some(owner) = &entry.row.owner else { return Ok(false) };
-    let Some(info) = owner::read_owner_info(book.disk(), owner)? else { return Ok(false) };
-    let others = book.threads()?.0.into_iter().filter(|other| {
+    let Some(info) = owner::read_owner_info(reader.disk(), owner)? else { return Ok(false) };
+    let others = reader.threads()?.0.into_iter().filter(|other| {
         other.row.owner.as_ref() == Some(owner) && !other.row.status.has_ended() && other.row.root != entry.row.root
     });
     let others: Vec<String> = others.map(|other| other.row.id.to_string()).collect();
@@ -148,26 +149,26 @@ fn kill_running(
     }
     for how in [EndSignal::Ask, EndSignal::Force] {
         // Once the lock is released, the pid may belong to another process.
-        if owner::is_alive(book.disk(), owner)? {
+        if owner::is_alive(reader.disk(), owner)? {
             report.note(&format!("`{id}` does not stop: ending its process {}", info.pid));
             end_process(info.pid, how)?;
         }
-        if wait_for_end(id, book)? {
+        if wait_for_end(id, reader)? {
             return Ok(true);
         }
     }
-    if book.liveness(&book.last_of_chain(id.as_str())?.row)? == Liveness::Orphaned {
-        end_orphan(&book.last_of_chain(id.as_str())?, ControlMessage::Kill, book, spaces, report)?;
+    if reader.liveness(&reader.last_of_chain(id.as_str())?.row)? == Liveness::Orphaned {
+        end_orphan(&reader.last_of_chain(id.as_str())?, ControlMessage::Kill, reader, spaces, report)?;
         return Ok(true);
     }
     Ok(false)
 }
 
 /// Waits up to [`KILL_GRACE`] for a thread to end. Returns false if it still runs or is orphaned.
-fn wait_for_end(id: &ThreadId, book: &ThreadReader) -> Result<bool, CommandError> {
+fn wait_for_end(id: &ThreadId, reader: &ThreadReader) -> Result<bool, CommandError> {
     let until = Instant::now() + KILL_GRACE;
     loop {
-        match book.liveness(&book.last_of_chain(id.as_str())?.row)? {
+        match reader.liveness(&reader.last_of_chain(id.as_str())?.row)? {
             Liveness::Over => return Ok(true),
             Liveness::Orphaned => return Ok(false),
             Liveness::Alive if Instant::now() >= until => return Ok(false),
@@ -180,7 +181,7 @@ fn wait_for_end(id: &ThreadId, book: &ThreadReader) -> Result<bool, CommandError
 fn end_orphan(
     entry: &ThreadEntry,
     letter: ControlMessage,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<(), CommandError> {
@@ -188,7 +189,7 @@ fn end_orphan(
     let Err(failure) = run_to_end(start, RunOptions { silent: true, ..RunOptions::default() }, spaces, report) else {
         return Ok(());
     };
-    let row = book.find(entry.row.id.as_str())?.row;
+    let row = reader.find(entry.row.id.as_str())?.row;
     if row.status == Status::Suspended || !row.status.has_ended() {
         return Err(failure);
     }
@@ -198,9 +199,9 @@ fn end_orphan(
 }
 
 /// Prints the current status of the threads.
-pub fn print_status(threads: &[ThreadId], book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entries: Result<Vec<ThreadEntry>, CommandError> =
-        threads.iter().map(|thread| book.last_of_chain(thread.as_str())).collect();
+        threads.iter().map(|thread| reader.last_of_chain(thread.as_str())).collect();
     print_entries(&entries?, report)
 }
 

@@ -39,8 +39,8 @@ pub struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-pub fn run(args: &ExportArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(args.thread.select(book)?.as_str())?;
+pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+    let record = reader.load(args.thread.select(reader)?.as_str())?;
     let threads = Threads::open(&spaces.project)?;
     let mut script = Script::default();
     let mut exported = 0;

@@ -179,12 +179,12 @@ impl ThreadOutput {
     }
 }
 
-pub fn run(args: &ListArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let (mut entries, unreadable) = book.threads()?;
+pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let (mut entries, unreadable) = reader.threads()?;
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
     }
-    match book.count_unregistered(&entries)? {
+    match reader.count_unregistered(&entries)? {
         0 => {}
         n => report.note(&format!(
             "left out: {} with a transcript but not in the registry; rebuild it with `rye threads repair`",
@@ -197,7 +197,7 @@ pub fn run(args: &ListArgs, book: &ThreadReader, report: &Printer) -> Result<Exi
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
     let rows: Vec<ListedThread> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX))
         .into_iter()
-        .map(|(entry, branch)| ListedThread { step: current_step(&entry, book), entry, branch })
+        .map(|(entry, branch)| ListedThread { step: current_step(&entry, reader), entry, branch })
         .collect();
     match report.format() {
         Format::Json => {
@@ -249,12 +249,12 @@ fn arrange_trees(mut entries: Vec<ThreadEntry>, limit: usize) -> Vec<(ThreadEntr
 }
 
 /// Returns the current step of a thread that has not ended; `None` if its transcript cannot be read yet.
-fn current_step(entry: &ThreadEntry, book: &ThreadReader) -> Option<String> {
+fn current_step(entry: &ThreadEntry, reader: &ThreadReader) -> Option<String> {
     let status = entry.row.status;
     if status.has_ended() && status != Status::Suspended {
         return None;
     }
-    let events = book.load(entry.row.id.as_str()).ok()?.events;
+    let events = reader.load(entry.row.id.as_str()).ok()?.events;
     let mut step = Step::default();
     for event in &events {
         step.follow(&event.body);

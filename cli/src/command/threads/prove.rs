@@ -54,8 +54,8 @@ pub struct ProveOutput {
     pub sources: String,
 }
 
-pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(args.thread.select(book)?.as_str())?;
+pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+    let record = reader.load(args.thread.select(reader)?.as_str())?;
     let ThreadHead { opened: Some(opened), plan_id: Some(plan_id), .. } = ThreadHead::of(&record.events) else {
         return Err(CommandError::failed(format!(
             "the thread `{}` never started: it has no transcript",
@@ -68,7 +68,7 @@ pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
         return Err(CommandError::usage(told).with_help(above.unwrap_or_default()));
     }
     // Reading the object fails unless its bytes match the recorded hash.
-    let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
+    let plan: Plan = serde_json::from_slice(&reader.object(plan_id)?)
         .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))?;
     let (first_request, differs) = match check_opening(&plan, &record.events) {
         OpeningCheck::AsPlanned { bytes } => (Some(bytes), None),
@@ -84,7 +84,7 @@ pub fn run(args: &ProveArgs, book: &ThreadReader, spaces: &Spaces, report: &Prin
     } else {
         let (changed, recompiled) = call.recompile(&spaces.open()?)?;
         // Copies of the original files are stored with the transcript.
-        let then = if changed.is_empty() { None } else { call.recompile_copies(book, spaces)? };
+        let then = if changed.is_empty() { None } else { call.recompile_copies(reader, spaces)? };
         match then {
             Some(recompiled) => (changed, Some(recompiled), "kept"),
             None => (changed, recompiled, "files"),
@@ -121,10 +121,10 @@ struct RecordedCall<'c> {
 impl RecordedCall<'_> {
     /// Recompiles the stored copies of the sources and returns true if the plan is the same; `None` if copies are
     /// missing.
-    fn recompile_copies(&self, book: &ThreadReader, spaces: &Spaces) -> Result<Option<bool>, CommandError> {
+    fn recompile_copies(&self, reader: &ThreadReader, spaces: &Spaces) -> Result<Option<bool>, CommandError> {
         let others = spaces.open_without_project()?;
         let mut world = MapWorld::with_fallback(&others);
-        for file in read_copies(book.disk(), self.plan) {
+        for file in read_copies(reader.disk(), self.plan) {
             world.insert(file.space, &file.path, file.bytes);
         }
         let (lost, recompiled) = self.recompile(&world)?;

@@ -28,19 +28,19 @@ pub struct PruneArgs {
     dry_run: bool,
 }
 
-pub fn run(args: &PruneArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     if !args.older_than.is_finite() || args.older_than < 0.0 {
         return Err(CommandError::usage(format!("`--older-than {}` is not a number of days", args.older_than)));
     }
     #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
     let before = now().saturating_sub((args.older_than * 86_400_000.0) as i64);
-    let (entries, _) = book.threads()?;
+    let (entries, _) = reader.threads()?;
     let mut going: Vec<ThreadEntry> = Vec::new();
     for family in group_related(entries) {
         let wanted = args.directive.as_ref().is_none_or(|id| family.iter().any(|entry| entry.row.directive == *id));
         let mut over = wanted;
         for entry in &family {
-            over &= book.liveness(&entry.row)? == Liveness::Over && entry.row.status != Status::Suspended;
+            over &= reader.liveness(&entry.row)? == Liveness::Over && entry.row.status != Status::Suspended;
             over &= entry.row.updated_at <= before;
         }
         if over {
@@ -50,7 +50,7 @@ pub fn run(args: &PruneArgs, book: &ThreadReader, report: &Printer) -> Result<Ex
     let mut objects = 0;
     if !args.dry_run {
         let ids: Vec<ThreadId> = going.iter().map(|entry| entry.row.id.clone()).collect();
-        objects = prune(&book.shared_disk(), &ids)?;
+        objects = prune(&reader.shared_disk(), &ids)?;
     }
     print_entries(&going, report)?;
     let what = format_count(going.len() as u64, "thread");

@@ -68,7 +68,7 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Ex
 
 pub fn handoff(
     args: &HandoffArgs,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
@@ -78,13 +78,13 @@ pub fn handoff(
     if args.detach {
         return detach::start_detached(false, report);
     }
-    let row = book.last_of_chain(args.thread.select(book)?.as_str())?.row;
+    let row = reader.last_of_chain(args.thread.select(reader)?.as_str())?.row;
     accepts_messages(&row)?;
     let id = row.id.clone();
     let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
-    match book.liveness(&row)? {
+    match reader.liveness(&row)? {
         Liveness::Alive => {
-            book.send(&id, &ControlMessage::Handoff)?;
+            reader.send(&id, &ControlMessage::Handoff)?;
             report.note(&format!("`{id}` continues in a new thread after the current turn"));
             Ok(Exit::Fine)
         }

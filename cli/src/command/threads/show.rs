@@ -99,21 +99,21 @@ struct AccountInTree {
     account: Account,
 }
 
-pub fn run(args: &ShowArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(args.thread.select(book)?.as_str())?;
-    let ledger = tree_accounts(book, &record.entry.row.root)?;
-    let chain = continuation_chain(book, &record)?;
+pub fn run(args: &ShowArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let record = reader.load(args.thread.select(reader)?.as_str())?;
+    let ledger = tree_accounts(reader, &record.entry.row.root)?;
+    let chain = continuation_chain(reader, &record)?;
     match report.format() {
-        Format::Json => report.json(&output(book, &record, &ledger, &chain)?)?,
+        Format::Json => report.json(&output(reader, &record, &ledger, &chain)?)?,
         Format::Plain => {
-            for (key, values) in labeled_values(book, &record, &ledger, &chain)? {
+            for (key, values) in labeled_values(reader, &record, &ledger, &chain)? {
                 for value in values {
                     report.line(&format!("{key}\t{}", truncate_line(&value, 10_000)))?;
                 }
             }
         }
         Format::Human => {
-            for (key, values) in labeled_values(book, &record, &ledger, &chain)? {
+            for (key, values) in labeled_values(reader, &record, &ledger, &chain)? {
                 let mut label = key;
                 for value in values {
                     report.line(&format!("{DIM}{label:<13}{DIM:#} {}", printable(&value)))?;
@@ -126,7 +126,7 @@ pub fn run(args: &ShowArgs, book: &ThreadReader, report: &Printer) -> Result<Exi
 }
 
 fn output(
-    book: &ThreadReader,
+    reader: &ThreadReader,
     record: &LoadedThread,
     ledger: &[AccountInTree],
     chain: &[ThreadId],
@@ -144,7 +144,7 @@ fn output(
         error: error(record),
         ledger: ledger.iter().map(AccountOutput::new).collect(),
         chain: chain.iter().map(ToString::to_string).collect(),
-        pid: pid(book, record)?,
+        pid: pid(reader, record)?,
         events: record.events.len(),
         transcript: layout::transcript(&record.entry.row.id).display().to_string(),
     })
@@ -210,7 +210,7 @@ fn account_status_name(standing: AccountStatus) -> &'static str {
 
 /// Returns the lines of the human and plain output, by label.
 fn labeled_values(
-    book: &ThreadReader,
+    reader: &ThreadReader,
     record: &LoadedThread,
     ledger: &[AccountInTree],
     chain: &[ThreadId],
@@ -219,7 +219,7 @@ fn labeled_values(
     let one = |text: String| vec![text];
     let json = |map: &Map<String, Value>| map.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(status_name(entry).to_owned()))];
-    if let Some(pid) = pid(book, record)?.filter(|_| !row.status.has_ended()) {
+    if let Some(pid) = pid(reader, record)?.filter(|_| !row.status.has_ended()) {
         facts.push(("process", one(format!("{pid}{}", if entry.orphaned { ", ended" } else { "" }))));
     }
     facts.push(("directive", one(row.directive.clone())));
@@ -300,8 +300,8 @@ fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
 
 /// Returns the accounts of a tree, each before its children. The continuation of a child follows it, at its level: its
 /// parent pays for both.
-fn tree_accounts(book: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
-    let Some(registry) = book.registry() else { return Ok(Vec::new()) };
+fn tree_accounts(reader: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
+    let Some(registry) = reader.registry() else { return Ok(Vec::new()) };
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next = vec![(root.clone(), 0)];
     while let Some((thread, level)) = next.pop() {
@@ -324,10 +324,10 @@ fn tree_accounts(book: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTr
 }
 
 /// Returns the continuation chain of the thread, including itself.
-fn continuation_chain(book: &ThreadReader, record: &LoadedThread) -> Result<Vec<ThreadId>, CommandError> {
+fn continuation_chain(reader: &ThreadReader, record: &LoadedThread) -> Result<Vec<ThreadId>, CommandError> {
     let this = &record.entry.row;
     let (mut chain, mut seen) = (vec![this.id.clone()], BTreeSet::from([this.id.clone()]));
-    let Some(registry) = book.registry() else { return Ok(chain) };
+    let Some(registry) = reader.registry() else { return Ok(chain) };
     let mut before = this.continues.clone();
     while let Some(thread) = before.take().filter(|thread| seen.insert(thread.clone())) {
         before = registry.thread(&thread)?.and_then(|row| row.continues);
@@ -341,7 +341,7 @@ fn continuation_chain(book: &ThreadReader, record: &LoadedThread) -> Result<Vec<
     Ok(chain)
 }
 
-fn pid(book: &ThreadReader, record: &LoadedThread) -> Result<Option<u32>, CommandError> {
+fn pid(reader: &ThreadReader, record: &LoadedThread) -> Result<Option<u32>, CommandError> {
     let Some(id) = &record.entry.row.owner else { return Ok(None) };
-    Ok(owner::read_owner_info(book.disk(), id)?.map(|info| info.pid))
+    Ok(owner::read_owner_info(reader.disk(), id)?.map(|info| info.pid))
 }

@@ -36,13 +36,13 @@ pub struct TailArgs {
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub fn run(args: &TailArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let mut thread = args.thread.select(book)?;
+pub fn run(args: &TailArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let mut thread = args.thread.select(reader)?;
     let mut skip = Some(args.lines);
     let mut seen = BTreeSet::new();
     while seen.insert(thread.clone()) {
-        tail_thread(&thread, skip.take(), args, book, report)?;
-        match book.find(thread.as_str())?.row.continued_by {
+        tail_thread(&thread, skip.take(), args, reader, report)?;
+        match reader.find(thread.as_str())?.row.continued_by {
             Some(next) if args.follow => thread = next,
             Some(_) | None => break,
         }
@@ -55,21 +55,21 @@ fn tail_thread(
     thread: &ThreadId,
     last: Option<usize>,
     args: &TailArgs,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     report: &Printer,
 ) -> Result<(), CommandError> {
     let mut tail = TailPrinter { shown: 0, live: 0, open: false, full: args.full };
-    let record = book.load(thread.as_str())?;
+    let record = reader.load(thread.as_str())?;
     let skipped = last.map_or(0, |last| record.events.len().saturating_sub(last));
     tail.events(record.events.get(skipped..).unwrap_or_default(), report)?;
     tail.shown = record.events.len();
     let mut over = has_ended(&record.events);
     while args.follow && !over {
-        tail.live(&book.streamed(thread)?, report)?;
+        tail.live(&reader.streamed(thread)?, report)?;
         std::thread::sleep(POLL_INTERVAL);
         // Check liveness before reading, so that no event written in between is missed.
-        let liveness = book.liveness(&book.find(thread.as_str())?.row)?;
-        let record = book.load(thread.as_str())?;
+        let liveness = reader.liveness(&reader.find(thread.as_str())?.row)?;
+        let record = reader.load(thread.as_str())?;
         tail.events(record.events.get(tail.shown..).unwrap_or_default(), report)?;
         tail.shown = record.events.len();
         over = has_ended(&record.events) || liveness != Liveness::Alive;

@@ -47,8 +47,8 @@ pub struct TranscriptOutput<'e> {
     pub torn_bytes: Option<u64>,
 }
 
-pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let record = book.load(args.thread.select(book)?.as_str())?;
+pub fn run(args: &TranscriptArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    let record = reader.load(args.thread.select(reader)?.as_str())?;
     let skipped = args.tail.map_or(0, |tail| record.events.len().saturating_sub(tail));
     if report.format() == Format::Json && !args.json {
         let thread_id = record.entry.row.id.as_str();
@@ -59,7 +59,7 @@ pub fn run(args: &TranscriptArgs, book: &ThreadReader, report: &Printer) -> Resu
         return Ok(Exit::Fine);
     }
     if args.json {
-        let bytes = book.raw_lines(&record.entry.row.id, record.reading.length)?;
+        let bytes = reader.raw_lines(&record.entry.row.id, record.reading.length)?;
         let from = skipped.checked_sub(1).and_then(|last| record.reading.ends.get(last)).copied().unwrap_or(0);
         let bytes = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
         std::io::stdout().lock().write_all(bytes)?;

@@ -66,11 +66,11 @@ pub struct FaultOutput {
 
 pub fn run(
     args: &VerifyThreadsArgs,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    let ids = selected_threads(args, book)?;
+    let ids = selected_threads(args, reader)?;
     let trust = match user_root() {
         Some(user) => {
             KeyFolder::of_user_space(&user).trust_store().map_err(|error| CommandError::failed(error.to_string()))?
@@ -95,12 +95,12 @@ pub fn run(
 }
 
 /// Returns the named threads; without any, all threads with a registry row or a transcript.
-fn selected_threads(args: &VerifyThreadsArgs, book: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
+fn selected_threads(args: &VerifyThreadsArgs, reader: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
     if args.last || !args.threads.is_empty() {
-        return select_threads(&args.threads, args.last, book);
+        return select_threads(&args.threads, args.last, reader);
     }
-    let mut ids: BTreeSet<ThreadId> = layout::find_threads(book.disk())?.into_iter().collect();
-    if let Some(registry) = book.registry() {
+    let mut ids: BTreeSet<ThreadId> = layout::find_threads(reader.disk())?.into_iter().collect();
+    if let Some(registry) = reader.registry() {
         ids.extend(registry.threads()?.into_iter().map(|row| row.id));
     }
     Ok(ids.into_iter().collect())

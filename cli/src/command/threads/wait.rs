@@ -58,23 +58,23 @@ pub struct WaitOutcomeOutput {
     pub result: Option<RunOutput>,
 }
 
-pub fn wait(args: &WaitArgs, book: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+pub fn wait(args: &WaitArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let timeout = Duration::try_from_secs_f64(args.timeout)
         .map_err(|_| CommandError::usage(format!("`--timeout {}` is not a valid number of seconds", args.timeout)))?;
-    wait_for(&args.threads.select(book)?, timeout, spaces, report)
+    wait_for(&args.threads.select(reader)?, timeout, spaces, report)
 }
 
 pub fn results(
     args: &ThreadIdsArgs,
-    book: &ThreadReader,
+    reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    wait_for(&args.threads.select(book)?, Duration::ZERO, spaces, report).map(|_| Exit::Fine)
+    wait_for(&args.threads.select(reader)?, Duration::ZERO, spaces, report).map(|_| Exit::Fine)
 }
 
-pub fn status(args: &ThreadIdsArgs, book: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    print_status(&args.threads.select(book)?, book, report)
+pub fn status(args: &ThreadIdsArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    print_status(&args.threads.select(reader)?, reader, report)
 }
 
 fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
