@@ -32,7 +32,7 @@ pub struct Printer {
     explained: RefCell<ExplainHint>,
 }
 
-/// The codes of printed diagnostics, in the order of their first one.
+/// Codes of the printed diagnostics, in order of first appearance.
 #[derive(Debug, Clone, Default)]
 struct ExplainHint {
     codes: Vec<String>,

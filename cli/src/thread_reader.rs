@@ -117,7 +117,7 @@ impl ThreadReader {
         Ok((entries, unreadable))
     }
 
-    /// Returns a thread by a reference of the user ([`Self::resolve`]).
+    /// Returns the thread that a reference names ([`Self::resolve`]).
     pub fn find(&self, reference: &str) -> Result<ThreadEntry, CommandError> {
         let thread = self.resolve(reference)?;
         let id = thread.as_str();

@@ -81,7 +81,7 @@ impl Spaces {
         self.face().world().map_err(|error| CommandError::failed(error.to_string()))
     }
 
-    /// Opens the world without the files of the project, for a caller that reads those from elsewhere.
+    /// Opens the world without the files of the project, for a caller that reads them from another source.
     pub fn open_without_project(&self) -> Result<DiskWorld, CommandError> {
         self.face().world_without_project().map_err(|error| CommandError::failed(error.to_string()))
     }

@@ -205,7 +205,7 @@ fn evaluate_function(function: &AssertionFunction, thread: &PossibleThread, memo
     }
 }
 
-/// Checks for the lethal trifecta: untrusted text, private data and a way out.
+/// Checks for the lethal trifecta: untrusted text, private data and an outbound channel.
 fn trifecta_reasons(thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
     const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
     const PRIVATE: [&str; 2] = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.*"];

@@ -81,7 +81,7 @@ pub enum Severity {
     Advice,
 }
 
-/// A span and its text. The first label of a diagnostic is its primary place.
+/// A span and its text. The first label of a diagnostic is its primary location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     pub span: Span,
@@ -125,7 +125,7 @@ impl Diagnostic {
         self.problem().help()
     }
 
-    /// Returns the labels: the first is the primary place, others are related places. Empty only if no text can be
+    /// Returns the labels: first the primary location, then related locations. Empty only if no text can be
     /// labeled, such as an unreadable file.
     pub fn labels(&self) -> Vec<Label> {
         self.problem().labels()

@@ -249,7 +249,7 @@ pub struct PlannedModel {
     pub id: String,
     /// The requested tier or id, or the default.
     pub requested: String,
-    /// The fallback if this model is refused or gone. A fallback has no fallback of its own.
+    /// The fallback if the provider refuses or no longer offers this model. A fallback has no fallback of its own.
     pub fallback: Option<Box<PlannedModel>>,
     /// Tokens.
     pub context_window: u64,

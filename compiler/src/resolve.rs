@@ -64,7 +64,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns the parent, with the place of the hook that selects it.
+    /// Returns the parent, with the location of the hook that selects it.
     pub fn parent(&self) -> extends::RoutedParent {
         let span = self.hook.item_span();
         extends::RoutedParent { parent: Spanned::new(self.to.clone(), span), hook: self.hook.id.node.clone() }

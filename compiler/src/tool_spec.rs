@@ -27,7 +27,7 @@ pub struct ToolSpec {
     /// JSON Schema of the parameters; always the schema of an object.
     pub parameters: Value,
     pub kind: ToolKind,
-    /// The timeout of a call in seconds; a call may ask for less.
+    /// The timeout of a call in seconds; a call may set a shorter one.
     pub timeout_seconds: u64,
     /// True if a call may run in parallel with other calls of the same turn.
     pub parallel: bool,
@@ -45,7 +45,7 @@ pub struct ToolSpec {
 }
 
 /// Returns the names of the engine's built-in tools as tool files use them (`builtin: read`), sorted. A test of the
-/// engine keeps its own list equal to this one.
+/// engine compares its own list with this one.
 pub fn builtins() -> Vec<&'static str> {
     // A running engine adds the orchestrator: it does not touch the machine and needs no sandbox.
     let mut names: Vec<&str> = builtin::built_in_names().chain(["orchestrator"]).collect();
@@ -120,7 +120,7 @@ pub enum ScriptEntry {
     Whole,
 }
 
-/// `CONFIG_RESOLVE`: a settings item and the way its files in the spaces are combined.
+/// `CONFIG_RESOLVE`: a settings item and the rule that combines its files in the spaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigSource {

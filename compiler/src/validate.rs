@@ -235,7 +235,7 @@ pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found:
     found.append(check.found);
 }
 
-/// Returns the project's ids of a list.
+/// Returns the ids of the entries that belong to the project.
 fn project_ids(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
     list.iter().filter(|e| e.space == Space::Project).map(|e| &e.id)
 }

@@ -178,11 +178,11 @@ pub trait World {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError>;
     /// Returns all items of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
-    /// Returns true if [`World::candidates`] would give this answer again. Caching worlds compare in place.
+    /// Returns true if [`World::candidates`] would return this result again. Caching worlds compare in place.
     fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
         same_candidates(given, &self.candidates(kind, id))
     }
-    /// Returns true if [`World::list`] would give this answer again.
+    /// Returns true if [`World::list`] would return this result again.
     fn list_unchanged(&self, kind: ItemKind, given: &[Entry]) -> bool {
         self.list(kind).is_ok_and(|list| list == given)
     }

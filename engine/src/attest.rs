@@ -1,4 +1,4 @@
-//! Proof that a thread opened as its plan says: the events before the opening are folded, the plan's own functions
+//! Proof that a thread started as its plan states: the events before the opening are folded, the plan's own functions
 //! render the opening again, and both are compared byte by byte. Writes and starts nothing.
 
 use rye_compiler::plan::Plan;

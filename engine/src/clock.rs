@@ -9,7 +9,7 @@ use crate::BoxFuture;
 pub trait Clock: Send + Sync {
     /// Returns milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Completes when that time has come.
+    /// Completes at that time.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
     /// Completes when this many milliseconds have passed: the timeout of other work. A clock that skips sleeps lets no
     /// timeout expire.
@@ -61,7 +61,7 @@ impl Clock for JumpingClock {
     }
 }
 
-/// A clock that stands still until a test advances it.
+/// A clock that does not advance until a test advances it.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct ManualClock(tokio::sync::watch::Sender<i64>);

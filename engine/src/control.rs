@@ -19,7 +19,7 @@ pub enum Incoming {
         /// The message's file stays in the mailbox until the message is recorded.
         on_disk: bool,
     },
-    /// The caller of this call no longer wants its result. The call's error is recorded, not the message.
+    /// The caller has cancelled this call. The call's error is recorded, not the message.
     StopCall { call_id: String },
     /// A child ended.
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
@@ -93,7 +93,7 @@ impl ControlReceiver {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok())
     }
 
-    /// Waits for an item that ends the thread. Every item received on the way can still be taken afterwards.
+    /// Waits for an item that ends the thread. Items received while waiting stay in the queue.
     pub async fn stopped(&mut self) {
         while let Some(post) = self.receiver.recv().await {
             let stops = post.ends_thread();

@@ -1,4 +1,4 @@
-//! The driver (`engine.md` 1): asks the machine for the next effect, writes the decision before performing it, performs
+//! The driver (`engine.md` 1): takes the next effect of the machine, writes the decision before performing it, performs
 //! it, and passes the result back as a signal. The driver decides nothing.
 
 pub mod embedded;
@@ -63,7 +63,7 @@ pub struct EffectStep {
     pub cost: Cost,
     /// Number of events known to be on disk.
     pub synced: u64,
-    /// Settlements that are not in the ledger yet; a long step books them on the way.
+    /// Settlements that are not in the ledger yet; a long step settles them before it ends.
     pub unsettled: Vec<Settled>,
     /// Signals a cancellation of the thread after this decision, even before the effect has started.
     pub halt: CancellationToken,

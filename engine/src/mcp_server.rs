@@ -55,7 +55,7 @@ pub struct DirectiveServer {
     common: Arc<Session>,
 }
 
-/// The client's side of a session: the offered tools, and the way to the session's thread.
+/// The client's side of a session: the offered tools, and the channel to the session's thread.
 #[derive(Clone)]
 struct ClientSide {
     context: Arc<SessionContext>,

@@ -26,7 +26,7 @@ pub enum Message {
         content: String,
         is_error: bool,
     },
-    /// A message added by a hook. The model sees it as user text, whatever `display` says.
+    /// A message added by a hook. The model sees it as user text, regardless of `display`.
     Custom {
         custom_type: String,
         content: String,

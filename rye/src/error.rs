@@ -23,7 +23,7 @@ pub enum Error {
     NoPlan {
         /// The id of the directive.
         directive: String,
-        /// The errors, in the order of their places.
+        /// The errors, in source order.
         diagnostics: Vec<String>,
     },
     /// The script of a simulated model cannot be read.

@@ -171,7 +171,7 @@ impl Project {
     }
 }
 
-/// Formats a diagnostic in one line, with its place.
+/// Formats a diagnostic in one line, with its source location.
 fn describe(one: &Diagnostic, sources: &Sources) -> String {
     let place = one.labels().first().and_then(|label| {
         let source = sources.get(label.span.source)?;

@@ -43,7 +43,7 @@ impl SessionRequest {
         Self::recover_with(thread, Vec::new())
     }
 
-    /// Recovers a thread and delivers control messages first: the answer that a suspended thread waits for.
+    /// Recovers a thread and first delivers control messages, such as the answer to the request of a suspended thread.
     pub fn recover_with(thread: ThreadId, messages: Vec<ControlMessage>) -> Self {
         Self(Request::Recover { thread, messages })
     }
@@ -112,7 +112,7 @@ pub enum LiveEvent {
     Event {
         /// The thread that recorded the event.
         thread: ThreadId,
-        /// The event as it stands in the transcript.
+        /// The event as written in the transcript.
         event: Arc<Event>,
     },
     /// A piece of a streaming reply; not recorded, and dropped if the subscriber is slow.

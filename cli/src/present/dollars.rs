@@ -17,7 +17,7 @@ pub fn event_in_dollars(body: &EventBody) -> Value {
     event
 }
 
-/// Returns the places of nano-dollars in a serialized event.
+/// Returns the JSON pointers to amounts in nano-dollars in a serialized event.
 fn money(body: &EventBody) -> &'static [&'static str] {
     match body {
         EventBody::Opened(_) => &["/limits/spend", "/ceiling/spend"],

@@ -1,4 +1,4 @@
-//! Tables of text: aligned columns for people, tab-separated cells for programs.
+//! Tables of text: aligned columns for human output, tab-separated cells for programs.
 
 use std::fmt::Write;
 

@@ -32,7 +32,7 @@ pub enum CapabilityError {
     /// A grant of a hook that its action never uses.
     #[error("the hook `{hook}` never uses its grant `{pattern}`: {why}")]
     UnusedHookGrant { hook: String, pattern: String, why: String, span: Span },
-    /// A literal argument of a call is outside of the places that the grants open. `opened` is a phrase.
+    /// A literal argument of a call is outside of the folders and hosts that the grants allow. `opened` is a phrase.
     #[error("`{value}` is refused: {why}")]
     OutsideGrant { value: String, why: String, span: Span, granted: Option<Span> },
     /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.

@@ -41,7 +41,7 @@ pub enum InterfaceError {
     MissingParameter { name: String, tool: String, span: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
-    /// `used` is the place that needs the value; `None` if only the caller can supply it.
+    /// `used` is the location that needs the value; `None` if only the caller can supply it.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
     /// A hook on `directive_return` reads an output that its directive, or any directive, does not declare.

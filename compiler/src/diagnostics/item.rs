@@ -23,7 +23,7 @@ pub enum ItemError {
     /// `field` is `name` or `category`.
     #[error("the {field} is `{written}`, but the file's place {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
-    /// Metadata of knowledge that contradicts the place of its file; `field` is `id` or `category`.
+    /// Metadata of knowledge that contradicts the path of its file; `field` is `id` or `category`.
     #[error("the {field} of this knowledge is `{written}`, but the file's place {}", expected_name(expected))]
     KnowledgeMismatch { field: &'static str, written: String, expected: String, span: Span },
     #[error("`{text}` is not an item id: {reason}")]
@@ -247,7 +247,7 @@ impl Problem for ItemError {
     }
 }
 
-/// Returns the place where a misplaced word would be right.
+/// Returns the help for a keyword that is valid in another element.
 fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),

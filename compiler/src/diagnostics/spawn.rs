@@ -31,7 +31,7 @@ pub enum SpawnError {
     /// `above` is the directive whose `depth` leaves none for the child.
     #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
-    /// `limit` is `spawns` or `spend`; `asked` is the amount that all children need together.
+    /// `limit` is `spawns` or `spend`; `asked` is the total that all children request.
     #[error("`{parent}` names {children} children that take {asked} together, but its `{limit}` is {most}")]
     OverBudget {
         parent: String,

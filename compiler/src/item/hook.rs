@@ -108,7 +108,7 @@ impl HookDecl {
 #[derive(Debug, Clone, Default)]
 pub struct OrderedHooks {
     pub hooks: Vec<Arc<HookDecl>>,
-    /// In evaluation order; each place holds an index into `hooks`.
+    /// Evaluation order; each entry holds an index into `hooks`.
     pub places: Vec<HookPlace>,
 }
 

@@ -50,7 +50,7 @@ impl PaletteEntry {
         *self.openings.borrow_mut().entry(key).or_insert_with(|| self.palette.opening(model))
     }
 
-    /// Returns true if both give a check the same answers.
+    /// Returns true if a check has the same result with both.
     fn gives_same_answers(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()

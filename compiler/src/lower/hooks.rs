@@ -10,7 +10,7 @@ use crate::hook::{HookPoint, HookSource, PlanVerdict, PlannedHook};
 use crate::plan::{Origin, Origins, SourcePlace};
 use crate::semantics::condition::{FactReading, ReadingResult, Verdict};
 
-/// The explanation of a planned hook: the reason for its verdict, and its place in the source.
+/// The explanation of a planned hook: the reason for its verdict, and its source location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookTrace {
     pub because: String,

@@ -8,7 +8,7 @@ use crate::plan::{Origin, SourcePlace};
 /// Reason text for values that the caller gave.
 pub const GIVEN_WITH_CALL: &str = "given with the call";
 
-/// Returns the place of a span; `None` for text that is in no file.
+/// Returns the source location of a span; `None` for text that is in no file.
 pub fn plan_place(sources: &Sources, span: Span) -> Option<SourcePlace> {
     let source = sources.get(span.source)?;
     let position = source.position(span.start);
@@ -26,7 +26,7 @@ pub fn plan_origin(sources: &Sources, origin: &compose::DeclaredOrigin) -> Origi
     Origin { place: origin.span.and_then(|span| plan_place(sources, span)), because }
 }
 
-/// Returns an origin without a place in a file.
+/// Returns an origin without a source location.
 pub fn origin_without_place(because: &str) -> Origin {
     Origin { place: None, because: because.to_owned() }
 }

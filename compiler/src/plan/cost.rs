@@ -108,7 +108,7 @@ impl PlannedModel {
         self.prices.map_or(Nanos::ZERO, |p| p.worst_case(input, output))
     }
 
-    /// Returns the output tokens that a request asks for if no limit is near: `limit`, but no more than the model's
+    /// Returns the output tokens that a request allows if no limit is near: `limit`, but no more than the model's
     /// maximum.
     pub fn requested_output(&self, limit: u64) -> u64 {
         limit.min(self.max_output)

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A way to count tokens. Builds that count differently produce plans with different ids.
+/// A method of counting tokens. Builds that count differently produce plans with different ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tokenizer {
     /// Characters / 4, rounded up: an estimate, for any model.

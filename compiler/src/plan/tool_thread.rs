@@ -1,5 +1,5 @@
-//! The plan of one asynchronous tool call, derived from the plan of the thread that made the call. It keeps what that
-//! plan says about its tools and nothing else. Running it calls no model and spawns no threads.
+//! The plan of one asynchronous tool call, derived from the plan of the calling thread. Contains only the
+//! tools of that plan. Running it calls no model and spawns no threads.
 
 use super::graph::build_call_graph;
 use super::{NudgePolicy, Plan, Prompt};

@@ -6,7 +6,7 @@ use rye_grammar::condition::{Path, Segment};
 use super::value::Type;
 use crate::hook::HookPoint;
 
-/// The way the answers of a point's hooks are combined.
+/// The rule that combines the answers of the hooks of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Stops at the first true condition.

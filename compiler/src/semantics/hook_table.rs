@@ -16,7 +16,7 @@ pub struct HookCandidate<'h> {
     pub enabled: bool,
 }
 
-/// The place of a candidate in the order.
+/// The position of a candidate in the order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HookPlace {
     /// Index into the candidates.

@@ -149,7 +149,7 @@ impl Limits {
     }
 }
 
-/// A limit as written. `S` is its place: a span, an origin, a flag's name.
+/// A limit as written. `S` is its source: a span, an origin, a flag's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LimitSetting<S> {
     pub name: String,

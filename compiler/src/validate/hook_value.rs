@@ -48,7 +48,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports hooks that only say `enabled: false`, with an id that no hook has.
+/// Reports hooks that contain only `enabled: false` and an id that no hook has.
 pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
     let others = || files.builtin.iter().chain(&files.infra).chain(&files.user).chain(&files.project);
     for hook in files.user.iter().chain(&files.project).filter(|hook| !hook.enabled && hook.action.is_none()) {

@@ -20,7 +20,7 @@ use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
 use schema::{FILES, SettingField, SettingShape};
 
-/// Places and files with schema errors, so that other readers do not report the same place again.
+/// Locations and files with schema errors, so that other readers do not report the same location again.
 #[derive(Debug, Default)]
 pub struct ReportedPlaces {
     spans: BTreeSet<Span>,
@@ -31,7 +31,7 @@ pub struct ReportedPlaces {
 }
 
 impl ReportedPlaces {
-    /// Returns true if the place of a reader's error was already reported. A table that is refused as a whole reports
+    /// Returns true if the location of a reader's error was reported before. A table that is refused as a whole reports
     /// only one of its errors.
     pub fn contains(&self, error: &ConfigError) -> bool {
         match error {

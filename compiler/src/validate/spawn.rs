@@ -44,7 +44,7 @@ pub enum SpawnSource {
     /// A hook; `grants` are the patterns it grants the child, `certain` is set if it always fires, `own` if the
     /// directive declares it.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
-    /// The body. `free` is set for a call of the thread tool, which may set its own limits.
+    /// A call in the body. `free` is true for a call of the thread tool, which may set its own limits.
     Body { free: bool },
 }
 
@@ -68,7 +68,7 @@ struct SpawnRoute {
     chain: Vec<Arc<Directive>>,
     /// `None` if the limits are invalid, which is reported elsewhere.
     limits: Option<Limits>,
-    /// Spend that the thread keeps in any case: the output of its own last turn.
+    /// Spend that is always reserved for the thread: the output of its own last turn.
     keep: Nanos,
     starts: Vec<SpawnEdge>,
     /// Set if the body names a directive that cannot be looked up.

@@ -21,7 +21,7 @@ const MAX_SCHEMAS: usize = 500;
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
 /// Keywords that are copied.
 const COPIED_KEYWORDS: [&str; 6] = ["title", "description", "minimum", "maximum", "minItems", "maxItems"];
-/// Keywords that a description carries.
+/// Keywords that the description states in text.
 const DESCRIBED_KEYWORDS: [&str; 29] = [
     "default",
     "examples",

@@ -1,4 +1,4 @@
-//! Connections to the providers that plans name: endpoint and key come from the current provider files.
+//! Connections to the providers of plans: endpoint and key come from the current provider files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl PlanProviders {
 }
 
 impl PlanProviders {
-    /// Checks that the script which a provider file names is trusted as it is now.
+    /// Checks that the current content of the script that a provider file names is trusted.
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
         let fail = |text: String| CallError::new(FailedStage::Setup, text);

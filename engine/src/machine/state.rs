@@ -292,7 +292,7 @@ pub enum CallPhase {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
-    /// The call ran, so that an error comes from the tool.
+    /// True if the call ran: an error is then the tool's.
     pub ran: bool,
     pub is_error: bool,
     pub content: String,
@@ -549,7 +549,7 @@ impl ThreadState {
         Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
     }
 
-    /// Returns the text of the last reply that has any, joined with the replies that it continues.
+    /// Returns the text of the last reply that contains text, joined with the replies that it continues.
     pub fn last_text(&self) -> Option<String> {
         let last = self.last_reply_text();
         if self.talk.cut_text.is_empty() {

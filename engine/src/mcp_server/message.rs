@@ -13,7 +13,7 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
-/// A code of the range that JSON-RPC reserves for servers: the server refuses the request as it is.
+/// A code of the range that JSON-RPC reserves for servers: the server refuses the request in this form.
 const REFUSED: i32 = -32000;
 
 /// A JSON-RPC error in response to a message.
@@ -56,7 +56,7 @@ impl MessageError {
     }
 }
 
-/// Parses a message and checks it. A notification without a meaning is returned as it is: it gets no response.
+/// Parses a message and checks it. An unknown notification is returned unchanged: it gets no response.
 pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
     let message: Value = serde_json::from_slice(text)
         .map_err(|error| MessageError::new(Value::Null, PARSE_ERROR, format!("the message is not JSON: {error}")))?;
@@ -128,7 +128,7 @@ fn check_params<T: DeserializeOwned>(
     }
 }
 
-/// Finds the id of a message that is too large to be kept, while its bytes pass by.
+/// Finds the id of a message that is too large to buffer, as its bytes arrive.
 #[derive(Debug, Default)]
 pub(super) struct IdFinder {
     depth: u32,

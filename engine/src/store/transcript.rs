@@ -64,7 +64,7 @@ pub struct TranscriptRecord {
 pub struct Transcript {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// Bytes of valid lines; the file is this long.
+    /// Size of the valid lines in bytes, which is the size of the file.
     length: u64,
     /// Events so far.
     count: u64,

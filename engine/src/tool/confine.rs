@@ -56,7 +56,7 @@ pub struct ResolvedPath {
     pub found: ResolvedKind,
 }
 
-/// The file type at a place.
+/// The file type at a path.
 pub enum ResolvedKind {
     Folder(Dir),
     File {
@@ -192,7 +192,7 @@ impl ProjectFiles {
         }
     }
 
-    /// Returns the folder at a place.
+    /// Returns the folder at a path.
     pub fn folder<'p>(&self, place: &'p ResolvedPath) -> Result<&'p Dir, FileAccessError> {
         match &place.found {
             ResolvedKind::Folder(dir) => Ok(dir),
@@ -237,7 +237,7 @@ impl ProjectFiles {
         self
     }
 
-    /// Checks that tools may write a place.
+    /// Checks that tools may write to a path.
     fn check_writable(&self, path: &ProjectPath) -> Result<(), FileAccessError> {
         let is_outside = |bound: &&Vec<String>| !bound.iter().any(|folder| path.is_inside(folder));
         if let Some(bound) = self.write_bounds.iter().find(is_outside) {
@@ -291,7 +291,7 @@ impl ProjectFiles {
         }
     }
 
-    /// Returns the part of a path below the root, or a relative path as it is; `None` if an absolute path is outside.
+    /// Returns the part of a path below the root, or a relative path unchanged; `None` if an absolute path is outside.
     fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         if !path.is_absolute() {
             return Some(path);

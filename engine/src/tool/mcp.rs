@@ -1,4 +1,4 @@
-//! Tools of MCP servers. A plan knows them from items that `rye mcp refresh` wrote; a server is started on the first
+//! Tools of MCP servers. A plan takes them from items that `rye mcp refresh` wrote; a server is started on the first
 //! call, and a tool whose definition differs from its item is not called. Only this module and the CLI's `mcp` command
 //! depend on the protocol.
 

@@ -86,7 +86,7 @@ pub struct ProgramResult {
     pub exit: ProgramExit,
     /// Standard output; includes standard error if merged.
     pub output: CollectedOutput,
-    /// Standard error if kept apart, else empty.
+    /// Standard error if separate from standard output, else empty.
     pub errors: CollectedOutput,
 }
 
@@ -202,7 +202,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
 }
 
-/// Returns the reader of standard error, if kept apart, and its writer.
+/// Returns the reader of standard error, if separate from standard output, and its writer.
 fn errors_of(streams: StderrMode, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
         StderrMode::Together => Ok((None, output.try_clone()?)),

@@ -40,7 +40,7 @@ static PRATT_PARSER: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
         .op(Op::prefix(Rule::negate))
 });
 
-/// A text with its place in its source.
+/// A text with its offset in the source.
 #[derive(Clone, Copy)]
 pub(super) struct ConditionText<'t> {
     pub source: SourceId,

@@ -54,7 +54,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     Ok(())
 }
 
-/// Returns the number of diagnostics whose primary place is in a file.
+/// Returns the number of diagnostics whose primary location is in a file.
 fn count_in_file(found: &CheckResult, path: &str) -> usize {
     let sources = &found.report.sources;
     let is_there = |label: &Label| sources.get(label.span.source).is_some_and(|source| *source.path == *path);

@@ -71,7 +71,7 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     code.strip_suffix("_exceeded").filter(|_| LIMIT_CODES.contains(&code))
 }
 
-/// Returns the exit code of a run. `asked` is the origin of the request that a suspended thread waits for.
+/// Returns the exit code of a run. `asked` is the origin of a suspended thread's open approval request.
 pub fn exit_of_run(result: &RunResult, asked: Option<ApprovalOrigin>) -> Exit {
     match result.status {
         Status::Completed | Status::Continued => Exit::Fine,

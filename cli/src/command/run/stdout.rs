@@ -1,4 +1,4 @@
-//! Stdout of a run, which knows if the last line is complete and if the reader is gone.
+//! Stdout of a run. Records if the last line is complete and if the reader has closed the pipe.
 
 use std::io::{self, Write};
 

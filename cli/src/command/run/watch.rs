@@ -94,7 +94,7 @@ struct StopSignals {
 enum StopSignal {
     /// SIGINT or SIGTERM.
     Interrupt,
-    /// SIGHUP: the terminal is gone. The kernel and the shell may both send it.
+    /// SIGHUP: the terminal was closed. The kernel and the shell may both send it.
     Hangup,
 }
 

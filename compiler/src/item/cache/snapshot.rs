@@ -45,7 +45,7 @@ pub struct CacheSnapshot {
     log: DependencyLog,
 }
 
-/// The world's answers and the reads that were made of them.
+/// The results that the world returned, and the reads that used them.
 #[derive(Default)]
 pub(super) struct DependencyLog {
     given: RefCell<[HashMap<ItemId, CandidatesResult>; 4]>,
@@ -138,7 +138,7 @@ impl<'w> Items<'w> {
         (answer, Dependencies(reads))
     }
 
-    /// Runs `ask` without recording its reads in the enclosing frame: for answers that are dependencies themselves.
+    /// Runs `ask` without recording its reads in the enclosing frame: for results that are dependencies themselves.
     pub fn untracked<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };
         let around = std::mem::take(&mut *log.frames.borrow_mut());

@@ -188,7 +188,7 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
     .to_owned()
 }
 
-/// Checks a value against a field; `span` is the place of the value, if it has one.
+/// Checks a value against a field; `span` is the location of the value, if it has one.
 pub fn check(field: &FieldDecl, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
     let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
     (!allowed).then(|| InterfaceError::Type {

@@ -1,4 +1,4 @@
-//! Keeps each layer inside its element: no text from elsewhere can close the enclosing tag.
+//! Keeps each layer inside its element: no text of another layer can close the enclosing tag.
 //!
 //! Two cases exist. If the *knowledge itself* contains its own closing tag, each one is sent as `&lt;/…` and counted,
 //! and the plan reports the count. If a *placeholder value* completes a closing tag, alone or together with the text

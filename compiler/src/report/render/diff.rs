@@ -114,7 +114,7 @@ fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }
 
-/// Lists these parts, each once with all of its places.
+/// Lists these parts, each once with all of its locations.
 fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
     let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {

@@ -14,7 +14,7 @@ use crate::semantics::money::Nanos;
 /// Maximum depth that is followed; the default of the limit `depth`.
 const MAX_DEPTH: usize = 5;
 
-/// The maximum spend of a directive on its way down, and the spawn that bounds it.
+/// The maximum spend of a directive along a spawn chain, and the spawn that bounds it.
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,

@@ -7,7 +7,7 @@ use rye_compiler::semantics::needs::{fold_case, is_protected};
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 
-/// The access that file tools have to a place in the project.
+/// The access that file tools have to a path in the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathAccess {
     Ordinary,

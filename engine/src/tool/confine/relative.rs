@@ -1,4 +1,4 @@
-//! A canonical place in the project, printable for users and models.
+//! A canonical path in the project, printable for users and models.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,14 +18,14 @@ impl ProjectPath {
         Self(segments)
     }
 
-    /// Returns the path of the place below `root`.
+    /// Returns the path below `root`.
     pub fn below(&self, root: &Path) -> PathBuf {
         let mut path = root.to_owned();
         path.extend(&self.0);
         path
     }
 
-    /// Returns true if the place is the folder or lies below it. `folder` is relative to the project, without `..`.
+    /// Returns true if the path is the folder or is below it. `folder` is relative to the project, without `..`.
     pub fn is_inside(&self, folder: &str) -> bool {
         let parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         parts.len() <= self.0.len() && parts.iter().zip(&self.0).all(|(part, segment)| segment == part)

@@ -153,8 +153,8 @@ impl McpServer {
         })
     }
 
-    /// Returns the words of the command and of its variables that may name project files, with the variables filled in
-    /// as they are now.
+    /// Returns the words of the command and its variables that may name project files, with the current values of the
+    /// variables.
     fn named_files(&self) -> Vec<String> {
         let McpTransport::Stdio { command, environment, .. } = &self.transport else { return Vec::new() };
         // A variable that is not set stays as it is written: the server does not start.

@@ -55,12 +55,12 @@ pub fn truncate_start(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
-    // The end of an id is more specific than its beginning.
+    // The end of an id is more specific than its start.
     let tail: String = text.chars().rev().take(most - 1).collect::<Vec<_>>().into_iter().rev().collect();
     format!("…{tail}")
 }
 
-/// Shortens an edge label to its beginning, which names the kind of the edge.
+/// Shortens an edge label to its start, which names the kind of the edge.
 pub fn truncate_end(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -381,7 +381,7 @@ impl<'w> FileRules<'w> {
         }
     }
 
-    /// Grants a right on a place and everything below it, except for protected paths. A folder that contains one is
+    /// Grants a right on a path and everything below it, except for protected paths. A folder that contains one is
     /// granted entry by entry.
     fn grant_place(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         match right {
@@ -413,7 +413,7 @@ impl<'w> FileRules<'w> {
         self.hidden.iter().chain(user).any(|protected| protected.starts_with(place))
     }
 
-    /// Adds one rule, for a place and everything below it.
+    /// Adds one rule, for a path and everything below it.
     fn add(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         let access = access(right, kind(fd) == FileType::Directory);
         if access.is_empty() {
@@ -459,7 +459,7 @@ pub fn is_repository(fd: &OwnedFd) -> bool {
     has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
 }
 
-/// Opens a handle for rules; `None` if the place does not exist or is not accessible.
+/// Opens a handle for rules; `None` if the path does not exist or is not accessible.
 pub fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     match rustix::fs::openat(folder, name, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()) {
