@@ -61,7 +61,7 @@ fn run_without_a_key_is_unproven() {
     let done = place.rye(&["threads", "verify"]);
     assert_eq!(done.code, Some(0), "{}", done.stdout);
     assert!(done.stdout.contains(": unproven ("), "{}", done.stdout);
-    assert!(done.stderr.contains("cannot be verified any more"), "{}", done.stderr);
+    assert!(done.stderr.contains("can no longer be verified"), "{}", done.stderr);
     assert_eq!(place.rye(&["threads", "verify", "--strict"]).code, Some(1));
 }
 

@@ -97,7 +97,7 @@ pub enum EngineError {
     Over { thread: String },
     #[error("the thread `{thread}` has not ended and keeps its model")]
     KeepsModel { thread: String },
-    #[error("`{thread}` is a run of the tool `{tool}` and takes no messages")]
+    #[error("`{thread}` is a run of the tool `{tool}` and accepts no messages")]
     OfTool { thread: String, tool: String },
     #[error("the thread `{thread}` has only {turns} turns")]
     NoSuchTurn { thread: String, turns: u64 },

@@ -206,7 +206,7 @@ impl EngineContext {
         let now = self.clock.now();
         let mut seed = [0_u8; 8];
         getrandom::fill(&mut seed)
-            .map_err(|error| DriveError::Lost(format!("the system's random numbers ({error})")))?;
+            .map_err(|error| DriveError::Lost(format!("cannot get random bytes from the system ({error})")))?;
         let root = init.parent.as_ref().map_or_else(|| id.clone(), |above| above.root.clone());
         let launch = Opened {
             thread_id: id.to_string(),

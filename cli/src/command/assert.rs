@@ -60,7 +60,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
                 report.line(&printable(&format_excess(spawn)))?;
             }
             for circle in &found.report.cycles {
-                report.line(&printable(&format!("note: only `depth` ends this circle: {}", circle.join(" → "))))?;
+                report.line(&printable(&format!("note: only `depth` ends this cycle: {}", circle.join(" → "))))?;
             }
             report.note(&summary(&found.report, found.diagnostics.count(Severity::Error)));
         }

@@ -137,7 +137,7 @@ impl SchemaOutput {
 /// A line of `rye run --format json --events`, before the last.
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "the schema is all that is used")]
+#[expect(dead_code, reason = "only the schema is used")]
 enum EventLine {
     Event(EventOutput<'static>),
     Delta(DeltaOutput<'static>),
@@ -146,7 +146,7 @@ enum EventLine {
 /// A line of `rye eval` output.
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "the schema is all that is used")]
+#[expect(dead_code, reason = "only the schema is used")]
 enum EvalOutput {
     Fine {
         /// The id of the request, if it had one.
@@ -160,7 +160,7 @@ enum EvalOutput {
 }
 
 #[derive(schemars::JsonSchema)]
-#[expect(dead_code, reason = "the schema is all that is used")]
+#[expect(dead_code, reason = "only the schema is used")]
 struct EvalRefusal {
     code: String,
     message: String,

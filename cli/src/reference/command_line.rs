@@ -15,8 +15,8 @@ use crate::exit::Exit;
 /// Environment variables that the sources of `rye` name.
 const OWN_VARIABLES: [(&str, &str); 17] = [
     ("RYE_USER_SPACE", "the folder that holds the user's `.ai/`"),
-    ("USER_SPACE", "the same, if `RYE_USER_SPACE` is not set"),
-    ("HOME", "the same, if neither is set; also the home folder of programs"),
+    ("USER_SPACE", "the folder that holds the user's `.ai/`, if `RYE_USER_SPACE` is not set"),
+    ("HOME", "the folder that holds the user's `.ai/`, if neither is set; also the home folder of programs"),
     ("PATH", "the search path of programs: tools, MCP servers, `bwrap`"),
     ("LANG", "the locale of programs"),
     ("COLUMNS", "the width of human output"),

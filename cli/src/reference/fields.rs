@@ -126,7 +126,7 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("raised", "true if the limit is higher than before"),
     ("reason", "the reason"),
     ("relation", "the relation"),
-    ("removed", "the tools that are gone"),
+    ("removed", "the tools that were removed"),
     ("reserved", "dollars that are reserved"),
     ("result", "the final text"),
     ("server", "name of the server"),

@@ -40,7 +40,7 @@ pub struct ThreadsArg {
     /// The threads, each by its id, a unique prefix of its id, or the id of a directive with a single thread
     #[arg(value_name = "THREAD", required_unless_present = "last")]
     threads: Vec<String>,
-    /// Select the newest thread too
+    /// Also select the newest thread
     #[arg(long)]
     last: bool,
 }

@@ -45,7 +45,7 @@ impl PlanProviders {
         let found = present.get(&model.provider).cloned().flatten();
         found.filter(|provider| provider.wire == model.wire).ok_or_else(|| {
             let (id, wire) = (&model.provider, &model.wire);
-            CallError::new(FailedStage::Setup, format!("no provider file `{id}` speaks `{wire}` any more"))
+            CallError::new(FailedStage::Setup, format!("no current provider file `{id}` uses the wire `{wire}`"))
         })
     }
 }

@@ -205,7 +205,7 @@ fn summarised(
     // A summary without its end would lose what it does not reach.
     let is_whole = matches!(reply.stop, StopReason::EndTurn | StopReason::ToolUse);
     if summary.is_empty() || !is_whole {
-        let message = format!("the model wrote no whole summary (stop reason `{}`)", reply.stop.as_str());
+        let message = format!("the model returned an incomplete summary (stop reason `{}`)", reply.stop.as_str());
         let error = CallError::new(FailedStage::Protocol, message);
         let (turn, attempt) = (attempt.turn, attempt.number);
         let classification =

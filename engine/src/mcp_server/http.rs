@@ -63,7 +63,7 @@ impl AccessToken {
     /// The system has no random numbers.
     pub fn generate() -> Result<Self, String> {
         let mut bytes = [0_u8; TOKEN_BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| format!("the system's random numbers: {error}"))?;
+        getrandom::fill(&mut bytes).map_err(|error| format!("cannot get random bytes from the system: {error}"))?;
         Ok(Self(rye_compiler::plan::hex(&bytes)))
     }
 

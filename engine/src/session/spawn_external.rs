@@ -150,6 +150,6 @@ impl EngineContext {
 
 fn number() -> Result<u64, DriveError> {
     let mut bytes = [0_u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| DriveError::Lost(format!("the system's random numbers ({error})")))?;
+    getrandom::fill(&mut bytes).map_err(|error| DriveError::Lost(format!("cannot get random bytes from the system ({error})")))?;
     Ok(FIRST_OUTSIDE_SPAWN | (u64::from_le_bytes(bytes) >> 13))
 }

@@ -243,14 +243,14 @@ impl EngineContext {
             TranscriptTrust::Bounded => {}
         }
         if let Some(limit) = first_exceeded(&state.limits, &plan.limits) {
-            let reason = format!("its limit of {limit} is above its plan's, and no lasting key signed the raise");
+            let reason = format!("its limit of {limit} is above its plan's, and no permanent key signed the raise");
             return self.require_acceptance(thread, reason);
         }
         let pending =
             state.calls.list.iter().find(|call| call.answer == Some(Approval::Approved) && call.result.is_none());
         if let Some(call) = pending {
             let reason =
-                format!("it contains an approval of a call of `{}` that no lasting key signed", call.call.name);
+                format!("it contains an approval of a call of `{}` that no permanent key signed", call.call.name);
             return self.require_acceptance(thread, reason);
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);

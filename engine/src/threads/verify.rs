@@ -306,7 +306,7 @@ impl Verifier<'_> {
         };
         if self.found.faults.is_empty() && !whole {
             if self.judge.best() == Some(KeyKind::Ephemeral) {
-                self.note("signed with a temporary key, which cannot be verified any more");
+                self.note("signed with a temporary key, which can no longer be verified");
             } else {
                 let (vouched, events) = (self.found.vouched, self.found.events);
                 self.note(format!("signatures cover {vouched} of {events} events"));

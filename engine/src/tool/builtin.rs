@@ -105,7 +105,7 @@ impl Tool for FileTool {
 
 /// Parses the parameters into a tool's own type; they were validated against the schema before.
 fn parameters<T: DeserializeOwned>(value: &Value) -> Result<T, ToolFailure> {
-    T::deserialize(value).map_err(|e| ToolFailure(format!("the parameters do not fit this tool: {e}")))
+    T::deserialize(value).map_err(|e| ToolFailure(format!("invalid parameters: {e}")))
 }
 
 impl From<FileAccessError> for ToolFailure {

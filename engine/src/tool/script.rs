@@ -129,7 +129,7 @@ impl ScriptTool {
         let content = match serde_json::from_str::<Value>(answer) {
             Ok(value) => value,
             Err(_) if self.entry == ScriptEntry::Execute => {
-                return ToolOutcome::error(format!("the tool answered no JSON: {}", tail(answer, MAX_LOG_BYTES)));
+                return ToolOutcome::error(format!("the tool did not return JSON: {}", tail(answer, MAX_LOG_BYTES)));
             }
             Err(_) if answer.is_empty() => Value::String(log.to_owned()),
             Err(_) => Value::String(finished.output.text.clone()),

@@ -101,7 +101,7 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
 }
 
 fn budget_error_text(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>) {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the remaining budgets are the library's own, far above ours")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the library sets the other budgets far above these limits")]
     match breach {
         BudgetBreach::Depth { .. } => {
             (format!("values nest at most {MAX_DEPTH} deep"), "one level too many", Some("flatten the value"))

@@ -49,7 +49,7 @@ pub struct ApprovalOutput {
 pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let (mut entries, unreadable) = reader.threads()?;
     for error in &unreadable {
-        report.note(&format!("left out: {error}"));
+        report.note(&format!("skipped: {error}"));
     }
     let may_ask = |row: &ThreadRow| !row.status.has_ended() || row.status == Status::Suspended;
     entries.retain(|entry| may_ask(&entry.row) && entry.row.continued_by.is_none());

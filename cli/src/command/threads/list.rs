@@ -182,12 +182,12 @@ impl ThreadOutput {
 pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let (mut entries, unreadable) = reader.threads()?;
     for error in &unreadable {
-        report.note(&format!("left out: {error}"));
+        report.note(&format!("skipped: {error}"));
     }
     match reader.count_unregistered(&entries)? {
         0 => {}
         n => report.note(&format!(
-            "left out: {} with a transcript but not in the registry; rebuild it with `rye threads repair`",
+            "skipped: {} with a transcript but not in the registry; rebuild it with `rye threads repair`",
             format_count(n as u64, "thread")
         )),
     }

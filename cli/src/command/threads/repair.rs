@@ -38,7 +38,7 @@ pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
         inexact: repaired.refused.iter().map(|(id, why)| trouble(id.to_string(), why.to_string())).collect(),
     };
     for ThreadProblemOutput { thread_id, reason } in &output.unreadable {
-        report.note(&format!("left out: `{thread_id}`: {reason}"));
+        report.note(&format!("skipped: `{thread_id}`: {reason}"));
     }
     for ThreadProblemOutput { thread_id, reason } in &output.inexact {
         report.note(&format!("the ledger account of `{thread_id}` is not exact: {reason}"));

@@ -155,7 +155,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
             same && one.hook.on_failure == OnFailure::Fail && other.hook.on_failure == OnFailure::Warn
         };
         if new.iter().any(|other| softer(&other)) {
-            let why = "its failure does not stop the thread any more".to_owned();
+            let why = "its failure no longer stops the thread".to_owned();
             note(&mut changes, one.hook, Direction::Widened, why, (before, after));
         }
     }

@@ -198,7 +198,7 @@ fn trust(before: &[TrustRequirement], after: &[TrustRequirement]) -> Vec<PlanCha
             to.iter().filter(starts).filter(known).map(change).collect()
         };
     let mut found = missing(before, after, Direction::Widened, "has to be trusted");
-    found.extend(missing(after, before, Direction::Narrowed, "needs no trust any more"));
+    found.extend(missing(after, before, Direction::Narrowed, "no longer needs trust"));
     found
 }
 

@@ -157,7 +157,7 @@ fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             (Some(old), Some(new)) if old == new => continue,
             (Some(_), Some(_)) => (format!("`{tier}` is acknowledged in other words"), Direction::Neutral),
             (None, _) => (format!("`{tier}` is acknowledged: its calls need no approval"), direction),
-            (Some(_), None) => (format!("`{tier}` is not acknowledged any more"), direction),
+            (Some(_), None) => (format!("`{tier}` is no longer acknowledged"), direction),
         };
         let is_there = is.contains_key(tier);
         let source =

@@ -168,7 +168,7 @@ impl EmbeddedDriver {
         Ok(match joined {
             Some(Ok(outcome)) => outcome,
             Some(Err(error)) => ToolOutcome::error(format!("the tool panicked: {error}")),
-            None => ToolOutcome::error("the tool broke down"),
+            None => ToolOutcome::error("the tool stopped unexpectedly"),
         })
     }
 

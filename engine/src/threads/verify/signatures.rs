@@ -55,7 +55,7 @@ impl<'t> SignatureChecker<'t> {
 
     /// Verifies bytes against a mark `name:signature`.
     pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<KeyKind, String> {
-        let (name, signature) = mark.split_once(':').ok_or("its signature is not whole")?;
+        let (name, signature) = mark.split_once(':').ok_or("its signature is incomplete")?;
         self.bytes(name, bytes, signature)
     }
 

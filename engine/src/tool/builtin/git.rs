@@ -96,7 +96,7 @@ impl GitTool {
 
     fn arguments(self, given: &GitParameters) -> Result<Vec<OsString>, ToolFailure> {
         let refuse = |name: &str, given: bool| {
-            if given { Err(ToolFailure(format!("`{name}` has no meaning for {}", self.name()))) } else { Ok(()) }
+            if given { Err(ToolFailure(format!("`{name}` does not apply to {}", self.name()))) } else { Ok(()) }
         };
         let mut arguments = match self {
             Self::Status => {

@@ -261,7 +261,7 @@ fn read_section(
         server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
             return Err(fault(&format!(
-                "another one is called `{name}` too, once other characters are written as `_`"
+                "another server has the name `{name}` too, after other characters are replaced by `_`"
             )));
         }
     }

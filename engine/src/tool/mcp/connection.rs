@@ -47,7 +47,7 @@ pub enum McpError {
     #[error("the server `{server}` no longer has a tool `{tool}`; run `rye mcp refresh {server}` to update the list")]
     Gone { server: String, tool: String },
     #[error(
-        "the server `{server}` defines `{tool}` otherwise than when it was listed; `rye mcp refresh {server}` shows the difference"
+        "the server `{server}` has changed `{tool}` since it was listed; `rye mcp refresh {server}` shows the difference"
     )]
     Drift { server: String, tool: String },
 }
@@ -198,7 +198,7 @@ impl McpConnection {
             CallToolResponse::InputRequired(_) => {
                 return Err(refused("the tool requests input, which is not supported"));
             }
-            CallToolResponse::Task(_) => return Err(refused("the tool answers by a task, which is not waited for")),
+            CallToolResponse::Task(_) => return Err(refused("the tool returned a task, which is not supported")),
             _ => return Err(refused("the tool returned an unsupported kind of result")),
         };
         let mut answer = McpResult {

@@ -43,7 +43,7 @@ impl McpToolDefinition {
         let mut schema = self.schema.clone();
         schema.shift_remove("$schema");
         let description = if self.description.trim().is_empty() {
-            format!("The tool `{}` of the server `{}`, which describes it no further.", self.name, server.name)
+            format!("The tool `{}` of the server `{}`, which gives no description.", self.name, server.name)
         } else {
             self.description.clone()
         };

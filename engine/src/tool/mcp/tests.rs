@@ -177,7 +177,7 @@ async fn changed_definition_is_refused() {
     let listed = s.listed().await;
     let (add, say, long) = (listed[0].sha256.clone(), listed[1].sha256.clone(), Duration::from_secs(20));
     let drifted = s.call("math.add", &say, json!({"a": 1, "b": 2}), long).await;
-    assert!(drifted.content.as_str().unwrap().contains("defines `math.add` otherwise than when it was listed"));
+    assert!(drifted.content.as_str().unwrap().contains("has changed `math.add` since it was listed"));
     assert!(
         s.call("gone", &say, json!({}), long).await.content.as_str().unwrap().contains("no longer has a tool `gone`")
     );
@@ -286,7 +286,7 @@ fn servers_of_both_files_are_merged() {
         (Some("{"), None, "cannot be read"),
         (Some(r#"{"mcpServers": []}"#), None, "not a list"),
         (Some(r#"{"mcpServers": {"a": {}}}"#), None, "neither a `command` nor a `url`"),
-        (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "is called `a_b` too"),
+        (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "has the name `a_b` too"),
         (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "not a web address"),
         (
             Some(r#"{"mcpServers": {"a": {"url": "https://x/sse", "type": "sse"}}}"#),

@@ -106,7 +106,7 @@ fn knowledge_text(text: &str, extension: &str) -> Result<ItemText, SyntaxError> 
 }
 
 fn tool_text(text: &str, extension: &str) -> Result<ItemText, String> {
-    let language = ToolLanguage::of_path(&format!(".{extension}")).ok_or("no tool ends like that")?;
+    let language = ToolLanguage::of_path(&format!(".{extension}")).ok_or("no tool has this extension")?;
     let parsed = tool_header::parse(SourceId(0), text, language, &SyntaxTreeReader);
     if let Some(error) = parsed.errors.first() {
         return Err(error.to_string());

@@ -255,7 +255,7 @@ async fn supervise(
             status = child.wait() => match status {
                 Ok(status) => break status,
                 Err(error) => {
-                    report(&format!("\n[stopped: its end cannot be waited for: {error}]\n"));
+                    report(&format!("\n[stopped: waiting for its end failed: {error}]\n"));
                     end_everything(&mut table, group, cleanup);
                 }
             },
