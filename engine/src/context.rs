@@ -159,8 +159,8 @@ impl ThreadHandle {
     }
 
     /// Sends any other control message: steering, a follow-up, a raised limit.
-    pub fn send(&self, letter: ControlMessage) {
-        self.running.control.send(letter);
+    pub fn send(&self, message: ControlMessage) {
+        self.running.control.send(message);
     }
 
     /// Returns a sender that works while the handle is borrowed.

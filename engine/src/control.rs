@@ -12,10 +12,10 @@ use crate::thread::{Cost, Status};
 /// An item for the thread: a control message, a stopped call or the end of a child.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
-    Letter {
+    Message {
         /// The message takes effect once per id, even if it is delivered again.
         id: String,
-        letter: ControlMessage,
+        message: ControlMessage,
         /// The message's file stays in the mailbox until the message is recorded.
         on_disk: bool,
     },
@@ -52,20 +52,20 @@ pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlRecei
 impl Incoming {
     /// Returns true if the item ends the thread.
     pub fn ends_thread(&self) -> bool {
-        matches!(self, Self::Letter { letter, .. } if letter.end_status().is_some())
+        matches!(self, Self::Message { message, .. } if message.end_status().is_some())
     }
 }
 
 impl ControlSender {
     /// Sends a control message from this process; returns false if the thread has ended.
-    pub fn send(&self, letter: ControlMessage) -> bool {
+    pub fn send(&self, message: ControlMessage) -> bool {
         let id = format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed));
-        self.sender.send(Incoming::Letter { id, letter, on_disk: false }).is_ok()
+        self.sender.send(Incoming::Message { id, message, on_disk: false }).is_ok()
     }
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
-    pub fn deliver(&self, id: String, letter: ControlMessage) -> bool {
-        self.sender.send(Incoming::Letter { id, letter, on_disk: true }).is_ok()
+    pub fn deliver(&self, id: String, message: ControlMessage) -> bool {
+        self.sender.send(Incoming::Message { id, message, on_disk: true }).is_ok()
     }
 
     /// Stops one call; returns false if the thread has ended.

@@ -34,7 +34,7 @@ pub trait Driver: Send + Sync {
     /// Returns a handle that receives every cancellation and kill from now on.
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
-    fn forward(&self, children: &[String], letter: &ControlMessage);
+    fn forward(&self, children: &[String], message: &ControlMessage);
     /// Stops one call of the reply, now or as soon as it starts. The thread continues with the call's error.
     fn stop_call(&self, call_id: &str);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
@@ -185,7 +185,7 @@ pub async fn drive(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterruptPolicy {
     /// Any control message ends a wait.
-    AnyLetter,
+    AnyMessage,
     /// Only a kill ends a call.
     Killed,
     /// None: children of a group are created all or none. A kill ends them afterwards.
@@ -201,7 +201,7 @@ async fn perform(
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
     let until = match effect {
-        Effect::Sleep { .. } | Effect::Ask { .. } => InterruptPolicy::AnyLetter,
+        Effect::Sleep { .. } | Effect::Ask { .. } => InterruptPolicy::AnyMessage,
         Effect::Spawn(_) => InterruptPolicy::Done,
         Effect::Record
         | Effect::Reserve(_)
@@ -277,13 +277,13 @@ async fn record_and_check_interrupt(
     until: InterruptPolicy,
     settled: &mut Vec<String>,
 ) -> Result<bool, DriveError> {
-    let letter = if let Incoming::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
+    let message = if let Incoming::Message { message, .. } = &post { Some(message.clone()) } else { None };
     settled.extend(record_incoming(thread, driver, post));
     thread.journal.flush(true).await?;
     discard(driver, settled).await;
     Ok(match until {
-        InterruptPolicy::AnyLetter => letter.is_some(),
-        InterruptPolicy::Killed => letter == Some(ControlMessage::Kill),
+        InterruptPolicy::AnyMessage => message.is_some(),
+        InterruptPolicy::Killed => message == Some(ControlMessage::Kill),
         InterruptPolicy::Done => false,
     })
 }
@@ -291,8 +291,8 @@ async fn record_and_check_interrupt(
 /// Records a control message and forwards it to living children; returns the id of a mailbox file that can be removed
 /// once the record is durable.
 fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: Incoming) -> Option<String> {
-    let (id, letter, on_disk) = match post {
-        Incoming::Letter { id, letter, on_disk } => (id, letter, on_disk),
+    let (id, message, on_disk) = match post {
+        Incoming::Message { id, message, on_disk } => (id, message, on_disk),
         Incoming::ChildEnded { spawn, thread_id, status, cost } => {
             let fact = Fact::ChildEnded { spawn, thread_id, status, cost, answer: None };
             thread.record_signal(Signal { at: driver.now(), fact });
@@ -303,12 +303,12 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             return None;
         }
     };
-    if letter.end_status().is_some() {
+    if message.end_status().is_some() {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
-        driver.forward(&children, &letter);
+        driver.forward(&children, &message);
     }
-    thread.record_signal(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), letter } });
+    thread.record_signal(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), message } });
     on_disk.then_some(id)
 }
 

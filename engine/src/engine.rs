@@ -198,9 +198,9 @@ impl Engine {
     pub async fn recover_with(
         &self,
         thread: &ThreadId,
-        letters: Vec<ControlMessage>,
+        messages: Vec<ControlMessage>,
     ) -> Result<ThreadHandle, EngineError> {
-        self.inner.recover_root(thread, letters).await
+        self.inner.recover_root(thread, messages).await
     }
 
     /// Resumes an ended thread: starts a new thread with its conversation and one more message. A thread that has not
@@ -269,13 +269,13 @@ impl Engine {
     }
 
     /// Sends a control message to every thread of this process.
-    pub fn broadcast(&self, letter: &ControlMessage) {
-        self.inner.broadcast(letter);
+    pub fn broadcast(&self, message: &ControlMessage) {
+        self.inner.broadcast(message);
     }
 
     /// Sends a control message to one thread of this process. Returns false if it does not run here.
-    pub fn send_to(&self, thread: &ThreadId, letter: &ControlMessage) -> bool {
-        self.inner.send_message(thread, letter.clone())
+    pub fn send_to(&self, thread: &ThreadId, message: &ControlMessage) -> bool {
+        self.inner.send_message(thread, message.clone())
     }
 
     /// Returns a thread's account in the ledger; `None` if it has none.
@@ -294,14 +294,14 @@ impl Engine {
     ///
     /// # Errors
     /// The registry cannot be read.
-    pub async fn send_to_chain(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), EngineError> {
-        if self.send_to(thread, &letter) {
+    pub async fn send_to_chain(&self, thread: &ThreadId, message: ControlMessage) -> Result<(), EngineError> {
+        if self.send_to(thread, &message) {
             return Ok(());
         }
         let first = thread.clone();
         let last = self.inner.read_registry(move |registry| last_of_chain(registry, first)).await?;
         if let Some(last) = last {
-            self.send_to(&last, &letter);
+            self.send_to(&last, &message);
         }
         Ok(())
     }

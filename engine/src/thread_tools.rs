@@ -132,12 +132,12 @@ impl ThreadsToolCall {
         Ok(Duration::from_secs(seconds.unwrap_or(600)))
     }
 
-    async fn stop(&self, thread: ThreadId, letter: ControlMessage) -> Result<Value, RefusalText> {
+    async fn stop(&self, thread: ThreadId, message: ControlMessage) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_in_chain(&thread).await?;
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
         if listed.liveness != Liveness::Over {
-            self.send_message(&last, letter).await?;
+            self.send_message(&last, message).await?;
         }
         self.read_store(move |threads| status(threads, &last)).await
     }
@@ -175,13 +175,13 @@ impl ThreadsToolCall {
     }
 
     /// Sends a control message: directly to a thread of this process, through the mailbox to any other thread.
-    async fn send_message(&self, thread: &ThreadId, letter: ControlMessage) -> Result<(), RefusalText> {
-        if self.engine.send_message(thread, letter.clone()) {
+    async fn send_message(&self, thread: &ThreadId, message: ControlMessage) -> Result<(), RefusalText> {
+        if self.engine.send_message(thread, message.clone()) {
             return Ok(());
         }
         let (disk, thread, now) = (Arc::clone(&self.engine.disk), thread.clone(), self.engine.clock.now());
         let send = move || {
-            let body = serde_json::to_value(&letter).unwrap_or(Value::Null);
+            let body = serde_json::to_value(&message).unwrap_or(Value::Null);
             Ok(mailbox::send(&*disk, &thread, &body, now).map(drop)?)
         };
         blocking(send).await.map_err(|error| error.to_string())

@@ -263,8 +263,8 @@ pub fn select_resume(
     };
     match (over, message) {
         (false, message) => {
-            let letters = message.map(|text| ControlMessage::Steer { text }).into_iter().collect();
-            Ok(ThreadStart::TakeUp { thread: row.id, letters })
+            let messages = message.map(|text| ControlMessage::Steer { text }).into_iter().collect();
+            Ok(ThreadStart::TakeUp { thread: row.id, messages })
         }
         (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
         (true, None) => {

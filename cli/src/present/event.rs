@@ -229,8 +229,8 @@ fn child_ended(child: &ChildEnded) -> String {
     format!("{} {}: {}", child.thread_id, child.status.as_str(), format_cost(&child.cost))
 }
 
-fn control_message_view(letter: &ControlMessage) -> EventView {
-    let (line, text) = match letter {
+fn control_message_view(message: &ControlMessage) -> EventView {
+    let (line, text) = match message {
         ControlMessage::Cancel => ("cancel".to_owned(), None),
         ControlMessage::Kill => ("kill".to_owned(), None),
         ControlMessage::Handoff => ("hand over".to_owned(), None),
@@ -244,7 +244,7 @@ fn control_message_view(letter: &ControlMessage) -> EventView {
         ControlMessage::Raise { limit, value } => (format!("raise {limit} to {value}"), None),
         ControlMessage::Unreadable { reason } => (format!("unreadable control message: {reason}"), None),
     };
-    EventView { line, text, bad: matches!(letter, ControlMessage::Unreadable { .. }) }
+    EventView { line, text, bad: matches!(message, ControlMessage::Unreadable { .. }) }
 }
 
 /// Formats a limit hit: `turns_exceeded: 10 of 10`.

@@ -110,8 +110,8 @@ impl Drop for RecoveryGuard {
         let undelivered = self.engine.live().taking.remove(&self.thread).unwrap_or_default();
         self.engine.gone.notify_waiters();
         // The recovery failed: the next one, perhaps in another process, takes the messages from the mailbox.
-        for letter in undelivered {
-            if let Err(error) = self.engine.write_message(&self.thread, &letter) {
+        for message in undelivered {
+            if let Err(error) = self.engine.write_message(&self.thread, &message) {
                 tracing::warn!(thread = %self.thread, %error, "a control message is lost");
             }
         }
@@ -121,12 +121,12 @@ impl Drop for RecoveryGuard {
 impl EngineContext {
     /// Sends a control message to a thread that runs in this process or is being recovered. Returns false if the thread
     /// runs elsewhere or not at all.
-    pub fn send_message(&self, thread: &ThreadId, letter: ControlMessage) -> bool {
+    pub fn send_message(&self, thread: &ThreadId, message: ControlMessage) -> bool {
         let mut live = self.live();
         if let Some(running) = live.threads.get(thread) {
-            return running.control.send(letter);
+            return running.control.send(message);
         }
-        live.taking.get_mut(thread).map(|letters| letters.push(letter)).is_some()
+        live.taking.get_mut(thread).map(|messages| messages.push(message)).is_some()
     }
 
     /// Waits until no thread of this process runs, including children that outlived their parents.
@@ -141,11 +141,11 @@ impl EngineContext {
     }
 
     /// Sends a control message to every thread of this process.
-    pub fn broadcast(&self, letter: &ControlMessage) {
+    pub fn broadcast(&self, message: &ControlMessage) {
         let controls: Vec<ControlSender> =
             self.live().threads.values().map(|running| running.control.clone()).collect();
         for control in controls {
-            control.send(letter.clone());
+            control.send(message.clone());
         }
     }
 
@@ -161,8 +161,8 @@ impl EngineContext {
     }
 
     /// Writes a control message into the mailbox of a thread, unless the thread has no files. Blocks.
-    pub fn write_message(&self, thread: &ThreadId, letter: &ControlMessage) -> Result<(), DriveError> {
-        let body = serde_json::to_value(letter).map_err(|error| DriveError::Lost(error.to_string()))?;
+    pub fn write_message(&self, thread: &ThreadId, message: &ControlMessage) -> Result<(), DriveError> {
+        let body = serde_json::to_value(message).map_err(|error| DriveError::Lost(error.to_string()))?;
         match mailbox::send(&*self.disk, thread, &body, self.clock.now()) {
             Err(StoreError::UnknownThread { .. }) => Ok(()),
             sent => Ok(sent.map(drop)?),
@@ -188,8 +188,8 @@ impl EngineContext {
     /// if it does not run.
     pub fn register(self: &Arc<Self>, thread: &ThreadId, running: RunningThread) {
         let mut live = self.live();
-        for letter in live.taking.get_mut(thread).map(std::mem::take).unwrap_or_default() {
-            running.control.send(letter);
+        for message in live.taking.get_mut(thread).map(std::mem::take).unwrap_or_default() {
+            running.control.send(message);
         }
         live.threads.insert(thread.clone(), running);
         self.publish_count(&live);

@@ -297,10 +297,10 @@ impl Driver for EmbeddedDriver {
                     if cancel.is_some() {
                         Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.sink)).await?;
                     }
-                    let letter =
+                    let message =
                         if ended.status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };
                     let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
-                    self.forward(&cancel.unwrap_or_default(), &letter);
+                    self.forward(&cancel.unwrap_or_default(), &message);
                     done
                 }
             };
@@ -316,11 +316,11 @@ impl Driver for EmbeddedDriver {
         self.halting.token()
     }
 
-    fn forward(&self, children: &[String], letter: &ControlMessage) {
+    fn forward(&self, children: &[String], message: &ControlMessage) {
         let of_hooks = self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let children = children.iter().filter_map(|child| ThreadId::parse(child).ok());
         for child in children.chain(of_hooks) {
-            self.engine.send_message(&child, letter.clone());
+            self.engine.send_message(&child, message.clone());
         }
         self.halting.cancel();
     }

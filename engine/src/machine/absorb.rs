@@ -85,7 +85,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             events
         }
         Fact::Answered(answer) => answered(plan, state, answer, None, at),
-        Fact::Mail { id, letter } => mail(plan, state, id, letter, at),
+        Fact::Mail { id, message } => mail(plan, state, id, message, at),
     }
 }
 
@@ -326,11 +326,11 @@ fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
 }
 
-fn mail(plan: &Plan, state: &ThreadState, id: String, letter: ControlMessage, at: i64) -> Vec<EventBody> {
+fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, at: i64) -> Vec<EventBody> {
     if state.mail.taken.contains(&id) {
         return Vec::new();
     }
-    let answer = match letter {
+    let answer = match message {
         ControlMessage::Approve { yes, question } => {
             let answer = if yes { Approval::Approved } else { Approval::Refused };
             answered(plan, state, answer, question, at)
@@ -343,7 +343,7 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, letter: ControlMessage, at
         | ControlMessage::Raise { .. }
         | ControlMessage::Unreadable { .. } => Vec::new(),
     };
-    [EventBody::Mail(ReceivedMessage { id, letter })].into_iter().chain(answer).collect()
+    [EventBody::Mail(ReceivedMessage { id, letter: message })].into_iter().chain(answer).collect()
 }
 
 /// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.

@@ -424,8 +424,8 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
     }
 }
 
-fn on_control_message(state: &mut ThreadState, letter: &ControlMessage) {
-    match letter {
+fn on_control_message(state: &mut ThreadState, message: &ControlMessage) {
+    match message {
         ControlMessage::Cancel => state.mail.cancelled = true,
         ControlMessage::Kill => state.mail.killed = true,
         ControlMessage::Handoff => state.mail.handoff = true,

@@ -258,7 +258,7 @@ pub(crate) struct SimulatedThread {
     pub sleeps: Vec<i64>,
     pub reservations: Vec<(u64, usize)>,
     /// Control messages to deliver before the n-th effect.
-    pub letters: Vec<(usize, ControlMessage)>,
+    pub messages: Vec<(usize, ControlMessage)>,
     pub steps: usize,
     pub asked: Vec<String>,
     /// The answer to every approval request.
@@ -278,7 +278,7 @@ impl SimulatedThread {
             dispatched: Vec::new(),
             sleeps: Vec::new(),
             reservations: Vec::new(),
-            letters: Vec::new(),
+            messages: Vec::new(),
             steps: 0,
             asked: Vec::new(),
             says: Approval::Refused,
@@ -333,9 +333,9 @@ impl SimulatedThread {
         self.steps += 1;
         assert!(step < 1000, "the machine does not come to an end: {:?}", self.state.position);
         let due: Vec<ControlMessage> =
-            self.letters.iter().filter(|(n, _)| *n == step).map(|(_, l)| l.clone()).collect();
-        for (n, letter) in due.into_iter().enumerate() {
-            self.signal(Fact::Mail { id: format!("mail-{step}-{n}"), letter });
+            self.messages.iter().filter(|(n, _)| *n == step).map(|(_, l)| l.clone()).collect();
+        for (n, message) in due.into_iter().enumerate() {
+            self.signal(Fact::Mail { id: format!("mail-{step}-{n}"), message });
         }
         self.now += 10;
         let effect = next(&self.plan, &self.state);

@@ -60,7 +60,7 @@ pub enum Fact {
     Answered(Approval),
     Mail {
         id: String,
-        letter: ControlMessage,
+        message: ControlMessage,
     },
 }
 

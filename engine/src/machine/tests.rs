@@ -315,7 +315,7 @@ fn steering_skips_what_has_not_started() {
     let mut play = SimulatedThread::new(plan(), vec![calls(&list), text("done")]);
     // record (prompt), record (intent), reserve, model, record (start), tools: the message arrives before the next
     // effect.
-    play.letters.push((6, ControlMessage::Steer { text: "stop that".into() }));
+    play.messages.push((6, ControlMessage::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);
     assert_eq!(play.results()[1].1, "Skipped due to queued user message");
@@ -328,7 +328,7 @@ fn steering_skips_what_has_not_started() {
 #[test]
 fn a_follow_up_waits_for_the_end() {
     let mut play = SimulatedThread::new(plan(), vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")]);
-    play.letters.push((2, ControlMessage::FollowUp { text: "and now".into() }));
+    play.messages.push((2, ControlMessage::FollowUp { text: "and now".into() }));
     play.run();
     assert_eq!((play.ended().cost.turns, play.ended().result.as_deref()), (3, Some("two")));
 }
@@ -343,13 +343,13 @@ fn cancellation_and_kill_at_every_step() {
     whole.run();
     for step in 0..whole.steps {
         let mut play = make();
-        play.letters.push((step, ControlMessage::Cancel));
+        play.messages.push((step, ControlMessage::Cancel));
         play.run();
         let expected = if step == whole.steps - 1 { Status::Completed } else { Status::Cancelled };
         assert_eq!(play.ended().status, expected, "cancelled before step {step}");
         assert!(play.state.calls.list.iter().all(|c| c.result.is_some()), "step {step}");
         let mut killed = make();
-        killed.letters.push((step, ControlMessage::Kill));
+        killed.messages.push((step, ControlMessage::Kill));
         killed.run();
         let expected = if step == whole.steps - 1 { Status::Completed } else { Status::Killed };
         assert_eq!(killed.ended().status, expected, "killed before step {step}");

@@ -80,9 +80,9 @@ impl EngineContext {
         self.post_message(thread, end_message(status)).await
     }
 
-    async fn post_message(self: &Arc<Self>, thread: &ThreadId, letter: ControlMessage) -> Result<(), DriveError> {
+    async fn post_message(self: &Arc<Self>, thread: &ThreadId, message: ControlMessage) -> Result<(), DriveError> {
         let (engine, thread) = (Arc::clone(self), thread.clone());
-        blocking(move || engine.write_message(&thread, &letter)).await
+        blocking(move || engine.write_message(&thread, &message)).await
     }
 
     /// Returns the nearest ancestor that was killed or cancelled, with its status.

@@ -27,14 +27,14 @@ impl EngineContext {
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
-        letters: Vec<ControlMessage>,
+        messages: Vec<ControlMessage>,
     ) -> Result<ThreadHandle, EngineError> {
         let row = self.last_row(thread).await?;
         let thread = &row.id;
         if row.status.has_ended() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
-        let end = letters.iter().find_map(ControlMessage::end_status);
+        let end = messages.iter().find_map(ControlMessage::end_status);
         if end.is_none()
             && let Some((ancestor, status)) = self.stopped_ancestor(&row).await?
         {
@@ -42,7 +42,7 @@ impl EngineContext {
         }
         let (sink, events) = live::event_channel();
         let sink = Arc::new(sink);
-        match (self.recover(thread, Arc::clone(&sink), letters).await, end) {
+        match (self.recover(thread, Arc::clone(&sink), messages).await, end) {
             (Ok(Some(running)), _) => Ok(ThreadHandle::new(thread.clone(), events, running)),
             (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
             (Err(error), Some(status)) if error.is_transcript_fault() => {
@@ -77,13 +77,13 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         sink: Arc<EventSink>,
-        letters: Vec<ControlMessage>,
+        messages: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
         let Some(_taking) = self.reserve_recovery(thread) else {
             return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
         };
         let was = self.acquire(thread).await?;
-        let taken = Box::pin(self.recover_leased(thread, sink, letters)).await;
+        let taken = Box::pin(self.recover_leased(thread, sink, messages)).await;
         if taken.is_err() {
             self.release(thread, Some(was)).await;
         }
@@ -95,7 +95,7 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         sink: Arc<EventSink>,
-        letters: Vec<ControlMessage>,
+        messages: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&sink));
         let fold = move || {
@@ -111,19 +111,19 @@ impl EngineContext {
         let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
             let inbox = inbox.into_iter().map(|mail| ControlMessage::from_file(mail.body));
-            return self.restart(thread, sink, letters, inbox.collect()).await;
+            return self.restart(thread, sink, messages, inbox.collect()).await;
         };
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
         folded.record_signal(Signal { at, fact: Fact::Recovered { owner, cut_bytes } });
         // The messages in the inbox are delivered now. Their files are removed once the messages are recorded.
         for mail in inbox {
-            let letter = ControlMessage::from_file(mail.body);
-            folded.record_signal(Signal { at, fact: Fact::Mail { id: mail.id, letter } });
+            let message = ControlMessage::from_file(mail.body);
+            folded.record_signal(Signal { at, fact: Fact::Mail { id: mail.id, message } });
         }
-        for letter in letters {
+        for message in messages {
             let id = new_uuid_v7(at)?;
-            folded.record_signal(Signal { at, fact: Fact::Mail { id, letter } });
+            folded.record_signal(Signal { at, fact: Fact::Mail { id, message } });
         }
         // A thread that ends now ends its children itself.
         let is_ending = folded.state.mail.killed || folded.state.mail.cancelled;
@@ -217,10 +217,10 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         sink: Arc<EventSink>,
-        letters: Vec<ControlMessage>,
+        messages: Vec<ControlMessage>,
         inbox: Vec<ControlMessage>,
     ) -> Result<Option<RunningThread>, DriveError> {
-        let end = letters.iter().chain(&inbox).find_map(ControlMessage::end_status);
+        let end = messages.iter().chain(&inbox).find_map(ControlMessage::end_status);
         let id = thread.clone();
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let running = match row {
@@ -238,8 +238,8 @@ impl EngineContext {
             self.finalize_row(thread, end.unwrap_or(Status::Error)).await?;
             return Ok(None);
         };
-        for letter in letters {
-            running.control.send(letter);
+        for message in messages {
+            running.control.send(message);
         }
         Ok(Some(running))
     }

@@ -328,7 +328,7 @@ async fn large_event_is_stored_as_object_and_read_back() {
 
 #[tokio::test]
 async fn cancel_finishes_the_step_and_kill_does_not() {
-    for (letter, status) in [(ControlMessage::Cancel, Status::Cancelled), (ControlMessage::Kill, Status::Killed)] {
+    for (message, status) in [(ControlMessage::Cancel, Status::Cancelled), (ControlMessage::Kill, Status::Killed)] {
         let mut lab = Lab::new(|_| Ok(calls(&[("rye_execute", json!({}))])));
         Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(300);
         lab.directive("slow", "", "");
@@ -340,14 +340,14 @@ async fn cancel_finishes_the_step_and_kill_does_not() {
             }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-        handle.send(letter.clone());
+        handle.send(message.clone());
         let result = handle.join().await;
         assert_eq!(result.status, status);
         let events = engine.threads().transcript(&thread(&result)).unwrap();
         let unknown = events.iter().any(|e| matches!(&e.body, EventBody::Settled(s) if s.unknown_outcome));
-        assert_eq!(unknown, letter == ControlMessage::Kill);
+        assert_eq!(unknown, message == ControlMessage::Kill);
         let asked = names(&events).iter().filter(|n| **n == "cognition_out").count();
-        assert_eq!(asked, usize::from(letter == ControlMessage::Cancel));
+        assert_eq!(asked, usize::from(message == ControlMessage::Cancel));
     }
 }
 
@@ -360,8 +360,8 @@ async fn inbox_message_is_delivered_once_and_removed() {
     lab.directive("slow", "", "");
     let engine = lab.engine();
     let handle = lab.start(&engine, "slow").await;
-    let letter = serde_json::to_value(ControlMessage::Steer { text: "look left".into() }).unwrap();
-    crate::store::mailbox::send(&**engine.disk(), &handle.thread_id, &letter, 5).unwrap();
+    let message = serde_json::to_value(ControlMessage::Steer { text: "look left".into() }).unwrap();
+    crate::store::mailbox::send(&**engine.disk(), &handle.thread_id, &message, 5).unwrap();
     let result = handle.join().await;
     assert_eq!(result.status, Status::Completed);
     let events = engine.threads().transcript(&thread(&result)).unwrap();

@@ -36,7 +36,7 @@ pub enum ThreadStart {
     /// Recovers an interrupted or suspended thread, which handles the control messages first.
     TakeUp {
         thread: ThreadId,
-        letters: Vec<ControlMessage>,
+        messages: Vec<ControlMessage>,
     },
     /// Resumes a finished thread with a message.
     GoOn {
@@ -208,7 +208,7 @@ async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) 
         ThreadStart::TakeUp { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
-        ThreadStart::TakeUp { thread, letters } => engine.recover_with(&thread, letters).await,
+        ThreadStart::TakeUp { thread, messages } => engine.recover_with(&thread, messages).await,
         ThreadStart::GoOn { thread, message } => {
             engine.resume(&thread, UserMessage { text: message, images, model }).await
         }

@@ -67,7 +67,7 @@ enum ApprovalScope {
 
 pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let raises: Result<Vec<ControlMessage>, CommandError> = args.raise.iter().map(|text| parse_raise(text)).collect();
-    let mut letters = raises?;
+    let mut messages = raises?;
     let record = reader.load(args.thread.select(reader)?.as_str())?;
     let row = &record.entry.row;
     let id = &row.id;
@@ -83,7 +83,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         .filter(|open| open.asked == ApprovalOrigin::Call)
         .and_then(|open| ThreadGrant::parse_request(id, &open.what));
     let alive = reader.liveness(row)? == Liveness::Alive;
-    if open.is_none() && letters.is_empty() {
+    if open.is_none() && messages.is_empty() {
         return Err(CommandError::usage(format!("the thread `{id}` has no approval request"))
             .with_help("list approval requests with `rye threads approvals`"));
     }
@@ -94,7 +94,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         .with_help("raise the limit with `--raise turns=20`, or use `--deny`"));
     }
     if !args.deny {
-        check_raises(id, &letters, open.as_ref(), &record.events)?;
+        check_raises(id, &messages, open.as_ref(), &record.events)?;
     }
     if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
         spaces.trust().record_capability(&grant.capability)?;
@@ -108,17 +108,17 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         if args.scope == ApprovalScope::Thread {
             report.note(&format!("another process runs `{id}`: the approval applies to this call only"));
         }
-        for letter in &letters {
-            reader.send(id, letter)?;
+        for message in &messages {
+            reader.send(id, message)?;
         }
         let Some((open, answer)) = open.as_ref().zip(answer) else {
             report.note(&format!("raised the limit of `{id}`, which has no approval request"));
             return Ok(Exit::Fine);
         };
-        let letter = reader.send(id, &answer)?;
-        return wait_until_consumed(id, open, &letter, reader, report);
+        let message_id = reader.send(id, &answer)?;
+        return wait_until_consumed(id, open, &message_id, reader, report);
     }
-    letters.extend(answer);
+    messages.extend(answer);
     if args.detach {
         return detach::start_detached(false, report);
     }
@@ -132,21 +132,21 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         unattended_default,
         ..RunOptions::default()
     };
-    run_to_end(ThreadStart::TakeUp { thread: id.clone(), letters }, how, spaces, report)
+    run_to_end(ThreadStart::TakeUp { thread: id.clone(), messages }, how, spaces, report)
 }
 
 /// Waits until the thread has consumed the answer, and reports if another answer came first.
 fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,
-    letter: &str,
+    message_id: &str,
     reader: &ThreadReader,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
     let until = Instant::now() + ANSWER_TIMEOUT;
     loop {
         let record = reader.load(id.as_str())?;
-        let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == letter);
+        let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == message_id);
         // The thread writes the answer in the same group as the message.
         if let Some(at) = record.events.iter().position(taken) {
             let next = record.events.get(at + 1).map(|event| &event.body);
@@ -184,13 +184,13 @@ fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Even
 /// thread waits at is among them.
 fn check_raises(
     id: &ThreadId,
-    letters: &[ControlMessage],
+    messages: &[ControlMessage],
     open: Option<&OpenApprovalRequest>,
     events: &[Event],
 ) -> Result<(), CommandError> {
     let mut raised = Vec::new();
-    for letter in letters {
-        let ControlMessage::Raise { limit, value } = letter else { continue };
+    for message in messages {
+        let ControlMessage::Raise { limit, value } = message else { continue };
         raised.push(limit.as_str());
         let Some((now, above)) = limit_headroom(events, limit) else { continue };
         let words =

@@ -180,12 +180,12 @@ fn wait_for_end(id: &ThreadId, reader: &ThreadReader) -> Result<bool, CommandErr
 /// Recovers an orphaned or suspended thread with the control message that ends it.
 fn end_orphan(
     entry: &ThreadEntry,
-    letter: ControlMessage,
+    message: ControlMessage,
     reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<(), CommandError> {
-    let start = ThreadStart::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
+    let start = ThreadStart::TakeUp { thread: entry.row.id.clone(), messages: vec![message] };
     let Err(failure) = run_to_end(start, RunOptions { silent: true, ..RunOptions::default() }, spaces, report) else {
         return Ok(());
     };
@@ -219,8 +219,8 @@ pub fn print_entries(entries: &[ThreadEntry], report: &Printer) -> Result<Exit, 
 
 impl ThreadReader {
     /// Sends a control message to a thread, whichever process runs it. Returns the id of the message.
-    pub fn send(&self, thread: &ThreadId, letter: &ControlMessage) -> Result<String, CommandError> {
-        let body = serde_json::to_value(letter).map_err(std::io::Error::other)?;
+    pub fn send(&self, thread: &ThreadId, message: &ControlMessage) -> Result<String, CommandError> {
+        let body = serde_json::to_value(message).map_err(std::io::Error::other)?;
         Ok(mailbox::send(self.disk(), thread, &body, now())?)
     }
 }

@@ -92,7 +92,7 @@ pub fn handoff(
             run_to_end(ThreadStart::HandOver { thread: id }, how, spaces, report)
         }
         Liveness::Over | Liveness::Orphaned => {
-            run_to_end(ThreadStart::TakeUp { thread: id, letters: vec![ControlMessage::Handoff] }, how, spaces, report)
+            run_to_end(ThreadStart::TakeUp { thread: id, messages: vec![ControlMessage::Handoff] }, how, spaces, report)
         }
     }
 }

@@ -41,7 +41,7 @@ fn to_the_question(play: &mut SimulatedThread) -> u64 {
 }
 
 fn approve(play: &mut SimulatedThread, id: &str, yes: bool, question: Option<u64>) -> usize {
-    play.signal(Fact::Mail { id: id.into(), letter: ControlMessage::Approve { yes, question } })
+    play.signal(Fact::Mail { id: id.into(), message: ControlMessage::Approve { yes, question } })
 }
 
 fn count(play: &SimulatedThread, name: &str) -> usize {
@@ -73,9 +73,9 @@ fn approval_request_is_recorded_before_it_is_asked() {
 fn only_the_first_answer_to_a_request_counts() {
     for (first, ran) in [(true, 1), (false, 0)] {
         let (mut play, seq) = thread_awaiting_approval(&[1]);
-        assert_eq!(approve(&mut play, "one", first, Some(seq)), 2, "the letter, and with it the answer");
+        assert_eq!(approve(&mut play, "one", first, Some(seq)), 2, "the message, and with it the answer");
         assert!(pending_approval(&play.events).is_none());
-        assert_eq!(approve(&mut play, "two", !first, Some(seq)), 1, "the letter alone");
+        assert_eq!(approve(&mut play, "two", !first, Some(seq)), 1, "the message alone");
         assert_eq!(play.signal(Fact::Answered(Approval::Refused)), 0);
         while play.step() {}
         assert_eq!((play.dispatched.len(), count(&play, "approval_given")), (ran, 1));
@@ -124,7 +124,7 @@ fn suspended_thread_keeps_its_approval_request() {
 #[test]
 fn steering_withdraws_an_approval_request() {
     let (mut play, seq) = thread_awaiting_approval(&[1, 1]);
-    play.signal(Fact::Mail { id: "m".into(), letter: ControlMessage::Steer { text: "rather not".into() } });
+    play.signal(Fact::Mail { id: "m".into(), message: ControlMessage::Steer { text: "rather not".into() } });
     assert!(!matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
     // A repeated call gets a new approval request.
     let second = to_the_question(&mut play);
@@ -136,8 +136,8 @@ fn steering_withdraws_an_approval_request() {
 
 #[test]
 fn transcript_of_an_earlier_version_is_read() {
-    let letter: ControlMessage = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
-    assert_eq!(letter, ControlMessage::Approve { yes: true, question: None });
+    let message: ControlMessage = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
+    assert_eq!(message, ControlMessage::Approve { yes: true, question: None });
     let (mut play, _) = thread_awaiting_approval(&[1]);
     assert_eq!(approve(&mut play, "one", true, None), 2);
     assert!(matches!(play.events.last().unwrap().body, EventBody::ApprovalGiven(_)));

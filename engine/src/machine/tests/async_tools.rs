@@ -172,8 +172,8 @@ fn recovered_call_runs_again_only_if_idempotent() {
 
 #[test]
 fn detached_run_cancelled_before_start_runs_nothing() {
-    for (letter, status) in [(ControlMessage::Cancel, Status::Cancelled), (ControlMessage::Kill, Status::Killed)] {
-        let play = run_of("a/write", |play| play.letters.push((0, letter)));
+    for (message, status) in [(ControlMessage::Cancel, Status::Cancelled), (ControlMessage::Kill, Status::Killed)] {
+        let play = run_of("a/write", |play| play.messages.push((0, message)));
         assert!(play.dispatched.is_empty());
         assert_eq!(play.ended().status, status);
     }

@@ -117,7 +117,7 @@ fn wait_for_a_person_is_not_the_threads_duration() {
     let used = play.state.clock.elapsed_ms();
     play.now += 3_600_000;
     let raise = crate::event::ControlMessage::Raise { limit: "turns".into(), value: 5 };
-    play.signal(Fact::Mail { id: "m".into(), letter: raise });
+    play.signal(Fact::Mail { id: "m".into(), message: raise });
     // A crash while the person is asked changes nothing.
     play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
     play.now += 3_600_000;

@@ -76,7 +76,7 @@ fn prompt_hooks_run_once_and_their_system_prompt_stays_for_follow_ups() {
     let added = Message::Custom { custom_type: "note".into(), content: "mind the gap".into(), display: true };
     let prepared = HookOutcome::Prepared { messages: vec![added], system: Some("Be curt.".into()) };
     play.hooks.insert(HookPoint::BeforeAgentStart, [prepared, HookOutcome::None].into());
-    play.letters.push((2, ControlMessage::FollowUp { text: "and now".into() }));
+    play.messages.push((2, ControlMessage::FollowUp { text: "and now".into() }));
     play.run();
     assert_eq!(play.hooks[&HookPoint::BeforeAgentStart].len(), 1);
     assert!(play.requests.len() == 2 && play.requests.iter().all(|request| &*request.system == "Be curt."));

@@ -56,7 +56,7 @@ fn user_message_after_a_cut_text_starts_a_new_answer() {
         assert!(play.step());
     }
     let steer = ControlMessage::Steer { text: "something else".into() };
-    play.signal(Fact::Mail { id: "m".into(), letter: steer });
+    play.signal(Fact::Mail { id: "m".into(), message: steer });
     while play.step() {}
     assert_eq!(play.ended().result.as_deref(), Some("The other answer."));
 }

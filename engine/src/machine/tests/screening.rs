@@ -36,7 +36,7 @@ fn steer(text: &str) -> ControlMessage {
 fn handled_follow_up_costs_no_model_call() {
     for step in 2..7 {
         let mut play = thread(vec![text("one"), text("two")], &[HookOutcome::Handled]);
-        play.letters.push((step, ControlMessage::FollowUp { text: "status?".into() }));
+        play.messages.push((step, ControlMessage::FollowUp { text: "status?".into() }));
         play.run();
         assert_eq!((play.requests.len(), play.ended().result.as_deref()), (1, Some("one")), "at step {step}");
     }
@@ -46,7 +46,7 @@ fn handled_follow_up_costs_no_model_call() {
 fn handled_steering_message_skips_no_calls() {
     let list = [call("a_write", json!({})), call("a_write", json!({}))];
     let mut play = thread(vec![calls(&list), text("done")], &[HookOutcome::Handled]);
-    play.letters.push((6, steer("never mind")));
+    play.messages.push((6, steer("never mind")));
     play.run();
     assert_eq!(play.dispatched.len(), 2);
     assert!(play.results().iter().all(|(why, _)| *why == ResultKind::Ran), "{:?}", play.results());
@@ -58,8 +58,8 @@ fn transformed_messages_keep_their_order() {
     let answer = |text: &str| HookOutcome::Transformed { text: text.into() };
     let answers = [answer("first"), answer("second")];
     let mut play = thread(vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &answers);
-    play.letters.push((3, ControlMessage::FollowUp { text: "b".into() }));
-    play.letters.push((4, steer("a")));
+    play.messages.push((3, ControlMessage::FollowUp { text: "b".into() }));
+    play.messages.push((4, steer("a")));
     play.run();
     assert_eq!((last_user_text(&play, 1), last_user_text(&play, 2)), ("second".to_owned(), "first".to_owned()));
 }
@@ -76,7 +76,7 @@ fn message_waits_while_an_approval_is_open() {
         asked: rye_compiler::plan::ApprovalOrigin::Call,
         what: "x".into(),
     });
-    play.signal(Fact::Mail { id: "m".into(), letter: steer("later") });
+    play.signal(Fact::Mail { id: "m".into(), message: steer("later") });
     assert!(crate::machine::screen::screen_queued(&play.plan, &play.state).is_none());
     play.state.question = None;
     assert!(crate::machine::screen::screen_queued(&play.plan, &play.state).is_some());
@@ -121,7 +121,7 @@ fn tool_result_hooks_run_only_for_calls_that_ran() {
     with_hook(&mut plan, HookPoint::ToolResult, HookAction::Handled);
     let list = [call("a_write", json!({})), call("a_write", json!({})), call("unknown", json!({}))];
     let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
-    play.letters.push((6, steer("stop that")));
+    play.messages.push((6, steer("stop that")));
     let changed = HookOutcome::Modify { content: Some("changed".into()), is_error: None, details: None };
     play.hooks.insert(HookPoint::ToolResult, vec![changed; 3].into());
     play.run();

@@ -38,19 +38,19 @@ fn full_window_hands_over_before_every_kind_of_request() {
     play.run();
     assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "nudge");
     // Steering and follow-up messages after a text.
-    for letter in [ControlMessage::Steer { text: "x".into() }, ControlMessage::FollowUp { text: "x".into() }] {
+    for message in [ControlMessage::Steer { text: "x".into() }, ControlMessage::FollowUp { text: "x".into() }] {
         let mut play = SimulatedThread::new(roomy(), vec![full(text("hm")), text("never")]);
         play.start();
-        play.signal(Fact::Mail { id: "m".into(), letter: letter.clone() });
-        if matches!(letter, ControlMessage::Steer { .. }) {
+        play.signal(Fact::Mail { id: "m".into(), message: message.clone() });
+        if matches!(message, ControlMessage::Steer { .. }) {
             // The first request takes the message; another one follows the reply.
             while play.requests.is_empty() {
                 assert!(play.step());
             }
-            play.signal(Fact::Mail { id: "n".into(), letter: letter.clone() });
+            play.signal(Fact::Mail { id: "n".into(), message: message.clone() });
         }
         while play.step() {}
-        assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "{letter:?}");
+        assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "{message:?}");
     }
     // A tool turn.
     let mut play = SimulatedThread::new(roomy(), vec![full(calls(&[call("a_read", json!({}))])), text("never")]);
@@ -169,7 +169,7 @@ fn after_step_runs_after_every_turn() {
     assert_eq!((play.ended().status, after_steps(&play)), (Status::Completed, 2), "a call and a text");
     let mut play = SimulatedThread::new(plan.clone(), vec![text("one"), text("two")]);
     play.start();
-    play.signal(Fact::Mail { id: "m".into(), letter: ControlMessage::FollowUp { text: "and?".into() } });
+    play.signal(Fact::Mail { id: "m".into(), message: ControlMessage::FollowUp { text: "and?".into() } });
     while play.step() {}
     assert_eq!((play.ended().result.as_deref(), after_steps(&play)), (Some("two"), 2), "a text with a follow-up");
     with_outputs(&mut plan, &[("a", FieldType::String, true)]);

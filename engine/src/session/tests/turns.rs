@@ -27,8 +27,8 @@ fn reader(turns: u32) -> Lab {
     lab
 }
 
-fn letter(engine: &Engine, result: &RunResult, letter: &ControlMessage) {
-    let body = serde_json::to_value(letter).unwrap();
+fn post_message(engine: &Engine, result: &RunResult, message: &ControlMessage) {
+    let body = serde_json::to_value(message).unwrap();
     mailbox::send(&**engine.disk(), &thread(result), &body, 5).unwrap();
 }
 
@@ -49,8 +49,8 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     drop(engine);
     // Another process, with the answer in the inbox.
     let engine = lab.engine();
-    letter(&engine, &result, &raise("turns", 20));
-    letter(&engine, &result, &ControlMessage::Approve { yes: true, question: None });
+    post_message(&engine, &result, &raise("turns", 20));
+    post_message(&engine, &result, &ControlMessage::Approve { yes: true, question: None });
     let handle = engine.recover(&thread(&result)).await.unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
@@ -108,8 +108,8 @@ async fn money_that_is_raised_is_raised_in_the_ledger() {
     let engine = lab.engine();
     let first = lab.run(&engine, "reader").await;
     assert_eq!(first.status, Status::Suspended, "{first:?}");
-    let letters = vec![raise("spend", 2_000_000_000), ControlMessage::Approve { yes: true, question: None }];
-    let result = engine.recover_with(&thread(&first), letters).await.unwrap().join().await;
+    let messages = vec![raise("spend", 2_000_000_000), ControlMessage::Approve { yes: true, question: None }];
+    let result = engine.recover_with(&thread(&first), messages).await.unwrap().join().await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     let account = engine.account(&thread(&result)).unwrap().unwrap();
     assert_eq!(account.reserved().to_u64(), 2_000_000_000);
@@ -248,7 +248,7 @@ async fn approval_request_can_be_answered_by_another_process() {
     assert_eq!(asker.gone.load(Ordering::SeqCst), 1);
     let approve = |yes| ControlMessage::Approve { yes, question: Some(seen.seq) };
     let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::engine_failure("") };
-    letter(&engine, &first, &approve(true));
+    post_message(&engine, &first, &approve(true));
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
     assert_eq!(asker.gone.load(Ordering::SeqCst), 2, "whoever was asked is let go");

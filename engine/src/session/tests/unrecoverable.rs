@@ -160,17 +160,17 @@ async fn unrecoverable_suspended_thread_stays_suspended() {
     let plan = object(&lab.path(), &row(&engine, "test/parent").0);
     let aside = plan.with_extension("aside");
     std::fs::rename(&plan, &aside).unwrap();
-    let letters = || {
+    let messages = || {
         vec![
             ControlMessage::Raise { limit: "turns".into(), value: 9 },
             ControlMessage::Approve { yes: true, question: None },
         ]
     };
-    engine.recover_with(&thread(&result), letters()).await.unwrap_err();
+    engine.recover_with(&thread(&result), messages()).await.unwrap_err();
     let (after, liveness) = row(&engine, "test/parent");
     assert_eq!((after.status, after.owner, liveness), (Status::Suspended, None, Liveness::Over));
     std::fs::rename(&aside, &plan).unwrap();
-    let result = engine.recover_with(&thread(&result), letters()).await.unwrap().join().await;
+    let result = engine.recover_with(&thread(&result), messages()).await.unwrap().join().await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")));
 }
 

@@ -33,7 +33,7 @@ pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outsi
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
             UserAction::Start => engine.start(&plan(scenario, lab), StartOptions::default()).await,
-            UserAction::TakeUp(thread, letters) => engine.recover_with(&thread, letters).await,
+            UserAction::TakeUp(thread, messages) => engine.recover_with(&thread, messages).await,
             UserAction::Resume(thread, message) => engine.resume(&thread, message).await,
             UserAction::Nothing => return Ok(()),
         };
@@ -70,7 +70,7 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserA
     let last = chain.last().cloned().ok_or("an empty chain")?;
     let events = record(&last);
     if status(&last).is_some_and(|status| !status.has_ended() || status == Status::Continued) {
-        return Ok(UserAction::TakeUp(last.clone(), letters(scenario, engine, outside, &last, &events)));
+        return Ok(UserAction::TakeUp(last.clone(), messages(scenario, engine, outside, &last, &events)));
     }
     if status(&last) == Some(Status::Suspended) {
         return Ok(UserAction::TakeUp(last, (scenario.answers)()));
@@ -87,7 +87,7 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserA
 }
 
 /// Returns the control messages for a recovered thread: those of the user that it has not received.
-fn letters(
+fn messages(
     scenario: &Scenario,
     engine: &Engine,
     outside: &Outside,
@@ -97,7 +97,7 @@ fn letters(
     let any = |test: &dyn Fn(&EventBody) -> bool| events.iter().any(|event| test(&event.body));
     let told = |wanted: &ControlMessage| any(&|body| matches!(body, EventBody::Mail(mail) if mail.letter == *wanted));
     if any(&|body| matches!(body, EventBody::Ended(ended) if ended.status == Status::Suspended)) {
-        return (scenario.answers)().into_iter().filter(|letter| !told(letter)).collect();
+        return (scenario.answers)().into_iter().filter(|message| !told(message)).collect();
     }
     let begun = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
     // A user who knows that the message was sent does not send it again.
