@@ -81,10 +81,10 @@ pub fn approval_handler(
 ) -> ApprovalPolicy {
     if has_terminal(format) {
         let given = given.into_iter().collect();
-        let desk =
+        let terminal =
             Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line), discard_typed) });
         let (spaces, requests) = (spaces.clone(), std::sync::Mutex::default());
-        return ApprovalPolicy::Ask(Arc::new(TerminalApprover { desk, spaces, screen, requests }));
+        return ApprovalPolicy::Ask(Arc::new(TerminalApprover { terminal, spaces, screen, requests }));
     }
     headless_handler(spaces, unattended, given)
 }
@@ -137,7 +137,7 @@ fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant
 /// Approvals at the terminal, one question at a time. A question that was answered elsewhere is dropped with a note;
 /// the next typed line answers the next question.
 struct TerminalApprover {
-    desk: Mutex<TerminalState>,
+    terminal: Mutex<TerminalState>,
     spaces: Spaces,
     screen: RendererSender,
     requests: std::sync::Mutex<RequestCounter>,
@@ -171,21 +171,21 @@ impl ApprovalHandler for TerminalApprover {
             .map(|call| ThreadGrant { thread: request.thread.to_string(), capability: call.capability.clone() });
         Box::pin(async move {
             let counted = CountedRequest::register(&self.requests, request);
-            let mut desk = self.desk.lock().await;
+            let mut terminal = self.terminal.lock().await;
             if let Some(grant) = &grant
-                && is_approved(&desk.given, &self.spaces.trust(), grant)
+                && is_approved(&terminal.given, &self.spaces.trust(), grant)
             {
                 counted.answered();
                 return Approval::Approved;
             }
             let question = self.format_question(request, counted.position());
             let open = OpenQuestion(Some(&self.screen));
-            let answer = self.read_answer(&mut desk.lines, question, grant.is_some()).await;
+            let answer = self.read_answer(&mut terminal.lines, question, grant.is_some()).await;
             open.close();
             counted.answered();
             match (answer, grant) {
                 (TypedAnswer::Thread, Some(grant)) => {
-                    desk.given.insert(grant);
+                    terminal.given.insert(grant);
                 }
                 (TypedAnswer::Project, Some(grant)) => {
                     if let Err(error) = self.spaces.trust().record_capability(&grant.capability) {

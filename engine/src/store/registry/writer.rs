@@ -41,7 +41,7 @@ pub struct RegistryWriter {
     /// Number of threads that may commit at the same time.
     crowd: Arc<AtomicUsize>,
     gathering: GroupCommit,
-    desk: Mutex<Option<WriterThread>>,
+    worker: Mutex<Option<WriterThread>>,
 }
 
 /// The writer thread and the channel to it.
@@ -59,7 +59,7 @@ struct CommitJob {
 
 impl RegistryWriter {
     pub fn new(registry: Arc<Registry>, gathering: GroupCommit) -> Self {
-        Self { registry, crowd: Arc::default(), gathering, desk: Mutex::default() }
+        Self { registry, crowd: Arc::default(), gathering, worker: Mutex::default() }
     }
 
     /// Sets how many threads of this process may write: with several, their commits are grouped.
@@ -89,13 +89,13 @@ impl RegistryWriter {
     }
 
     fn send_job(&self, job: CommitJob) -> Result<(), StoreError> {
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let desk = match &mut *desk {
-            Some(desk) => desk,
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let worker = match &mut *worker {
+            Some(worker) => worker,
             none @ None => none.insert(self.start_thread()?),
         };
         // If the writer thread has ended, the job and its answer channel are dropped, and the caller gets an error.
-        let _ = desk.jobs.send(job);
+        let _ = worker.jobs.send(job);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl RegistryWriter {
 
 impl Drop for RegistryWriter {
     fn drop(&mut self) {
-        if let Some(WriterThread { jobs, thread }) = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        if let Some(WriterThread { jobs, thread }) = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).take()
         {
             drop(jobs);
             // A panicked writer has dropped its callers' answer channels, so they already got errors.
