@@ -114,7 +114,7 @@ pub struct HookBounds {
     /// Children so far, including children of hooks.
     pub spawned: u64,
     /// Worst-case nano-dollars of one more turn of the thread, reserved for the thread; 0 at its end.
-    pub keep_back: u64,
+    pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
 }
@@ -126,7 +126,7 @@ pub struct SpawnChild {
     /// Number of children of the same group still to be created, including this one. They share the available spend.
     pub sharing: u64,
     /// Worst-case nano-dollars of one more turn of the parent. No child gets them.
-    pub keep_back: u64,
+    pub turn_reserve: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -158,7 +158,7 @@ pub(super) fn hook_run(
     let bounds = HookBounds {
         limits: state.limits,
         spawned: state.spawned(),
-        keep_back: if over { 0 } else { model::turn_worst_case(plan, state) },
+        turn_reserve: if over { 0 } else { model::turn_worst_case(plan, state) },
         unsettled: state.unsettled.clone(),
     };
     let store = std::sync::Arc::clone(&state.store);

@@ -266,7 +266,7 @@ fn repeated_hook_children_are_charged_once() {
         assert!(play.step());
     }
     let Effect::RunHooks(run) = next(&play.plan, &play.state) else { panic!("hooks") };
-    assert_eq!((run.bounds.spawned, run.bounds.keep_back > 0), (0, true));
+    assert_eq!((run.bounds.spawned, run.bounds.turn_reserve > 0), (0, true));
     let child = HookChild {
         spawn: 1 << 52,
         thread_id: "test/note-1".into(),

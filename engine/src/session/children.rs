@@ -51,7 +51,7 @@ pub(super) struct ChildFunding {
     /// Number of children that share the available spend.
     pub sharing: u64,
     /// Nanodollars that stay reserved for the parent.
-    pub keep_back: u64,
+    pub turn_reserve: u64,
     /// Grants of the hook that starts the child.
     pub grants: Vec<Grant>,
     /// The remaining duration of the parent in milliseconds. No child gets more.
@@ -143,7 +143,7 @@ impl EngineContext {
         let terms = ChildFunding {
             unsettled: unsettled.to_vec(),
             sharing: wanted.first().map_or(1, |one| one.sharing.max(1)),
-            keep_back: wanted.first().map_or(0, |one| one.keep_back),
+            turn_reserve: wanted.first().map_or(0, |one| one.turn_reserve),
             grants: Vec::new(),
             left_ms,
         };
@@ -215,8 +215,8 @@ impl EngineContext {
             .iter()
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
-        let HookBounds { keep_back, unsettled, .. } = run.bounds.clone();
-        let terms = ChildFunding { unsettled, sharing: 1, keep_back, grants, left_ms: Some(left_ms) };
+        let HookBounds { turn_reserve, unsettled, .. } = run.bounds.clone();
+        let terms = ChildFunding { unsettled, sharing: 1, turn_reserve, grants, left_ms: Some(left_ms) };
         let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {

@@ -121,7 +121,7 @@ fn detached_calls_reserve_no_spend() {
                 _ => assert!(play.step()),
             }
         };
-        assert!(spawn.iter().all(|one| one.sharing == sharing && (one.keep_back > 0) == keeps), "{spawn:?}");
+        assert!(spawn.iter().all(|one| one.sharing == sharing && (one.turn_reserve > 0) == keeps), "{spawn:?}");
     }
 }
 

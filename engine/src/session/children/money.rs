@@ -50,13 +50,13 @@ impl EngineContext {
             row.spawns = Some(plan.limits.spawns);
             let spawn = child.spawn;
             let mut list = Vec::new();
-            if terms.keep_back > 0 {
+            if terms.turn_reserve > 0 {
                 list.push(Change::Ledger(LedgerStep {
                     thread: parent.id.clone(),
                     step: LedgerStepKey::Other(format!("keep.{spawn}")),
                     operation: Operation::KeepBack {
                         thread: parent.id.to_string(),
-                        amount: Nanos::from_u64(terms.keep_back),
+                        amount: Nanos::from_u64(terms.turn_reserve),
                     },
                 }));
             }
@@ -98,7 +98,7 @@ impl EngineContext {
             let issued = account.issued(&format!("{}.{}", settled.turn, settled.attempt)).to_u64();
             left = left.saturating_add(issued.saturating_sub(settled.amount));
         }
-        Ok((left.saturating_sub(terms.keep_back), held))
+        Ok((left.saturating_sub(terms.turn_reserve), held))
     }
 }
 
