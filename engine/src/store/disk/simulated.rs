@@ -99,14 +99,14 @@ impl SimulatedDisk {
         self.state().fault = Some((at, fault));
     }
 
-    /// Calls `told` before each later operation with the operation's number and a copy of the disk at that time.
-    pub fn before_operations(&self, told: impl Fn(u64, Self) + Send + Sync + 'static) {
-        self.state().watcher = Some(Arc::new(told));
+    /// Calls `callback` before each later operation with the operation's number and a copy of the disk at that time.
+    pub fn before_operations(&self, callback: impl Fn(u64, Self) + Send + Sync + 'static) {
+        self.state().watcher = Some(Arc::new(callback));
     }
 
-    /// Calls `told` before each full read of a file, so that a test can simulate a concurrent change.
-    pub fn before_reads(&self, told: impl Fn(&Path) + Send + Sync + 'static) {
-        self.state().reader = Some(Arc::new(told));
+    /// Calls `callback` before each full read of a file, so that a test can simulate a concurrent change.
+    pub fn before_reads(&self, callback: impl Fn(&Path) + Send + Sync + 'static) {
+        self.state().reader = Some(Arc::new(callback));
     }
 
     /// Returns a copy with the same contents, synced or not, without faults and locks.
@@ -176,8 +176,8 @@ impl SimulatedState {
     fn step(&mut self, room: SpaceNeed) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;
-        if let Some(told) = &self.watcher {
-            told(now, SimulatedDisk { state: Mutex::new(self.fork()), counters: DiskCounters::default() });
+        if let Some(callback) = &self.watcher {
+            callback(now, SimulatedDisk { state: Mutex::new(self.fork()), counters: DiskCounters::default() });
         }
         self.operations += 1;
         let fault = self.fault.filter(|(at, _)| *at == now).map(|(_, fault)| fault);
@@ -255,8 +255,8 @@ impl SimulatedState {
 impl Disk for SimulatedDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let reader = self.state().reader.clone();
-        if let Some(told) = reader {
-            told(path);
+        if let Some(callback) = reader {
+            callback(path);
         }
         let mut state = self.state();
         state.readable()?;
