@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use rye_compiler::primary::{FetchRequest, ItemType};
-use rye_compiler::world::{ItemKind, Space, World};
+use rye_compiler::world::{Space, World};
 use rye_engine::rooted_dir::RootedDir;
 use rye_engine::store::{ObjectId, StoreError};
 use rye_engine::tool::guard::ObjectStore;

@@ -103,7 +103,7 @@ impl EngineContext {
             return Err(EngineError::NoTimeLeft { parent: above.to_string() });
         }
         let seconds = left_ms.div_ceil(1000);
-        beginning.limits.duration_seconds = beginning.limits.duration_seconds.min(seconds);
+        init.limits.duration_seconds = init.limits.duration_seconds.min(seconds);
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
         let id = self.allocate(&init.plan).await?;
         let spawn = number()?;
@@ -150,6 +150,7 @@ impl EngineContext {
 
 fn number() -> Result<u64, DriveError> {
     let mut bytes = [0_u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| DriveError::Lost(format!("cannot get random bytes from the system ({error})")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| DriveError::Lost(format!("cannot get random bytes from the system ({error})")))?;
     Ok(FIRST_OUTSIDE_SPAWN | (u64::from_le_bytes(bytes) >> 13))
 }

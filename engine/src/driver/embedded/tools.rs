@@ -272,7 +272,7 @@ impl EmbeddedDriver {
                     text,
                     config,
                     // The caller determines access to tools of the user space.
-                    is_looked_at_again: tool.file.space == Space::User
+                    rechecks_trust: tool.file.space == Space::User
                         || executes.iter().any(|one| !one.programs.is_empty()),
                     #[cfg(feature = "mcp")]
                     server,
@@ -285,7 +285,7 @@ impl EmbeddedDriver {
             let file = ToolFile { server: found.server, ..file };
             let prepared = self.engine.tools.prepare(&found.spec, &file).map_err(|e| e.to_string())?;
             let tool = Arc::new(prepared.with_config(found.config));
-            if !found.is_looked_at_again {
+            if !found.rechecks_trust {
                 self.keep_tool(id, &tool);
             }
             Ok(tool)
@@ -357,7 +357,7 @@ struct FoundTool {
     text: Arc<str>,
     config: Option<Value>,
     /// Trust is checked before every call, because the tool names files of the project or belongs to the user space.
-    is_looked_at_again: bool,
+    rechecks_trust: bool,
     #[cfg(feature = "mcp")]
     server: Option<mcp::McpServer>,
 }

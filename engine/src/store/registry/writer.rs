@@ -118,7 +118,8 @@ impl RegistryWriter {
 
 impl Drop for RegistryWriter {
     fn drop(&mut self) {
-        if let Some(WriterThread { jobs, thread }) = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        if let Some(WriterThread { jobs, thread }) =
+            self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).take()
         {
             drop(jobs);
             // A panicked writer has dropped its callers' answer channels, so they already got errors.

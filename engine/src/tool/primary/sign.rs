@@ -5,7 +5,6 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use rye_compiler::primary::{Primary, SignRequest, capability};
-use rye_compiler::world::ItemKind;
 use serde_json::json;
 
 use crate::keys::{CommentSyntax, SigningIdentity};
