@@ -161,3 +161,69 @@ fn pinned_plan_runs_or_is_refused() {
     let open = place.rye(&["run", "--plan", "open.json"]);
     assert!(matches!(open.code, Some(1 | 2)), "{}{}", open.stdout, open.stderr);
 }
+
+/// The summary opens the plan, and no line of it is folded at 60 columns.
+#[test]
+fn plan_opens_with_a_summary_of_five_lines() {
+    let place = TestProject::example("deploy");
+    let call = ["plan", "deploy_staging", "--input", "service=billing"];
+    let narrow = place.command(&call).env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let opening: Vec<&str> = narrow.lines().take(7).collect();
+    let labels: Vec<&str> = opening[1..6].iter().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!((labels, opening[6]), (vec!["model", "cost", "turns", "may", "lock"], ""), "{narrow}");
+    assert!(opening.iter().all(|line| line.chars().count() <= 60), "{narrow}");
+    assert!(opening[2].contains("first $") && opening[2].contains("worst $"), "{narrow}");
+    let html = place.run_ok(&[&call[..], &["--format", "html"]].concat());
+    for line in &opening[1..6] {
+        let text = line.trim_start().split_once(' ').unwrap().1.trim();
+        assert!(html.contains(&format!("<dd>{text}</dd>")), "{text}");
+    }
+    let (_, json) = place.json(&call);
+    assert_eq!(json["summary"]["cost"]["worst"], json["cost"]["worst"]["cost"], "{json}");
+    let sent = json["summary"]["access"].as_object().unwrap();
+    assert_eq!(sent.keys().collect::<Vec<_>>(), ["reach", "run", "start", "write"], "{json}");
+}
+
+#[test]
+fn summary_states_the_difference_from_the_lock() {
+    let place = TestProject::example("deploy");
+    let call = ["plan", "deploy_staging", "--input", "service=billing"];
+    let lock = || place.run_ok(&call).lines().nth(5).unwrap().trim_start().to_owned();
+    let state = || place.json(&call).1["summary"]["lock"].clone();
+    assert_eq!((lock().as_str(), &state()["state"]), ("lock   not locked", &"not_locked".into()));
+    place.run_ok(&["lock"]);
+    assert_eq!((lock().as_str(), &state()["state"]), ("lock   matches the lock", &"matches".into()));
+    let path = ".ai/directives/deploy_staging.md";
+    place.write(path, &place.read(path).replace("</limits>", "</limits> "));
+    place.write(path, &format!("{}\nBe brief.\n", place.read(path)));
+    let differs = lock();
+    assert!(differs.starts_with("lock   differs: directive deploy_staging (project) changed"), "{differs}");
+    assert_eq!(state()["drift"][0]["how"], "changed");
+}
+
+#[test]
+fn prompt_is_printed_as_it_is_sent_beside_its_sources() {
+    let place = TestProject::example("deploy");
+    let call = ["plan", "deploy_staging", "--input", "service=billing"];
+    let (_, plan) = place.json(&call);
+    let prompt = |more: &[&str]| [&call[..], &["--prompt"], more].concat();
+    let (code, sent) = place.json(&prompt(&[]));
+    assert_eq!(code, Some(0));
+    assert_eq!((&sent["system"], &sent["first_message"]), (&plan["system"]["text"], &plan["first_message"]["text"]));
+    assert_eq!(sent["tools"].as_array().unwrap().len(), plan["palette"].as_array().unwrap().len());
+    let bare = place.run_ok(&prompt(&["--format", "plain"]));
+    let shown = place.run_ok(&prompt(&[]));
+    for text in [&sent["system"], &sent["first_message"]] {
+        let text = text.as_str().unwrap();
+        assert!(bare.contains(text), "{bare}");
+        let beside = text.lines().all(|line| shown.lines().any(|row| row.split_once("│").is_some_and(|(_, sent)| sent.trim() == line.trim())));
+        assert!(beside, "{shown}");
+    }
+    let place_of_body = ".ai/directives/deploy_staging.md:";
+    assert!(shown.lines().any(|row| row.starts_with(place_of_body) || row.contains("deploy_staging.md:")), "{shown}");
+    let narrow = place.command(&prompt(&[])).env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    assert_eq!(place.rye(&prompt(&["--format", "html"])).code, Some(2));
+}

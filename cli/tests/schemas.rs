@@ -44,6 +44,7 @@ fn json_outputs_match_their_schemas() {
         ("no-plan", &["plan", "nobody"]),
         ("plan", &["plan", "first", "--input", "topic=tea"]),
         ("plan-graph", &["plan", "first", "--graph"]),
+        ("plan-prompt", &["plan", "first", "--prompt"]),
         ("proof", &["threads", "prove", thread]),
         ("providers", &["providers", "list"]),
         ("provider-test", &["providers", "test", "scripted"]),

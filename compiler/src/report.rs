@@ -1,6 +1,7 @@
 //! Reports on plans and compilations: rendering, comparison, contexts, cost estimates, derivations and the lock file. A
 //! report reads plans and is never part of one.
 
+pub mod access;
 pub mod closure;
 pub mod diff;
 pub mod forecast;
@@ -11,5 +12,6 @@ mod missing_grant;
 pub mod omissions;
 pub mod provenance;
 pub mod render;
+pub mod summary;
 pub mod why;
 pub mod workspace_trust;

@@ -58,6 +58,11 @@ impl SandboxKind {
     }
 }
 
+/// Returns true for a tool of an item that only reads files of the project.
+pub fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
+    items.tool(id).is_some_and(|found| is_read_only(&found.spec.kind))
+}
+
 /// Returns true for a built-in tool that only reads files.
 fn is_read_only(kind: &ToolKind) -> bool {
     matches!(kind, ToolKind::Builtin { name } if READ_ONLY_TOOLS.contains(&name.as_str()))

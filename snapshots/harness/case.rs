@@ -8,6 +8,7 @@ use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::report::omissions::estimate_tokens;
 use rye_compiler::report::render::{text, view};
+use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::validate::{self, Selection};
 use rye_compiler::world::World;
 use rye_engine::disk_world::DiskWorld;
@@ -171,8 +172,9 @@ impl Case {
             // The plan id hashes every byte read, so it would change with each edit of the standard library.
             Some(mut compilation) => {
                 estimate_tokens(world, &mut compilation);
+                let summary = PlanSummary::new(world, None, &compilation).expect("the project is readable");
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
-                let mut out = self.shown(&text::render(&compilation).replace(short, "<id>"));
+                let mut out = self.shown(&text::render(&compilation, &summary).replace(short, "<id>"));
                 if self.settings.prompt {
                     let (system, first, _) = view::view_prompt(&compilation.plan, &compilation.origins);
                     let _ = write!(out, "\n── system\n\n{}\n\n── first message\n\n{}\n", system.text, first.text);

@@ -9,6 +9,8 @@ use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
 use rye_compiler::report::render;
+use rye_compiler::report::render::json::PlanReport;
+use rye_compiler::report::summary::PlanSummary;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,6 +18,8 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::command::graph::{self, GraphLanguage};
 use crate::exit::Exit;
+use crate::lockfile;
+use crate::present::wrap::{self, OutputStream};
 use crate::options::{Format, Global, OutputFormat, format_option};
 use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
@@ -43,6 +47,10 @@ pub struct PlanArgs {
     /// Draw the graph of the run
     #[arg(long, value_enum, value_name = "LANGUAGE", num_args = 0..=1, require_equals = true, default_missing_value = "mermaid")]
     graph: Option<GraphLanguage>,
+    /// Print the first request as it is sent: system prompt, first message, tools; margins name the source of each part,
+    /// `--format plain` omits them
+    #[arg(long, conflicts_with_all = ["diff", "all", "graph"])]
+    prompt: bool,
 }
 
 /// Output of `rye plan ID --format json` if there are errors, and so no plan.
@@ -79,33 +87,68 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
     spaces.face().complete(&world, &mut compilation);
+    if args.prompt {
+        return print_prompt(&compilation, &compiled.diagnostics, global, report);
+    }
+    let lock = lockfile::read(&spaces.project)?;
+    let summary = PlanSummary::new(&world, lock.as_ref(), &compilation)?;
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
-        (None, OutputFormat::Html) => report.line(render::html::render(&compilation).trim_end())?,
+        (None, OutputFormat::Html) => report.line(render::html::render(&compilation, &summary).trim_end())?,
         (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` requires `--diff`")),
         (
             None,
             OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json | OutputFormat::Sarif | OutputFormat::Github,
         ) => {
-            show(&compilation, &compiled.diagnostics, report)?;
+            show(&compilation, summary, &compiled.diagnostics, report)?;
         }
     }
     Ok(Exit::Fine)
 }
 
-fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Printer) -> Result<(), CommandError> {
+/// Prints the first request of a plan: with margins for a person, without them as plain text.
+fn print_prompt(
+    compilation: &Compilation,
+    diagnostics: &Diagnostics,
+    global: &Global,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    match global.format {
+        OutputFormat::Json => report.json(&render::prompt::collect(compilation))?,
+        OutputFormat::Human => {
+            report.diagnostics(diagnostics, &compilation.sources);
+            let text = render::prompt::render(compilation, wrap::width(OutputStream::Out));
+            report.line(printable(&text).trim_end())?;
+        }
+        OutputFormat::Plain => {
+            report.diagnostics(diagnostics, &compilation.sources);
+            report.line(printable(&render::prompt::render_bare(compilation)).trim_end())?;
+        }
+        OutputFormat::Html | OutputFormat::Markdown | OutputFormat::Sarif | OutputFormat::Github => {
+            return Err(CommandError::usage("`--prompt` prints `human`, `plain` or `json`"));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn show(
+    compilation: &Compilation,
+    summary: PlanSummary,
+    diagnostics: &Diagnostics,
+    report: &Printer,
+) -> Result<(), CommandError> {
     report.detail(&format!("files parsed: {}", compilation.parsed_files));
     match report.format() {
         Format::Json => {
             let shown =
                 diagnostics.iter().map(|one| serde_json::to_value(DiagnosticOutput::new(one, &compilation.sources)));
             let shown = shown.collect::<Result<_, _>>().map_err(std::io::Error::other)?;
-            report.json(&render::json::render(compilation, shown))
+            report.json(&PlanReport { summary: Some(summary), ..render::json::render(compilation, shown) })
         }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, &compilation.sources);
-            report.text(printable(&render::text::render(compilation)).trim_end())
+            report.text(printable(&render::text::render(compilation, &summary)).trim_end())
         }
     }
 }

@@ -6,6 +6,7 @@ use rye_compiler::report::diff::PlanDiff;
 use rye_compiler::report::lock::Lock;
 use rye_compiler::report::matrix::Matrix;
 use rye_compiler::report::render::json::{GraphReport, PlanReport};
+use rye_compiler::report::render::prompt::PromptOutput;
 use schemars::{Schema, schema_for};
 
 use crate::CommandError;
@@ -57,6 +58,7 @@ pub enum SchemaOutput {
     Plan,
     PlanDiff,
     PlanGraph,
+    PlanPrompt,
     Proof,
     NoPlan,
     Providers,
@@ -113,6 +115,7 @@ impl SchemaOutput {
             Self::Fetch => schema_for!(FetchOutput),
             Self::Fmt => schema_for!(FmtOutput),
             Self::PlanGraph => schema_for!(GraphReport),
+            Self::PlanPrompt => schema_for!(PromptOutput),
             Self::Graph => schema_for!(ItemGraph),
             Self::Lock => schema_for!(LockOutput),
             Self::LockFile => schema_for!(Lock),

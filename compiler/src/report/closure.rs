@@ -70,6 +70,17 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
     Ok(found)
 }
 
+/// Returns the directives that a thread of this plan can start itself, by id.
+///
+/// # Errors
+/// The list of directives cannot be read.
+pub fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
+    let listed = world.list(ItemKind::Directive)?;
+    let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
+    let own = CapabilitySet::new(patterns(plan));
+    Ok(starts(plan, &all, &own).into_iter().collect())
+}
+
 /// Returns the grant patterns of a plan and of its hooks.
 fn patterns(plan: &Plan) -> impl Iterator<Item = String> {
     let own = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());

@@ -6,6 +6,7 @@ pub mod dot;
 pub mod html;
 pub mod json;
 pub mod mermaid;
+pub mod prompt;
 pub mod svg;
 pub mod table;
 pub mod text;

@@ -3,6 +3,7 @@
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::edit::{FormatRefusal, Formatted, format as format_directive, format_data, format_knowledge};
 use rye_compiler::report::render::html::render;
+use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::world::Space;
 use rye_engine::scripts::SyntaxTreeReader;
 use rye_engine::tool::builtin::page_text;
@@ -97,7 +98,9 @@ pub fn page(bytes: &[u8]) {
         );
         world.insert(Space::Project, ".ai/directives/d.md", file);
         let request = CompileRequest::new(ItemId::parse("d").ok()?);
-        Some(render(&compile(&world, &request).value?))
+        let compilation = compile(&world, &request).value?;
+        let summary = PlanSummary::new(&world, None, &compilation).ok()?;
+        Some(render(&compilation, &summary))
     };
     let (Some(plain), Some(page)) = (made("Say x."), made(text)) else { return };
     for markup in ["<script", "<img", "<iframe", "<link", "<svg", "<style", "<a ", "<form", " onerror=\"", " onload=\""]

@@ -11,9 +11,10 @@ use crate::compile::Compilation;
 use crate::diagnostics::is_terminal_control;
 use crate::drawing::Drawing;
 use crate::plan::source::SourceReport;
+use crate::report::summary::PlanSummary;
 
 /// Renders the page.
-pub fn render(compilation: &Compilation) -> String {
+pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     let plan = report(compilation, Vec::new());
     let colours = SourceColors::of(&plan);
     let mut out = String::new();
@@ -25,7 +26,8 @@ pub fn render(compilation: &Compilation) -> String {
         escape_html(plan.plan_id.get(..12).unwrap_or(&plan.plan_id))
     )
     .ok();
-    summary(&mut out, &plan);
+    opening(&mut out, summary);
+    costs(&mut out, &plan);
     legend(&mut out, &colours);
     message(&mut out, "System prompt", &plan.system.text, &plan.system.layers, &colours);
     let first = &plan.first_message;
@@ -52,7 +54,7 @@ pub fn render(compilation: &Compilation) -> String {
 const STYLE: &str = ":root{--ink:#1d2230;--dim:#626b80;--paper:#fbfbfd;--card:#fff;--line:#dde1ea}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8ee;--dim:#98a1b5;--paper:#101318;--card:#171b22;--line:#2b313d}}\
 *{box-sizing:border-box}body{margin:0 auto;max-width:1180px;padding:24px;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
-h1{margin:0;font-size:24px}h2{font-size:17px;margin:0 0 10px}header p{margin:4px 0}.dim{color:var(--dim);font-size:13px}\
+dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:0}dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}details>dl{margin-top:8px;font-size:13.5px}h1{margin:0;font-size:24px}h2{font-size:17px;margin:0 0 10px}header p{margin:4px 0}.dim{color:var(--dim);font-size:13px}\
 section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px;margin:16px 0;overflow-x:auto}\
 table{border-collapse:collapse;width:100%;font-size:13.5px}th,td{text-align:left;padding:4px 10px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}th{color:var(--dim);font-weight:500}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
@@ -96,7 +98,27 @@ fn section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
     out.push_str("</section>\n");
 }
 
-fn summary(out: &mut String, plan: &PlanReport) {
+/// Renders the summary, and the access with all names.
+fn opening(out: &mut String, summary: &PlanSummary) {
+    section(out, "Summary", |out| {
+        out.push_str("<dl>");
+        for (label, text) in summary.lines() {
+            write!(out, "<dt>{label}</dt><dd>{}</dd>", escape_html(&text)).ok();
+        }
+        out.push_str("</dl>");
+        let lists: Vec<_> = summary.access.lists().into_iter().filter(|(.., names)| !names.is_empty()).collect();
+        if lists.is_empty() {
+            return;
+        }
+        out.push_str("<details><summary>all names</summary><dl>");
+        for (verb, _, names) in lists {
+            write!(out, "<dt>{verb}</dt><dd>{}</dd>", escape_html(&names.join(", "))).ok();
+        }
+        out.push_str("</dl></details>");
+    });
+}
+
+fn costs(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
     section(out, "Cost", |out| {
         out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");

@@ -20,6 +20,7 @@ use crate::lower::HookTrace;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::source::SourceReport;
 use crate::plan::{DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
+use crate::report::summary::PlanSummary;
 use crate::report::provenance::{self, DerivationStep, Omission};
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
@@ -35,6 +36,9 @@ pub struct PlanReport {
     /// SHA-256 of the stored plan.
     pub plan_id: String,
     pub directive: String,
+    /// Model, costs, turns, access and the difference from the lock; filled in by the printer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<PlanSummary>,
     /// The parameters of the compilation.
     pub call: CallReport,
     pub description: String,
@@ -336,6 +340,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     PlanReport {
         plan_id: compilation.plan_id.clone(),
         directive: plan.directive.to_string(),
+        summary: None,
         call: CallReport::of(&compilation.request),
         description: plan.description.clone(),
         chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),

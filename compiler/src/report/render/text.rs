@@ -1,4 +1,5 @@
-//! Renders a plan as text: what is sent and why, section by section. Without colors; headings start at the margin.
+//! Renders a plan as text: the summary on five lines, then what is sent and why, section by section. Without colors;
+//! headings start at the margin.
 
 mod cost;
 
@@ -9,19 +10,24 @@ use crate::diagnostics::sanitize;
 use crate::hook::PlanVerdict;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::{Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
+use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
 
 /// Renders the whole plan.
-pub fn render(compilation: &Compilation) -> String {
+pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     let plan = &compilation.plan;
     let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
-    let mut out = format!("{}\n", plan.directive);
-    for line in plan.description.trim().lines() {
-        push(&mut out, &format!("  {line}"));
+    let mut out = format!("{}  ·  plan {}\n", plan.directive, short(&compilation.plan_id));
+    let lines = summary.lines().map(|(label, text)| vec![label.to_owned(), text]);
+    push_table(&mut out, &[Align::Left, Align::Left], &lines);
+    if !plan.description.trim().is_empty() {
+        heading(&mut out, "Description", "");
+        for line in plan.description.trim().lines() {
+            push(&mut out, &format!("  {line}"));
+        }
     }
-    push(&mut out, &format!("  plan {}", short(&compilation.plan_id)));
     chain(&mut out, compilation);
     model(&mut out, compilation);
     message(&mut out, "System prompt", &plan.model, &system);
@@ -33,6 +39,7 @@ pub fn render(compilation: &Compilation) -> String {
     palette(&mut out, compilation);
     sandboxes(&mut out, compilation);
     capabilities(&mut out, compilation);
+    access(&mut out, summary);
     limits(&mut out, compilation);
     interface(&mut out, plan);
     cost::render(&mut out, plan, &system, &first);
@@ -278,6 +285,16 @@ fn capabilities(out: &mut String, compilation: &Compilation) {
     }
     for asked in &compilation.approvals_required {
         push(out, &format!("  {}", asked.told(compilation.headless_policy)));
+    }
+}
+
+/// Renders the access of the thread and its hooks together, with all names.
+fn access(out: &mut String, summary: &PlanSummary) {
+    let lists = summary.access.lists().into_iter().filter(|(.., names)| !names.is_empty());
+    let rows: Vec<Vec<String>> = lists.map(|(verb, _, names)| vec![verb.to_owned(), names.join(", ")]).collect();
+    if !rows.is_empty() {
+        heading(out, "Access", "of the thread and its hooks, at most");
+        push_table(out, &[Align::Left, Align::Left], &rows);
     }
 }
 

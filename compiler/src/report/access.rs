@@ -1,0 +1,98 @@
+//! The access of a thread: what its own calls and its hooks can write, run, reach and start. An upper bound: a call may
+//! still need an approval, or be refused by a hook. Started threads are bounded by the grants of their spawn parents.
+
+use std::collections::BTreeSet;
+
+use rye_grammar::ItemId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hook::HookCall;
+use crate::item::Items;
+use crate::plan::{PalettePrimary, Plan};
+use crate::report::closure::collect_starts;
+use crate::sandbox::{SandboxKind, ToolSandbox, only_reads_files, tool_sandbox};
+use crate::world::{ItemKind, World, WorldError};
+
+/// All files of the project.
+const WHOLE_PROJECT: &str = "the project";
+/// All hosts of the public internet.
+const ANY_HOST: &str = "any host";
+/// The access of a server's program without a sandbox.
+const UNSANDBOXED: &str = "anything (no sandbox)";
+
+/// The access of a thread, in four lists of names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanAccess {
+    /// Folders that tools can write, `the project` for all of its files, `signatures` for the first lines of items.
+    pub write: Vec<String>,
+    /// Ids of the tools that run programs.
+    pub run: Vec<String>,
+    /// Hosts that tools can reach; `any host` for the whole internet.
+    pub reach: Vec<String>,
+    /// Ids of the directives that the thread can start.
+    pub start: Vec<String>,
+}
+
+/// Collects the access of a plan: its palette, the granted tools outside of it, and the tools of its hooks.
+///
+/// # Errors
+/// The list of directives cannot be read.
+pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, WorldError> {
+    let items = Items::new(world);
+    let (mut write, mut run, mut reach) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for id in tools(plan) {
+        let ToolSandbox { kind, write: folders, net, .. } = tool_sandbox(&items, plan, id.as_str(), Some(&id));
+        match kind {
+            SandboxKind::Engine => {}
+            SandboxKind::Files if only_reads_files(&items, &id) => {}
+            SandboxKind::Files if folders.is_empty() => {
+                write.insert(WHOLE_PROJECT.to_owned());
+            }
+            SandboxKind::Files => write.extend(folders),
+            SandboxKind::Requests => reach.extend(net.into_iter().map(name_host)),
+            SandboxKind::Process => {
+                run.insert(id.to_string());
+                write.extend(folders);
+                // The sandbox of a process cannot distinguish hosts.
+                reach.extend(net.first().map(|_| ANY_HOST.to_owned()));
+            }
+            SandboxKind::None => {
+                run.insert(id.to_string());
+                write.insert(UNSANDBOXED.to_owned());
+                reach.insert(ANY_HOST.to_owned());
+            }
+        }
+    }
+    if signs(plan) {
+        write.insert("signatures".to_owned());
+    }
+    if reach.contains(ANY_HOST) {
+        reach.retain(|host| host == ANY_HOST);
+    }
+    let start = collect_starts(world, plan)?.iter().map(ToString::to_string).collect();
+    let list = |names: BTreeSet<String>| names.into_iter().collect();
+    Ok(PlanAccess { write: list(write), run: list(run), reach: list(reach), start })
+}
+
+/// Returns the tools that a thread can call: those of its palette, those that the palette had no room for, and those of
+/// its live hooks.
+fn tools(plan: &Plan) -> BTreeSet<ItemId> {
+    let palette = plan.palette.iter().filter_map(|tool| tool.item_id.clone());
+    let dropped = plan.dropped_tools.iter().map(|tool| tool.item_id.clone());
+    let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
+        Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
+    });
+    palette.chain(dropped).chain(hooks).collect()
+}
+
+/// Reports whether the model or a hook can sign items.
+fn signs(plan: &Plan) -> bool {
+    plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Sign)
+        || plan.hooks.iter().any(|hook| hook.is_live() && matches!(hook.action.call(), Some(HookCall::Sign { .. })))
+}
+
+fn name_host(host: String) -> String {
+    if host == "*" { ANY_HOST.to_owned() } else { host }
+}

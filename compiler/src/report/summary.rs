@@ -1,0 +1,270 @@
+//! The summary of a plan: model, costs, turns, access, and the difference from the lock, on five lines.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::compile::Compilation;
+use crate::report::access::{PlanAccess, collect_access};
+use crate::report::forecast::{Forecast, RunEstimate};
+use crate::report::lock::{Drift, Lock, LockMismatch, check_plan};
+use crate::report::render::table::group_thousands;
+use crate::report::render::view;
+use crate::semantics::limits::LimitName;
+use crate::semantics::money::Nanos;
+use crate::world::{World, WorldError};
+
+/// Width of a line of the summary, in characters, without its label.
+const LINE_CHARS: usize = 51;
+/// Decimals of a dollar in the summary.
+const DOLLAR_DECIMALS: u32 = 4;
+
+/// The summary of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanSummary {
+    /// Provider and id of the model.
+    pub model: String,
+    /// Provider and id of the fallback.
+    pub fallback: Option<String>,
+    /// Costs in dollars; null if the model has no price.
+    pub cost: Option<SummaryCost>,
+    /// Reason why the worst run ends: `done`, a limit's name, or `context window`.
+    pub worst_stopped: String,
+    pub turns: SummaryTurns,
+    /// The access of the thread.
+    pub access: PlanAccess,
+    pub lock: LockComparison,
+}
+
+/// Costs of a run in dollars, exact amounts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SummaryCost {
+    /// Upper bound on the first request.
+    pub first: Value,
+    pub typical: Value,
+    /// The worst case.
+    pub worst: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SummaryTurns {
+    /// The limit of turns.
+    pub limit: u64,
+    /// Upper bound on the turns that the spend limit pays for; null if the model has no price.
+    pub affordable: Option<u64>,
+    /// Turns of a typical run.
+    pub typical: u64,
+}
+
+/// The comparison of a plan with the lock file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockComparison {
+    pub state: LockState,
+    /// The differences.
+    pub drift: Vec<Drift>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LockState {
+    /// There is no lock file, or it has no entry for the directive.
+    NotLocked,
+    /// The plan matches the lock.
+    Matches,
+    /// The plan differs from the lock.
+    Differs,
+    /// The directive has no plan for some of its inputs, so nothing is compared.
+    NotComparable,
+}
+
+impl PlanSummary {
+    /// Summarizes a plan; `lock` is the lock file of its project.
+    ///
+    /// # Errors
+    /// The list of directives cannot be read.
+    pub fn new(world: &dyn World, lock: Option<&Lock>, compilation: &Compilation) -> Result<Self, WorldError> {
+        let plan = &compilation.plan;
+        let (system, first, _) = view::view_prompt(plan, &compilation.origins);
+        let forecast = plan.forecast(&plan.count_request_tokens(&system.text, &first.text));
+        let named = |model: &crate::plan::PlannedModel| format!("{}/{}", model.provider, model.id);
+        Ok(Self {
+            model: named(&plan.model),
+            fallback: plan.model.fallback.as_deref().map(named),
+            cost: SummaryCost::new(&forecast),
+            worst_stopped: forecast.worst.stopped.as_str().to_owned(),
+            turns: SummaryTurns {
+                limit: plan.limits.turns,
+                affordable: forecast.affordable_turns,
+                typical: forecast.typical.turns,
+            },
+            access: collect_access(world, plan)?,
+            lock: LockComparison::new(world, lock, compilation),
+        })
+    }
+
+    /// Returns the five lines, each as label and text. No line is wider than a terminal of 60 columns, except for names
+    /// that are longer themselves.
+    pub fn lines(&self) -> [(&'static str, String); 5] {
+        [
+            ("model", self.model_line()),
+            ("cost", self.cost_line()),
+            ("turns", self.turns_line()),
+            ("may", self.access.line()),
+            ("lock", self.lock.line()),
+        ]
+    }
+
+    fn model_line(&self) -> String {
+        let Some(fallback) = &self.fallback else { return self.model.clone() };
+        let whole = format!("{}, fallback {fallback}", self.model);
+        if whole.chars().count() <= LINE_CHARS { whole } else { format!("{}, with fallback", self.model) }
+    }
+
+    fn cost_line(&self) -> String {
+        let Some(cost) = &self.cost else { return "unknown: the provider file states no prices".to_owned() };
+        let dollars = |amount: &Value| Nanos::from_json(amount).map(round_up).unwrap_or_default();
+        let (first, typical, worst) = (dollars(&cost.first), dollars(&cost.typical), dollars(&cost.worst));
+        format!("first {first} · typical {typical} · worst {worst}")
+    }
+
+    fn turns_line(&self) -> String {
+        let SummaryTurns { limit, affordable, typical } = self.turns;
+        let (most, by) = match affordable.filter(|turns| *turns < limit) {
+            Some(turns) => (turns, LimitName::Spend),
+            None => (limit, LimitName::Turns),
+        };
+        let typical = group_thousands(typical);
+        format!("at most {} (limit of {by}) · typical {typical}", group_thousands(most))
+    }
+}
+
+impl SummaryCost {
+    fn new(forecast: &Forecast) -> Option<Self> {
+        let cost = |run: &RunEstimate| run.cost.map(Nanos::to_json);
+        let (first, typical) = (cost(&forecast.first)?, cost(&forecast.typical)?);
+        Some(Self { first, typical, worst: cost(&forecast.worst)? })
+    }
+}
+
+impl LockComparison {
+    fn new(world: &dyn World, lock: Option<&Lock>, compilation: &Compilation) -> Self {
+        let none = |state| Self { state, drift: Vec::new() };
+        let Some(lock) = lock else { return none(LockState::NotLocked) };
+        match check_plan(world, lock, &compilation.plan) {
+            Ok(()) => none(LockState::Matches),
+            Err(LockMismatch::NotLocked) => none(LockState::NotLocked),
+            Err(LockMismatch::NoPlan(_)) => none(LockState::NotComparable),
+            Err(LockMismatch::Drifted(drift)) => Self { state: LockState::Differs, drift },
+        }
+    }
+
+    fn line(&self) -> String {
+        match self.state {
+            LockState::NotLocked => "not locked".to_owned(),
+            LockState::Matches => "matches the lock".to_owned(),
+            LockState::NotComparable => "not comparable: some inputs have no plan".to_owned(),
+            LockState::Differs => {
+                let named = |one: &Drift| format!("{} {}", one.what, one.how);
+                format!("differs: {}", shorten(&self.drift.iter().map(named).collect::<Vec<_>>(), LINE_CHARS - 9))
+            }
+        }
+    }
+}
+
+impl PlanAccess {
+    /// Returns the four lists, each with its verb and the plural of its entries.
+    pub fn lists(&self) -> [(&'static str, &'static str, &[String]); 4] {
+        [
+            ("write", "places", &self.write),
+            ("run", "tools", &self.run),
+            ("reach", "hosts", &self.reach),
+            ("start", "directives", &self.start),
+        ]
+    }
+
+    /// Formats the access on one line. The longest lists are counted instead of named until the line fits.
+    fn line(&self) -> String {
+        let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
+        if lists.is_empty() {
+            return "only answer: nothing to write, run, reach or start".to_owned();
+        }
+        let mut parts: Vec<String> =
+            lists.iter().map(|(verb, _, names)| format!("{verb} {}", names.join(", "))).collect();
+        while parts.join(" · ").chars().count() > LINE_CHARS {
+            let counted = lists.iter().map(|(verb, plural, names)| format!("{verb} {} {plural}", names.len()));
+            let saved = parts.iter().zip(counted).enumerate().filter(|(i, (part, counted))| {
+                lists.get(*i).is_some_and(|(.., names)| names.len() > 1) && counted.len() < part.len()
+            });
+            let Some((at, (_, counted))) = saved.max_by_key(|(_, (part, _))| part.len()) else { break };
+            if let Some(part) = parts.get_mut(at) {
+                *part = counted;
+            }
+        }
+        parts.join(" · ")
+    }
+}
+
+/// Joins the first names that fit, and counts the others.
+fn shorten(names: &[String], room: usize) -> String {
+    let joined = |count: usize| {
+        let shown = names.iter().take(count).cloned().collect::<Vec<_>>().join(", ");
+        let more = names.len().saturating_sub(count);
+        if more == 0 { shown } else { format!("{shown}, {more} more") }
+    };
+    let fits = (1..=names.len()).rev().map(joined).find(|text| text.chars().count() <= room);
+    fits.unwrap_or_else(|| joined(1))
+}
+
+/// Formats an amount with four decimals of a dollar, rounded up; a smaller amount keeps its first digit.
+fn round_up(amount: Nanos) -> String {
+    let nanos = amount.to_u64();
+    let mut unit = 10u64.pow(9 - DOLLAR_DECIMALS);
+    while unit > 1 && nanos > 0 && nanos < unit {
+        unit /= 10;
+    }
+    let rounded = nanos.div_ceil(unit).saturating_mul(unit);
+    crate::report::render::text::dollars(Nanos::from_u64(rounded))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn amounts_are_rounded_up_to_four_decimals() {
+        for (amount, shown) in [
+            ("0", "$0.00"),
+            ("0.5", "$0.50"),
+            ("0.3812025", "$0.3813"),
+            ("12.00001", "$12.0001"),
+            ("0.00001234", "$0.00002"),
+            ("0.000000001", "$0.000000001"),
+        ] {
+            assert_eq!(round_up(Nanos::parse(amount).unwrap()), shown);
+        }
+    }
+
+    #[test]
+    fn access_line_counts_the_longest_list_first() {
+        let short = PlanAccess { write: names(&["out/"]), run: names(&["rye/bash/bash"]), ..PlanAccess::default() };
+        assert_eq!(short.line(), "write out/ · run rye/bash/bash");
+        let tools = names(&["rye/bash/bash", "rye/git/diff", "rye/git/log", "rye/git/show"]);
+        let hosts = names(&["a.test", "b.test"]);
+        let long = PlanAccess { run: tools, reach: hosts, ..short };
+        assert_eq!(long.line(), "write out/ · run 4 tools · reach a.test, b.test");
+        let none = PlanAccess::default().line();
+        assert!(none.starts_with("only answer") && none.chars().count() <= LINE_CHARS, "{none}");
+    }
+
+    #[test]
+    fn drift_line_counts_what_does_not_fit() {
+        let what = names(&["knowledge a/b (project) changed", "tool x new", "tool y new", "limits changed"]);
+        assert_eq!(shorten(&what, 42), "knowledge a/b (project) changed, 3 more");
+        assert_eq!(shorten(&what[..1], 10), "knowledge a/b (project) changed");
+    }
+}
