@@ -217,7 +217,9 @@ fn prompt_is_printed_as_it_is_sent_beside_its_sources() {
     for text in [&sent["system"], &sent["first_message"]] {
         let text = text.as_str().unwrap();
         assert!(bare.contains(text), "{bare}");
-        let beside = text.lines().all(|line| shown.lines().any(|row| row.split_once("│").is_some_and(|(_, sent)| sent.trim() == line.trim())));
+        let beside = text.lines().all(|line| {
+            shown.lines().any(|row| row.split_once("│").is_some_and(|(_, sent)| sent.trim() == line.trim()))
+        });
         assert!(beside, "{shown}");
     }
     let place_of_body = ".ai/directives/deploy_staging.md:";

@@ -6,6 +6,7 @@ pub mod cost;
 pub mod count;
 pub mod graph;
 pub mod note;
+pub mod parts;
 pub mod prompt;
 pub mod source;
 mod tool_thread;
@@ -31,6 +32,7 @@ pub use crate::world::{ManifestEntry, hex};
 pub use cost::{LongPromptPrices, Prices, RequestTokens, Tokens};
 pub use count::Tokenizer;
 pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
+pub use parts::{PartFault, PartProblem, PartType, ValueParts};
 pub use prompt::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
 
 /// The format version that this build writes. Older versions are read, newer ones refused.
@@ -199,6 +201,9 @@ pub struct InterfaceField {
     pub default: Option<Value>,
     pub choices: Vec<Value>,
     pub description: String,
+    /// The types of the values inside an array or an object.
+    #[serde(default, skip_serializing_if = "ValueParts::is_empty")]
+    pub parts: ValueParts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,6 +236,18 @@ impl FieldType {
     /// Returns the name of the type in declarations, which is also JSON Schema's.
     pub const fn name(self) -> &'static str {
         self.value_type().name()
+    }
+
+    /// Returns the type with its article, for messages.
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::String => "a string",
+            Self::Integer => "an integer",
+            Self::Number => "a number",
+            Self::Boolean => "a boolean",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
     }
 
     /// Checks whether a value has this type. `2.0` is an integer, because numbers compare by value.

@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::plan::{FieldType, InterfaceField};
+use crate::plan::InterfaceField;
 pub use crate::semantics::capability::{ItemType, Primary};
 pub use request::{ExecuteRequest, FetchRequest, InvalidArguments, SignRequest};
 
@@ -59,20 +59,8 @@ pub fn directive_return(outputs: &IndexMap<String, InterfaceField>) -> PrimaryDe
     let mut properties = Map::new();
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));
     for (name, field) in outputs {
-        let mut schema = Map::new();
-        schema.insert("type".into(), Value::String(field.kind.name().into()));
-        if field.kind == FieldType::Array {
-            // Some providers reject an array without `items`.
-            schema.insert("items".into(), json!({}));
-        }
-        if !field.description.is_empty() {
-            schema.insert("description".into(), Value::String(field.description.clone()));
-        }
-        if !field.choices.is_empty() {
-            schema.insert("enum".into(), Value::Array(field.choices.clone()));
-        }
         // An output called `status` replaces the built-in field; an error return then uses `error_detail`.
-        properties.insert(name.clone(), Value::Object(schema));
+        properties.insert(name.clone(), field.json_schema());
     }
     properties
         .entry("error_detail")
@@ -155,6 +143,7 @@ fn item_id_schema() -> Value {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::plan::{FieldType, ValueParts};
 
     #[test]
     fn names_and_words_agree() {
@@ -181,6 +170,7 @@ mod tests {
             default: None,
             choices,
             description: "what it is".into(),
+            parts: ValueParts::default(),
         };
         let outputs = IndexMap::from([
             ("url".to_owned(), field(FieldType::String, true, vec![json!("a"), json!("b")])),

@@ -24,8 +24,8 @@ pub enum InterfaceError {
     Retyped {
         what: &'static str,
         name: String,
-        found: &'static str,
-        expected: &'static str,
+        found: String,
+        expected: String,
         base: String,
         span: Span,
         base_span: Span,
@@ -56,6 +56,9 @@ pub enum InterfaceError {
     /// `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
+    /// A value inside an array or an object does not have its declared type; `problem` completes the sentence.
+    #[error("{what} {problem}")]
+    Part { what: String, problem: String, span: Option<Span>, declared: Option<Span> },
 }
 
 impl Problem for InterfaceError {
@@ -69,7 +72,7 @@ impl Problem for InterfaceError {
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } => "interface::unknown-output",
-            Self::Type { .. } => "interface::type",
+            Self::Type { .. } | Self::Part { .. } => "interface::type",
         }
     }
 
@@ -82,7 +85,8 @@ impl Problem for InterfaceError {
             | Self::MissingInput { .. }
             | Self::MissingParameter { .. }
             | Self::UnknownOutput { .. }
-            | Self::Type { .. } => Severity::Error,
+            | Self::Type { .. }
+            | Self::Part { .. } => Severity::Error,
         }
     }
 
@@ -103,7 +107,7 @@ impl Problem for InterfaceError {
                 })
             }),
             Self::Retyped { what, expected, .. } => {
-                Some(format!("write `type=\"{expected}\"`, or give the {what} another name"))
+                Some(format!("declare the type `{expected}`, or give the {what} another name"))
             }
             Self::Lookalike { input: Some(name), .. } => Some(format!("an input is written `{{input:{name}}}`")),
             Self::Lookalike { input: None, .. } => Some(
@@ -127,6 +131,7 @@ impl Problem for InterfaceError {
                 Some(format!("give it (`--input {name}=…`, or a parameter of the call), or declare a `default`"))
             }
             Self::Type { expected, .. } => Some(format!("write {expected}")),
+            Self::Part { .. } => Some("change the value, or the declared `<item>` and `<field>` types".into()),
         }
     }
 
@@ -153,6 +158,10 @@ impl Problem for InterfaceError {
             }
             Self::Type { expected, span, declared, .. } => {
                 let here = span.iter().map(|s| new_label(*s, format!("expected {expected}")));
+                here.chain(declared.iter().map(|s| new_label(*s, "declared here"))).collect()
+            }
+            Self::Part { problem, span, declared, .. } => {
+                let here = span.iter().map(|s| new_label(*s, problem.clone()));
                 here.chain(declared.iter().map(|s| new_label(*s, "declared here"))).collect()
             }
         }

@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use read::read;
 
 use super::{FileRef, HookDecl};
-use crate::plan::{FieldType, NudgePolicy, Sampling};
+use crate::plan::{FieldType, NudgePolicy, Sampling, ValueParts};
 use crate::semantics::limits::LimitValue;
 
 #[derive(Debug, Clone)]
@@ -113,6 +113,8 @@ pub struct FieldDecl {
     /// The values of `enum`, converted to the field's type; if empty, any value is allowed.
     pub choices: Vec<Value>,
     pub description: String,
+    /// `<item>` and `<field>`: the types of the values inside an array or an object.
+    pub parts: ValueParts,
     /// The span of the element.
     pub span: Span,
 }

@@ -8,7 +8,7 @@ use super::phrases::{format_value, quote_list};
 use crate::compose::WithOrigin;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::item;
-use crate::plan::{FieldType, InterfaceField};
+use crate::plan::InterfaceField;
 use crate::semantics::value::{Type, equal};
 
 /// Converts declared fields to the plan's form.
@@ -19,6 +19,7 @@ pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) ->
         default: field.default.clone(),
         choices: field.choices.clone(),
         description: field.description.clone(),
+        parts: field.parts.clone(),
     };
     declared.iter().map(|(name, field)| (name.clone(), plan(&field.value))).collect()
 }
@@ -63,25 +64,20 @@ pub fn resolve_inputs(
 
 fn type_error(name: &str, field: &item::FieldDecl, value: &Value) -> Option<InterfaceError> {
     let expected = if !field.kind.fits(value) {
-        article(field.kind).to_owned()
+        field.kind.phrase().to_owned()
     } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| equal(choice, value)) {
         let choices: Vec<String> = field.choices.iter().map(format_value).collect();
         format!("one of {}", quote_list(&choices))
     } else {
-        return None;
+        let fault = field.parts.find_fault(value)?;
+        return Some(InterfaceError::Part {
+            what: format!("the input `{name}{}`", fault.path),
+            problem: fault.problem.to_string(),
+            span: None,
+            declared: Some(field.span),
+        });
     };
     let what = format!("the input `{name}`");
     let found = format!("{} `{}`", Type::of(value).name(), format_value(value));
     Some(InterfaceError::Type { what, expected, found, span: None::<Span>, declared: Some(field.span) })
-}
-
-fn article(kind: FieldType) -> &'static str {
-    match kind {
-        FieldType::String => "a string",
-        FieldType::Integer => "an integer",
-        FieldType::Number => "a number",
-        FieldType::Boolean => "a boolean",
-        FieldType::Array => "an array",
-        FieldType::Object => "an object",
-    }
 }

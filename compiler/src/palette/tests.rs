@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::item::FileRef;
-use crate::plan::FieldType;
+use crate::plan::{FieldType, ValueParts};
 use crate::tool_spec::{ToolKind, ToolNeeds, ToolSpec};
 use crate::world::{ItemKind, Space};
 
@@ -141,6 +141,7 @@ fn disabled_preload_keeps_primaries_and_return_tool() {
         default: None,
         choices: Vec::new(),
         description: String::new(),
+        parts: ValueParts::default(),
     };
     let outputs = IndexMap::from([("url".to_owned(), field)]);
     let off = PreloadSettings { enabled: false, max_tokens: 2000 };

@@ -30,9 +30,11 @@ pub struct PlanSummary {
     pub cost: Option<SummaryCost>,
     /// Reason why the worst run ends: `done`, a limit's name, or `context window`.
     pub worst_stopped: String,
+    /// Number of model calls.
     pub turns: SummaryTurns,
     /// The access of the thread.
     pub access: PlanAccess,
+    /// The comparison with the lock file.
     pub lock: LockComparison,
 }
 
@@ -41,11 +43,13 @@ pub struct PlanSummary {
 pub struct SummaryCost {
     /// Upper bound on the first request.
     pub first: Value,
+    /// Estimate of a typical run.
     pub typical: Value,
     /// The worst case.
     pub worst: Value,
 }
 
+/// Model calls of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryTurns {
     /// The limit of turns.
@@ -59,11 +63,13 @@ pub struct SummaryTurns {
 /// The comparison of a plan with the lock file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockComparison {
+    /// Result of the comparison.
     pub state: LockState,
     /// The differences.
     pub drift: Vec<Drift>,
 }
 
+/// Result of the comparison with the lock file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LockState {

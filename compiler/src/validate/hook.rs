@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource};
+use crate::item::directive::FieldDecl;
 use crate::item::{HookDecl, Items};
 use crate::plan::FieldType;
 use crate::semantics;
@@ -181,16 +182,18 @@ fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
 
 /// Compiles the condition again with the types of the directive's inputs and outputs.
 fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
-    let input = |name: &str| own.inputs.get(name).map(|field| field.value.kind);
-    let output = |name: &str| own.outputs.get(name).map(|field| field.value.kind);
+    let kind_at = |field: &FieldDecl, inside: &[Segment]| field.parts.kind_at(field.kind, inside);
+    let input = |name: &str, inside: &[Segment]| kind_at(&own.inputs.get(name)?.value, inside);
+    let output = |name: &str, inside: &[Segment]| kind_at(&own.outputs.get(name)?.value, inside);
     check_condition_types(hook, &input, &output, found);
 }
 
-/// Compiles a condition that reads inputs or outputs again, with their types.
+/// Compiles a condition that reads inputs or outputs again, with their types. `input` and `output` return the type of
+/// the value at a path inside the named one; the path is empty for the whole value.
 pub fn check_condition_types(
     hook: &HookDecl,
-    input: &dyn Fn(&str) -> Option<FieldType>,
-    output: &dyn Fn(&str) -> Option<FieldType>,
+    input: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,
+    output: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,
     found: &mut Diagnostics,
 ) {
     let point = hook_point::row_of(hook.event);
@@ -201,8 +204,10 @@ pub fn check_condition_types(
     }
     let kind_of = |path: &Path| match (point.resolve_path(path), path.segments.as_slice()) {
         (PathMeaning::Fact(kind), _) => kind,
-        (PathMeaning::Input, [_, Segment::Name(name)]) => input(name).map(FieldType::value_type),
-        (PathMeaning::Open, [_, Segment::Name(_)]) => output(output_name(point, path)?).map(FieldType::value_type),
+        (PathMeaning::Input, [_, Segment::Name(name), inside @ ..]) => input(name, inside).map(FieldType::value_type),
+        (PathMeaning::Open, [_, Segment::Name(_), inside @ ..]) => {
+            output(output_name(point, path)?, inside).map(FieldType::value_type)
+        }
         (PathMeaning::Input | PathMeaning::Open | PathMeaning::Nothing, _) => None,
     };
     if let Err(faults) = Condition::compile_typed(&condition.node, &kind_of) {

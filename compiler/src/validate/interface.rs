@@ -203,8 +203,13 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
             found.push(InterfaceError::UndeclaredInput { name: name.to_owned(), span, suggestion, declared });
         }
         if found.len() == before && !incomplete {
-            let kind = |declared: &DeclaredTypes, name: &str| declared.0.get(name).copied().flatten();
-            super::hook::check_condition_types(hook, &|name| kind(&inputs, name), &|name| kind(&outputs, name), found);
+            // Directives may declare different types inside a value, so only the whole value has a type here.
+            let kind = |declared: &DeclaredTypes, name: &str, inside: &[Segment]| {
+                declared.0.get(name).copied().flatten().filter(|_| inside.is_empty())
+            };
+            let input = |name: &str, inside: &[Segment]| kind(&inputs, name, inside);
+            let output = |name: &str, inside: &[Segment]| kind(&outputs, name, inside);
+            super::hook::check_condition_types(hook, &input, &output, found);
         }
     }
 }
@@ -229,13 +234,21 @@ pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
         for (name, field) in fields {
             let of = |link: &Arc<Directive>| {
                 let fields = if what == "input" { &link.inputs } else { &link.outputs };
-                fields.get(name).map(|base| (link.id().to_string(), base.kind, base.span))
+                fields.get(name).map(|base| (link.id().to_string(), base))
             };
-            let Some((base, kind, base_span)) = ancestors.iter().rev().find_map(of) else { continue };
-            if kind != field.kind && !(kind == FieldType::Number && field.kind == FieldType::Integer) {
-                let (name, found_kind, expected) = (name.clone(), field.kind.name(), kind.name());
-                let span = field.span;
-                found.push(InterfaceError::Retyped { what, name, found: found_kind, expected, base, span, base_span });
+            let Some((base, declared)) = ancestors.iter().rev().find_map(of) else { continue };
+            let kind = declared.kind;
+            let is_narrower = kind == field.kind || (kind == FieldType::Number && field.kind == FieldType::Integer);
+            if !is_narrower || !field.parts.fits(&declared.parts) {
+                found.push(InterfaceError::Retyped {
+                    what,
+                    name: name.clone(),
+                    found: field.parts.describe(field.kind),
+                    expected: declared.parts.describe(kind),
+                    base,
+                    span: field.span,
+                    base_span: declared.span,
+                });
             }
         }
     }

@@ -16,7 +16,7 @@ use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{
     Capabilities, FieldType, Grant, Interface, InterfaceField, Layer, LayerKind, Node, NudgePolicy, Outcome,
     PLAN_FORMAT, PalettePrimary, PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Prompt, Sampling, Segment,
-    ToolUse,
+    ToolUse, ValueParts,
 };
 use rye_compiler::tool_spec::Idempotence;
 use rye_compiler::world::Space;
@@ -173,6 +173,7 @@ pub(crate) fn with_outputs(plan: &mut Plan, outputs: &[(&str, FieldType, bool)])
             default: None,
             choices: Vec::new(),
             description: String::new(),
+            parts: ValueParts::default(),
         };
         plan.interface.outputs.insert((*name).to_owned(), field);
     }

@@ -34,7 +34,12 @@ pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &
                 wrong.push(format!("`{name}` must be one of {}", choices.join(", ")));
                 invalid.push(name.clone());
             }
-            Some(_) => (),
+            Some(value) => {
+                if let Some(fault) = field.parts.find_fault(value) {
+                    wrong.push(format!("`{name}{}` {}", fault.path, fault.problem));
+                    invalid.push(name.clone());
+                }
+            }
         }
     }
     let reserved = |key: &str| key == "status" || key == "error_detail";

@@ -7,12 +7,14 @@ use serde_json::Value;
 
 use super::FieldDecl;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
-use crate::item::xml::{check_attributes, check_children, read_text, reject_text, shorten};
-use crate::plan::FieldType;
+use crate::item::xml::{check_attributes, check_children, reject_text, shorten, single_child};
+use crate::plan::{FieldType, PartType, ValueParts};
 use crate::semantics::value::{equal, parse_json};
 
 /// Maximum number of inputs, and of outputs, of one directive.
 const MAX_FIELDS: usize = 500;
+/// Maximum number of types inside each other.
+const MAX_PARTS_DEPTH: usize = 8;
 
 /// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).
 pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, FieldDecl> {
@@ -51,15 +53,27 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
     } else {
         &["name", "type", "required", "default", "enum"]
     };
-    let description = read_text(found, element, known).node;
+    check_attributes(found, element, known);
     let name = field_name(element, word, found);
     let said = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
     // A field of an unknown type is declared as a string.
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     let required = element.attribute("required").is_some_and(|r| read_bool(r, found));
+    let parts = parts(element, kind, 0, found);
+    let description = element.text().node;
     let choices = element.attribute("enum").map(|e| choices(e, kind, &said, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {
         let value = value(&text.node, kind);
+        let fault = value.as_ref().and_then(|value| parts.find_fault(value));
+        if let Some(fault) = fault {
+            found.push(InterfaceError::Part {
+                what: format!("the default of {said}{}", at_path(&fault.path)),
+                problem: fault.problem.to_string(),
+                span: Some(text.span),
+                declared: element.attribute("type").map(|t| t.span),
+            });
+            return None;
+        }
         let fits = value.as_ref().is_some_and(|v| is_choice(v, &choices));
         if !fits {
             found.push(InterfaceError::Type {
@@ -73,7 +87,88 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
         value.filter(|_| fits)
     });
     let span = element.span;
-    Some(FieldDecl { name: name?, kind, required, default, choices, description, span })
+    Some(FieldDecl { name: name?, kind, required, default, choices, description, parts, span })
+}
+
+/// Formats the path of a value inside another one, for messages.
+fn at_path(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!(" at `{path}`") }
+}
+
+/// Reads the types of the values inside an array (`<item>`) or an object (`<field>`).
+fn parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diagnostics) -> ValueParts {
+    let known: &[&str] = match kind {
+        FieldType::Array => &["item"],
+        FieldType::Object => &["field"],
+        FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Boolean => &[],
+    };
+    check_parts(element, kind, known, found);
+    let mut parts = ValueParts::default();
+    if element.elements().next().is_some() && depth == MAX_PARTS_DEPTH {
+        found.push(ItemError::InvalidValue {
+            what: format!("`<{}>`", element.name.node),
+            found: "deeper types".into(),
+            expected: format!("types of at most {MAX_PARTS_DEPTH} levels"),
+            span: element.span,
+        });
+        return parts;
+    }
+    if known == ["item"] {
+        let item = single_child(found, element, "item");
+        parts.items = item.map(|item| Box::new(part(item, &["type", "enum"], "an item", depth, found)));
+    }
+    let mut spans: IndexMap<String, Span> = IndexMap::new();
+    for child in element.elements().filter(|child| known == ["field"] && child.name.node == "field") {
+        if spans.len() == MAX_FIELDS {
+            found.push(ItemError::InvalidValue {
+                what: format!("`<{}>`", element.name.node),
+                found: format!("more than {MAX_FIELDS} fields"),
+                expected: format!("at most {MAX_FIELDS}"),
+                span: child.span,
+            });
+            break;
+        }
+        let name = field_name(child, "field", found);
+        let said = name.as_ref().map_or_else(|| "a field".to_owned(), |name| format!("`{}`", name.node));
+        let field = part(child, &["name", "type", "required", "enum"], &said, depth, found);
+        let Some(name) = name else { continue };
+        if let Some(first) = spans.get(&name.node) {
+            let what = format!("the field `{}`", name.node);
+            found.push(ItemError::Repeated { what, first: *first, second: name.span });
+            continue;
+        }
+        spans.insert(name.node.clone(), name.span);
+        parts.fields.insert(name.node, field);
+    }
+    parts
+}
+
+/// Reads the type of an item or a field.
+fn part(element: &Element, known: &[&str], said: &str, depth: usize, found: &mut Diagnostics) -> PartType {
+    check_attributes(found, element, known);
+    let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
+    PartType {
+        kind,
+        required: element.attribute("required").is_some_and(|required| read_bool(required, found)),
+        choices: element.attribute("enum").map(|e| choices(e, kind, said, found)).unwrap_or_default(),
+        description: element.text().node.trim().to_owned(),
+        parts: parts(element, kind, depth + 1, found),
+    }
+}
+
+/// Reports elements inside a type that has no parts, or other parts.
+fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut Diagnostics) {
+    let is_part = |name: &str| matches!(name, "item" | "field");
+    for child in element.elements().filter(|child| is_part(&child.name.node) && !known.contains(&&*child.name.node)) {
+        let (word, owner) = if child.name.node == "item" { ("item", "array") } else { ("field", "object") };
+        found.push(ItemError::InvalidValue {
+            what: format!("`<{}>` of type `{}`", element.name.node, kind.name()),
+            found: format!("`<{word}>`"),
+            expected: format!("`type=\"{owner}\"`"),
+            span: child.name.span,
+        });
+    }
+    check_children(found, element, &["item", "field"]);
 }
 
 /// Returns the name of a field, if a placeholder can reference it.
@@ -191,7 +286,15 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
 /// Checks a value against a field; `span` is the location of the value, if it has one.
 pub fn check(field: &FieldDecl, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
     let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
-    (!allowed).then(|| InterfaceError::Type {
+    if allowed {
+        return field.parts.find_fault(value).map(|fault| InterfaceError::Part {
+            what: format!("`{}{}`", field.name.node, fault.path),
+            problem: fault.problem.to_string(),
+            span,
+            declared: Some(field.span),
+        });
+    }
+    Some(InterfaceError::Type {
         what: format!("`{}`", field.name.node),
         expected: expected(field.kind, &field.choices),
         found: format!("`{}`", shorten(&value.to_string())),

@@ -121,7 +121,7 @@ fn fill_input(
 fn return_instructions(outputs: &IndexMap<String, InterfaceField>) -> String {
     let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN_TOOL}` with:\n");
     for (name, field) in outputs {
-        let mut line = format!("- `{name}` ({}", field.kind.name());
+        let mut line = format!("- `{name}` ({}", field.describe_type());
         if !field.required {
             line.push_str(", optional");
         }

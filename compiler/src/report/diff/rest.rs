@@ -174,6 +174,14 @@ fn input(was: &InterfaceField, is: &InterfaceField) -> Direction {
         };
         found = found.max(direction);
     }
+    if was.parts != is.parts {
+        found = found.max(match (is.parts.fits(&was.parts), was.parts.fits(&is.parts)) {
+            (true, true) => Direction::Neutral,
+            (true, false) => Direction::Narrowed,
+            (false, true) => Direction::Widened,
+            (false, false) => Direction::Unknown,
+        });
+    }
     if was.default != is.default && was.default.is_some() && is.default.is_some() {
         found = found.max(Direction::Unknown);
     }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::json::{LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport, dollars, render as report};
+use super::json::{
+    FieldReport, LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport, dollars, render as report,
+};
 use super::svg;
 use super::table::group_thousands;
 use crate::compile::Compilation;
@@ -38,6 +40,8 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     tools(&mut out, &plan);
     capabilities(&mut out, &plan);
     limits(&mut out, &plan);
+    fields(&mut out, "Inputs", &plan.inputs);
+    fields(&mut out, "Outputs", &plan.outputs);
     hooks(&mut out, &plan);
     section(&mut out, "Execution graph", |out| match svg::render(&Drawing::of_plan(&compilation.plan.graph)) {
         Ok(drawn) => {
@@ -283,6 +287,25 @@ fn limits(out: &mut String, plan: &PlanReport) {
             ]
         });
         table(out, &["limit", "value", "because", "where"], rows);
+    });
+}
+
+fn fields(out: &mut String, title: &str, fields: &[FieldReport]) {
+    if fields.is_empty() {
+        return;
+    }
+    section(out, title, |out| {
+        let rows = fields.iter().map(|field| {
+            let state = match (&field.value, &field.default) {
+                (Some(value), _) => format!("= {value}"),
+                (None, Some(default)) => format!("default {default}"),
+                (None, None) if field.required => "required".to_owned(),
+                (None, None) => "optional".to_owned(),
+            };
+            let because = format!("{}{}", escape_html(&field.via), place(field.source.as_ref()));
+            [code(&field.name), escape_html(&field.r#type), escape_html(&state), because]
+        });
+        table(out, &["name", "type", "value", "because"], rows);
     });
 }
 

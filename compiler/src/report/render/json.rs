@@ -2,6 +2,7 @@
 
 mod call;
 mod cost;
+mod interface;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,8 +21,8 @@ use crate::lower::HookTrace;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::source::SourceReport;
 use crate::plan::{DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
-use crate::report::summary::PlanSummary;
 use crate::report::provenance::{self, DerivationStep, Omission};
+use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
@@ -29,6 +30,7 @@ use crate::wire_tool::WireTool;
 pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport};
+pub use interface::FieldReport;
 
 /// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,6 +73,12 @@ pub struct PlanReport {
     #[serde(default)]
     pub bubblewrap: bool,
     pub limits: BTreeMap<String, LimitReport>,
+    /// The inputs, with the values of this plan.
+    #[serde(default)]
+    pub inputs: Vec<FieldReport>,
+    /// The outputs.
+    #[serde(default)]
+    pub outputs: Vec<FieldReport>,
     pub model: ModelReport,
     pub graph: GraphReport,
     pub tokens: TokensReport,
@@ -362,6 +370,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         headless_policy: compilation.headless_policy,
         bubblewrap: compilation.bubblewrap,
         limits: limits(compilation),
+        inputs: interface::fields(compilation, "input"),
+        outputs: interface::fields(compilation, "output"),
         model: model(compilation, &plan.model),
         graph: graph(compilation),
         notes: compilation.notes.iter().map(note).collect(),

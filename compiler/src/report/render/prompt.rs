@@ -32,7 +32,9 @@ pub struct PromptOutput {
 /// A tool definition as requests contain it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SentTool {
+    /// Name by which the model calls the tool.
     pub name: String,
+    /// Description as requests contain it.
     pub description: String,
     /// Null if the wire sends no schema for a tool without parameters.
     pub schema: Option<Value>,
@@ -204,7 +206,13 @@ mod tests {
 
     #[test]
     fn folded_pieces_join_to_the_line() {
-        for line in ["", "short", "a line of several words that is too long", "ééééééééééééééééééééééé", "    indented text here"] {
+        for line in [
+            "",
+            "short",
+            "a line of several words that is too long",
+            "ééééééééééééééééééééééé",
+            "    indented text here",
+        ] {
             for room in [5, 10, 20] {
                 let pieces = fold(line, Some(room));
                 assert_eq!(pieces.concat(), line);

@@ -330,7 +330,7 @@ fn interface(out: &mut String, plan: &Plan) {
         }
         heading(out, title, "");
         let row = |(name, field): (&String, &crate::plan::InterfaceField)| {
-            let kind = format!("{:?}", field.kind).to_lowercase();
+            let kind = field.describe_type();
             let state = match (plan.interface.values.get(name).filter(|_| title == "Inputs"), &field.default) {
                 (Some(value), _) => format!("= {value}"),
                 (None, Some(default)) => format!("default {default}"),
