@@ -102,15 +102,15 @@ fn headless_policy_comes_from_flag_and_settings() {
     let first = passes.stderr.find("(allowed without approval): `rye.execute.tool.rye.bash.bash`");
     assert!(first < passes.stderr.find("thread shell-") && first.is_some(), "{}", passes.stderr);
     // The user's setting applies; a project can only make it stricter.
-    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { headless: queue }\n");
     assert_eq!(place.rye(bare).code, Some(5));
     assert_eq!(place.rye(&[bare, &["--unattended", "allow"]].concat()).code, Some(0));
     assert_eq!(log(&place), "one\ntwo\n".repeat(2));
-    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
-    place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { headless: allow }\n");
+    place.write(".ai/config/agent/agent.yaml", "approvals: { headless: queue }\n");
     assert_eq!(place.rye(bare).code, Some(5));
-    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: deny }\n");
-    place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { headless: deny }\n");
+    place.write(".ai/config/agent/agent.yaml", "approvals: { headless: allow }\n");
     assert_eq!((place.rye(bare).code, log(&place)), (Some(0), "one\ntwo\n".repeat(2)));
     assert_eq!(place.rye(&[bare, &["--unattended", "allow"]].concat()).code, Some(0));
     assert_eq!(log(&place), "one\ntwo\n".repeat(3));
@@ -132,14 +132,14 @@ fn plan_and_doctor_print_the_headless_policy() {
     assert_eq!(way, "allow");
     assert!(line.ends_with("without a terminal: allowed without approval"), "{line}");
     assert!(finding.starts_with("note\t") && finding.contains("allowed without approval"), "{finding}");
-    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { headless: queue }\n");
     let (way, line, finding) = told(&place);
     assert_eq!(way, "queue");
     assert_eq!(
         line,
         "approval required for rye.execute.tool.rye.bash.bash: elevated, not acknowledged; without a terminal: the thread is suspended until `rye threads approve`"
     );
-    assert!(finding.starts_with("fine\t") && finding.contains("`approvals.unattended: queue`"), "{finding}");
+    assert!(finding.starts_with("fine\t") && finding.contains("`approvals.headless: queue`"), "{finding}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn plan_diff_ends_with_three_where_approvals_or_a_child_widen() {
     let root = directive(3, "rye.file-system.*").replace("</execute>", "<directive>b</directive></execute>");
     place.write(".ai/directives/a.md", &root);
     place.write(".ai/directives/b.md", &starts("b", "rye.file-system.read"));
-    place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: deny }\n");
+    place.write(".ai/config/agent/agent.yaml", "approvals: { headless: deny }\n");
     git(&place, &["add", "."]);
     git(&place, &["commit", "-qm", "child"]);
     place.write(".ai/directives/b.md", &starts("b", "rye.file-system.*"));
@@ -176,7 +176,7 @@ fn plan_diff_ends_with_three_where_approvals_or_a_child_widen() {
     );
     assert_eq!(place.json(&["plan", "a", "--diff", "HEAD"]).1["starts"][0]["directive"], "b");
     git(&place, &["checkout", "-q", "."]);
-    place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
+    place.write(".ai/config/agent/agent.yaml", "approvals: { headless: allow }\n");
     let approvals = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(approvals.code, Some(3), "{}{}", approvals.stdout, approvals.stderr);
     assert!(

@@ -29,7 +29,7 @@ pub enum HeadlessPolicy {
 }
 
 impl HeadlessPolicy {
-    /// Parses the value of `approvals.unattended`.
+    /// Parses the value of `approvals.headless`.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.word() == word)
     }
@@ -51,7 +51,7 @@ impl HeadlessPolicy {
         }
     }
 
-    /// Reads `approvals.unattended` of `agent/agent`: the user's setting, else the standard library's. A project can
+    /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's. A project can
     /// only make it stricter. `own` is true if the project is the user space itself.
     pub fn from_settings(world: &dyn World, own: bool) -> Self {
         let items = Items::new(world);
@@ -59,7 +59,10 @@ impl HeadlessPolicy {
         let nodes = items.config_layers(&id);
         let said = |space: Space| {
             let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
-            Self::parse(node.get("approvals").and_then(|node| node.get("unattended"))?.as_str()?)
+            let approvals = node.get("approvals")?;
+            // The check refuses the former name; a run stays as strict as it was.
+            let policy = approvals.get("headless").or_else(|| approvals.get("unattended"));
+            Self::parse(policy?.as_str()?)
         };
         let user = if own { said(Space::Project) } else { said(Space::User) };
         let base = user.or_else(|| said(Space::System)).unwrap_or_default();
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn project_policy_is_never_weaker_than_user_policy() {
-        let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
+        let settings = |way: &str| format!("approvals: {{ headless: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
         assert_eq!(HeadlessPolicy::from_settings(&stdlib_world(), false), HeadlessPolicy::Allow);
         let ways = ["allow", "queue", "deny"];

@@ -161,7 +161,9 @@ mod tests {
     use crate::compile::tests::world::stdlib_world;
 
     fn server(wall: &str) -> String {
-        format!("description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nwall: {wall}\n")
+        format!(
+            "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nsandbox: {wall}\n"
+        )
     }
 
     #[test]

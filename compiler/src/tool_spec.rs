@@ -17,6 +17,7 @@ pub use argv::{
 };
 pub use http::{HttpBody, HttpSpec, Method};
 pub use idempotence::Idempotence;
+pub(crate) use read::{KEYS as TOOL_KEYS, KIND_KEYS};
 pub use schema::{resolve_pointer, upgrade_schema};
 
 /// A tool as declared.
@@ -82,7 +83,7 @@ pub enum ServerSandbox {
     Net,
     /// The program runs in the same sandbox as the program of a tool.
     Process,
-    /// The program has all rights of the user: its settings say `wall: none`.
+    /// The program has all rights of the user: its settings say `sandbox: none`.
     None,
 }
 

@@ -260,7 +260,7 @@ impl Findings {
     fn approvals(&mut self, world: &DiskWorld, own: bool) {
         let unattended = HeadlessPolicy::from_settings(world, own);
         let text = format!(
-            "risky calls without `<acknowledge>` need approval at the terminal; without a terminal: {} (`approvals.unattended: {}`)",
+            "risky calls without `<acknowledge>` need approval at the terminal; without a terminal: {} (`approvals.headless: {}`)",
             unattended.describe(),
             unattended.word()
         );
@@ -268,7 +268,7 @@ impl Findings {
             HeadlessPolicy::Queue | HeadlessPolicy::Deny => self.fine("approvals", text),
             HeadlessPolicy::Allow => {
                 let fix =
-                    "write `approvals: { unattended: queue }` into `.ai/config/agent/agent.yaml` of your user space";
+                    "write `approvals: { headless: queue }` into `.ai/config/agent/agent.yaml` of your user space";
                 self.add("approvals", FindingState::Note, text, Some(fix));
             }
         }
@@ -351,7 +351,7 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
             }
             SandboxKind::Process => process_sandbox(offers),
             SandboxKind::None => {
-                "NO SANDBOX: an MCP server with `wall: none` in its settings; it has all your permissions".to_owned()
+                "NO SANDBOX: an MCP server with `sandbox: none` in its settings; it has all your permissions".to_owned()
             }
         };
         let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };

@@ -224,7 +224,7 @@ fn refresh(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printe
 fn sandbox_hint(name: &str) -> String {
     format!(
         "`{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
-         set `read`, `needs.write` or `needs.net` of the server in `.ai/config/mcp.yaml` and name them in its grants, or set `wall: none`"
+         set `read`, `needs.write` or `needs.net` of the server in `.ai/config/mcp.yaml` and name them in its grants, or set `sandbox: none`"
     )
 }
 

@@ -101,7 +101,7 @@ pub struct RunArgs {
     detach: bool,
     #[arg(long, hide = true)]
     detached: bool,
-    /// Policy for calls that need approval when there is no terminal (default: `approvals.unattended` of the settings,
+    /// Policy for calls that need approval when there is no terminal (default: `approvals.headless` of the settings,
     /// else `allow`)
     #[arg(long, value_enum, value_name = "POLICY", env = "RYE_UNATTENDED", hide_env_values = true)]
     unattended: Option<HeadlessPolicyArg>,

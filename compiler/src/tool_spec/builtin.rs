@@ -30,7 +30,7 @@ pub enum SandboxKind {
     Requests,
     /// A process of its own, in a sandbox.
     Process,
-    /// The unsandboxed program of an MCP server whose settings say `wall: none`, with all rights of the user.
+    /// The unsandboxed program of an MCP server whose settings say `sandbox: none`, with all rights of the user.
     None,
 }
 

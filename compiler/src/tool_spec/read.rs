@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Keys of every tool; those from `name` on are documentation only.
-const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 14] = [
     "description",
     "parameters",
     "timeout_seconds",
@@ -32,11 +32,11 @@ const KEYS: [&str; 14] = [
 ];
 
 /// Each kind of YAML tool with its own keys.
-const KIND_KEYS: [(&str, &[&str]); 4] = [
+pub(crate) const KIND_KEYS: [(&str, &[&str]); 4] = [
     ("builtin", &["builtin"]),
     ("command", &["command"]),
     ("http", &["method", "url", "headers", "body"]),
-    ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "wall"]),
+    ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "sandbox"]),
 ];
 
 /// Variables that a tool file must not request: they change how every program runs, or are already passed to it.
@@ -210,7 +210,7 @@ impl ToolSpecReader {
                 Some(ToolKind::Http(spec))
             }
             "mcp" => {
-                let mut all = ["server", "tool", "sha256", "server_sha256", "runs", "wall"].map(|key| {
+                let mut all = ["server", "tool", "sha256", "server_sha256", "runs", "sandbox"].map(|key| {
                     let text = self.text(node, key);
                     if text.is_none() && node.get(key).is_none() {
                         self.report_missing(node, key, "`rye mcp refresh` writes these files");
@@ -221,7 +221,7 @@ impl ToolSpecReader {
                 let word = wall.take()?;
                 let Some(wall) = ServerSandbox::ALL.into_iter().find(|wall| wall.word() == word) else {
                     let known = ServerSandbox::ALL.map(ServerSandbox::word);
-                    let span = node.get("wall").map_or(node.span, |wall| wall.span);
+                    let span = node.get("sandbox").map_or(node.span, |wall| wall.span);
                     let help = Some(did_you_mean(&word, &known));
                     self.report_bad_value(span, format!("no server has the sandbox `{word}`"), "unknown sandbox", help);
                     return None;
@@ -467,7 +467,13 @@ impl ToolSpecReader {
                     message: format!("{what} has no key `{}`", entry.key.node),
                     span: entry.key.span,
                     label: "unknown key".into(),
-                    help: Some(did_you_mean(&entry.key.node, keys)),
+                    help: Some(match entry.key.node.as_str() {
+                        // The former name.
+                        "wall" if keys.contains(&"sandbox") => {
+                            "it is called `sandbox` now; `rye mcp refresh` writes it".to_owned()
+                        }
+                        key => did_you_mean(key, keys),
+                    }),
                 });
             }
         }

@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{self, Path, Segment};
-use rye_grammar::data::{Kind, Node};
+use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::{ItemId, Span, capability};
 
-use crate::diagnostics::{ConfigError, Diagnostics, closest};
+use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::{Items, data};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::semantics::classify::{FAILURE_FACTS, fact_type};
 use crate::semantics::condition::Condition;
 use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
-use schema::{FILES, SettingField, SettingShape};
+use schema::{FILES, RENAMED_KEYS, SettingField, SettingShape};
 
 /// Locations and files with schema errors, so that other readers do not report the same location again.
 #[derive(Debug, Default)]
@@ -219,7 +219,19 @@ impl SettingsWalk<'_> {
         }
         let known: Vec<&str> = fields.iter().map(|f| f.key).collect();
         let place = self.place(key);
-        data::check_keys(&mut self.found, node.entries(), &known, &place);
+        let (renamed, others): (Vec<_>, Vec<_>) =
+            node.entries().iter().cloned().partition(|entry| self.new_name(key, entry).is_some());
+        for entry in &renamed {
+            self.found.push(ItemError::UnknownKey {
+                what: "key",
+                key: entry.key.node.clone(),
+                of: place.clone(),
+                span: entry.key.span,
+                suggestion: self.new_name(key, entry).map(str::to_owned),
+                known: Vec::new(),
+            });
+        }
+        data::check_keys(&mut self.found, &others, &known, &place);
         for field in fields {
             let at = join(key, field.key);
             match node.get(field.key) {
@@ -231,6 +243,13 @@ impl SettingsWalk<'_> {
                 None => {}
             }
         }
+    }
+
+    /// Returns the name of a renamed key of the mapping at `key`.
+    fn new_name(&self, key: &str, entry: &Entry) -> Option<&'static str> {
+        let path = join(key, &entry.key.node);
+        let renamed = RENAMED_KEYS.iter().find(|(file, old, _)| *file == self.file && *old == path);
+        renamed.map(|(_, _, new)| *new)
     }
 
     /// Returns the name of the mapping at a key, for messages.

@@ -425,7 +425,7 @@ fn a_server_ends_with_its_owner() {
     }
 }
 
-/// Checks that a server with `wall: none` really runs outside the sandbox, as "NO WALL" claims.
+/// Checks that a server with `sandbox: none` really runs outside the sandbox, as "NO SANDBOX" claims.
 fn server_without_sandbox_reads_outside() {
     if !has("python3", "MCP") {
         return;

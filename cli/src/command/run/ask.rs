@@ -63,7 +63,7 @@ pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) 
         .filter(|grant| !grant.vouched)
         .map(|grant| format!("`{}` ({})", grant.pattern, grant.tier))
         .collect();
-    let otherwise = "change this with `--unattended` or `approvals.unattended`, or add `<acknowledge>`";
+    let otherwise = "change this with `--unattended` or `approvals.headless`, or add `<acknowledge>`";
     (!grants.is_empty()).then(|| {
         let told = unattended.describe();
         format!("no terminal for approvals; unacknowledged calls ({told}): {}; {otherwise}", grants.join(", "))

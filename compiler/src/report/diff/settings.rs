@@ -122,7 +122,7 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
             _ => Direction::Unknown,
         },
         // The effective policy is compared with the approvals.
-        AGENT if path == "approvals.unattended" => Direction::Neutral,
+        AGENT if path == "approvals.headless" => Direction::Neutral,
         AGENT if path == "signing.require" => {
             let rank = |value: Option<&Value>| {
                 let word = value.and_then(Value::as_str);
@@ -169,7 +169,7 @@ fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         let what = format!("approvals without a terminal: {} → {}", was.word(), is.word());
         let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
         let node = trees.new.config_by_name(AGENT);
-        let node = node.as_deref().and_then(|node| node.get("approvals")?.get("unattended"));
+        let node = node.as_deref().and_then(|node| node.get("approvals")?.get("headless"));
         let place = node.and_then(|node| origin::plan_place(&trees.new.sources(), node.span));
         let file = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
         add(what, direction, place.as_ref().map(SourceReport::from).or(file));

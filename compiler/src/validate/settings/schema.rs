@@ -156,6 +156,9 @@ const CEILINGS: &[SettingField] = &[
     key("duration_seconds", SettingShape::Whole { least: 1 }, "the longest duration that a file can set"),
 ];
 
+/// Former names of keys: the file, the path of the key, and its name now.
+pub const RENAMED_KEYS: [(&str, &str, &str); 1] = [("agent/agent", "approvals.unattended", "headless")];
+
 /// Every settings file, by id.
 pub const FILES: &[SettingsFile] = &[
     SettingsFile {
@@ -175,7 +178,7 @@ pub const FILES: &[SettingsFile] = &[
                 "approvals",
                 SettingShape::Map(&[
                     key(
-                        "unattended",
+                        "headless",
                         SettingShape::OneOf(&["allow", "queue", "deny"]),
                         "policy for unacknowledged risky calls without a terminal: the stricter of the user's and the project's setting",
                     ),

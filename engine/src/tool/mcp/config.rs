@@ -282,10 +282,13 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Str
         "description",
         "disabled",
         "needs",
-        "wall",
+        "sandbox",
     ];
     if !matches!(node.kind, Kind::Map(_)) {
         return Err(format!("is a mapping, not {}", node.describe()));
+    }
+    if node.get("wall").is_some() {
+        return Err("the key `wall` is called `sandbox` now".into());
     }
     if let Some(unknown) = node.entries().iter().find(|e| !KEYS.contains(&e.key.node.as_str())) {
         // Other programs may add their own keys to `.mcp.json`.
@@ -365,16 +368,16 @@ fn check_single_program(command: &Node) -> Result<(), String> {
     Err(format!("`command` is one program: write `command: {program}` and `args: [{}]`", args.join(", ")))
 }
 
-/// Reads `wall: none`, or `needs: { write: [out/], net: [example.com] }` for the sandbox.
+/// Reads `sandbox: none`, or `needs: { write: [out/], net: [example.com] }` for the sandbox.
 fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, String> {
     let needs = node.get("needs");
-    match node.get("wall").map(|wall| wall.as_str().unwrap_or_default()) {
+    match node.get("sandbox").map(|sandbox| sandbox.as_str().unwrap_or_default()) {
         Some("none") if needs.is_some() => {
-            return Err("a server without a sandbox needs no grants: keep either `wall` or `needs`".into());
+            return Err("a server without a sandbox needs no grants: keep either `sandbox: none` or `needs`".into());
         }
         Some("none") => return Ok(None),
         Some("process") | None => {}
-        Some(_) => return Err("`wall` is `process` or `none`".into()),
+        Some(_) => return Err("`sandbox` is `process` or `none`".into()),
     }
     let Some(needs) = needs else { return Ok(Some(SandboxOpenings::default())) };
     let known = |key: &str| matches!(key, "read" | "write" | "net");

@@ -293,7 +293,7 @@ fn sandbox_hint(server: &McpServer) -> &'static str {
     match server.isolation() {
         ServerSandbox::Net | ServerSandbox::None => "",
         ServerSandbox::Process => {
-            " (it runs in a sandbox: open it with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in its settings, or disable it with `wall: none`)"
+            " (it runs in a sandbox: open it with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in its settings, or disable it with `sandbox: none`)"
         }
     }
 }

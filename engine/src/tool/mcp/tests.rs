@@ -294,11 +294,12 @@ fn servers_of_both_files_are_merged() {
             "uses the HTTP+SSE transport",
         ),
         (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "has to be written out"),
-        (None, Some("servers: { a: { command: [x], wall: low } }"), "`wall` is `process` or `none`"),
+        (None, Some("servers: { a: { command: [x], sandbox: low } }"), "`sandbox` is `process` or `none`"),
+        (None, Some("servers: { a: { command: [x], wall: none } }"), "`wall` is called `sandbox` now"),
         (
             None,
-            Some("servers: { a: { command: [x], wall: none, needs: { net: [b] } } }"),
-            "keep either `wall` or `needs`",
+            Some("servers: { a: { command: [x], sandbox: none, needs: { net: [b] } } }"),
+            "keep either `sandbox: none` or `needs`",
         ),
         (
             None,
@@ -334,7 +335,7 @@ fn servers_of_both_files_are_merged() {
     assert_eq!(all["a"].describe(), "node --require=./a.js s.js, with \"NODE_OPTIONS=-r ./b.js\"");
     let programs = all["a"].trust_requirement().unwrap().programs;
     assert!(["./a.js", "s.js", "./b.js"].iter().all(|file| programs.iter().any(|p| p == file)), "{programs:?}");
-    let bare = r#"{"mcpServers": {"a": {"command": "x", "wall": "none", "env": {"LD_LIBRARY_PATH": "lib"}}}}"#;
+    let bare = r#"{"mcpServers": {"a": {"command": "x", "sandbox": "none", "env": {"LD_LIBRARY_PATH": "lib"}}}}"#;
     assert_eq!(configured(Some(bare), None).unwrap()["a"].describe(), "x, with LD_LIBRARY_PATH=lib");
     assert_eq!(all["b"].describe(), "https://\\u{430}pi.example/mcp");
     assert!(config::expand_variables("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));

@@ -55,7 +55,7 @@ fn base() -> Files {
             parameters: { type: object, properties: { size: { type: integer, maximum: 3 }, mode: { type: string, enum: [a, b] } } }\n".to_owned()),
         (PROBE, "# rye: { description: Probes. }\necho one\n".to_owned()),
         (RESILIENCE, "retry: { max_retries: 3 }\nconcurrency: { max_concurrent_children: 4 }\n".to_owned()),
-        (AGENT, "approvals: { unattended: deny }\n".to_owned()),
+        (AGENT, "approvals: { headless: deny }\n".to_owned()),
         (RULES, "Be careful.\n".to_owned()),
     ];
     files.into_iter().collect()
