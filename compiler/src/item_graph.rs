@@ -2,6 +2,7 @@
 //! the source line that declares it. Read from the files, without compiling a plan.
 
 mod mentions;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
-use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeShape};
 use crate::hook::HookAction;
 use crate::item::{Directive, Items};
 use crate::lower::origin;
@@ -20,6 +20,7 @@ use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space, World};
 pub use mentions::{Mention, mentions};
+pub use view::{DetailLevel, RelationFilter};
 
 /// Items and the relations between them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -247,66 +248,6 @@ impl ItemGraphBuilder<'_, '_> {
     }
 }
 
-/// A hook that serves at least this many directives is drawn once.
-const MIN_GROUPED_EDGES: usize = 8;
-
-impl ItemGraph {
-    /// Returns a drawing. Items of the standard library are drawn in the background, and a hook that serves many
-    /// directives becomes a box of its own.
-    pub fn drawing(&self) -> Drawing {
-        let at: BTreeMap<&str, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n.id.as_str(), i)).collect();
-        let nodes = self.nodes.iter().map(|node| {
-            let (shape, group) = match node.kind.as_str() {
-                "directive" => (NodeShape::Box, NodeGroup::Directive),
-                "knowledge" => (NodeShape::Oval, NodeGroup::Knowledge),
-                "tool" => (NodeShape::Component, NodeGroup::Tool),
-                "hook" => (NodeShape::Component, NodeGroup::Hook),
-                _ => (NodeShape::Diamond, NodeGroup::Pattern),
-            };
-            let group = if node.space.as_deref() == Some("system") { NodeGroup::Far } else { group };
-            DrawnNode { id: node.id.clone(), label: node.name.clone(), shape, group }
-        });
-        let mut nodes: Vec<DrawnNode> = nodes.collect();
-        let mut served: BTreeMap<(&str, &str, Relation), BTreeSet<&str>> = BTreeMap::new();
-        for edge in self.edges.iter().filter(|edge| edge.label.starts_with("hook ")) {
-            served.entry((&edge.label, &edge.to, edge.relation)).or_default().insert(&edge.from);
-        }
-        served.retain(|_, from| from.len() >= MIN_GROUPED_EDGES);
-        let mut gathered: Vec<DrawnEdge> = Vec::new();
-        for ((label, to, relation), from) in &served {
-            let Some(to) = at.get(to) else { continue };
-            let hook = nodes.iter().position(|node| node.id == *label).unwrap_or_else(|| {
-                let (id, label) = ((*label).to_owned(), (*label).to_owned());
-                nodes.push(DrawnNode { id, label, shape: NodeShape::Component, group: NodeGroup::Hook });
-                nodes.len() - 1
-            });
-            let label = format!("{}: {} directives", relation.word(), from.len());
-            gathered.push(DrawnEdge { from: hook, to: *to, label, line: LineStyle::Solid });
-        }
-        let mut drawn: BTreeMap<(usize, usize, Relation), BTreeSet<&str>> = BTreeMap::new();
-        let is_gathered =
-            |edge: &ItemEdge| served.contains_key(&(edge.label.as_str(), edge.to.as_str(), edge.relation));
-        for edge in self.edges.iter().filter(|edge| !is_gathered(edge)) {
-            let (Some(from), Some(to)) = (at.get(edge.from.as_str()), at.get(edge.to.as_str())) else { continue };
-            drawn.entry((*from, *to, edge.relation)).or_default().insert(&edge.label);
-        }
-        let edges = drawn.into_iter().map(|((from, to, relation), labels)| {
-            let labels: Vec<&str> = labels.into_iter().filter(|l| !l.is_empty()).collect();
-            let label = if labels.is_empty() {
-                relation.word().to_owned()
-            } else {
-                format!("{}: {}", relation.word(), labels.join(", "))
-            };
-            let line = match relation {
-                Relation::Extends | Relation::Injects | Relation::Spawns => LineStyle::Solid,
-                Relation::Suppresses | Relation::Grants | Relation::Shadows => LineStyle::Dashed,
-            };
-            DrawnEdge { from, to, label, line }
-        });
-        Drawing { name: "items".into(), sideways: true, nodes, edges: edges.chain(gathered).collect() }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
@@ -331,17 +272,9 @@ mod tests {
         assert!(has(&graph, shadowed, Relation::Shadows, &format!("{shadowed} (system)")));
         let extends = graph.edges.iter().find(|e| e.from == own && e.relation == Relation::Extends).unwrap();
         assert_eq!((extends.label.as_str(), extends.source.as_ref().unwrap().line), ("hook route_deploy", 2));
-        let drawing = graph.drawing();
+        let drawing = graph.draw(DetailLevel::Full);
         assert_eq!(drawing.nodes.len(), graph.nodes.len());
         assert!(drawing.edges.iter().all(|e| e.from < drawing.nodes.len() && e.to < drawing.nodes.len()));
-        let many = (0..MIN_GROUPED_EDGES).fold(deploy_world(), |world, i| {
-            let text = format!("```xml\n<directive name=\"d{i}\"/>\n```\n\nDo it.\n");
-            world.project(&format!(".ai/directives/d{i}.md"), text)
-        });
-        let drawing = item_graph(&many, None).drawing();
-        let gathered: Vec<&DrawnEdge> = drawing.edges.iter().filter(|e| e.label.ends_with(" directives")).collect();
-        assert!(!gathered.is_empty() && gathered.iter().all(|e| drawing.nodes[e.from].label.starts_with("hook ")));
-        assert!(!drawing.edges.iter().any(|e| e.label.starts_with("injects: hook ctx_environment")));
         let one = item_graph(&deploy_world(), Some(&ItemId::parse("rye/agent/core/base").unwrap()));
         assert!(one.nodes.len() < graph.nodes.len() && !one.nodes.iter().any(|n| n.id == own));
     }

@@ -2,9 +2,10 @@
 //! --graph`.
 
 use clap::{Args, ValueEnum};
+use rye_compiler::diagnostics::closest;
 use rye_compiler::drawing::Drawing;
-use rye_compiler::item_graph::{ItemGraph, item_graph};
-use rye_compiler::report::render::{dot, mermaid, svg};
+use rye_compiler::item_graph::{DetailLevel, ItemGraph, RelationFilter, item_graph};
+use rye_compiler::report::render::{dot, graph_page, mermaid, svg};
 use rye_compiler::world::{ItemKind, World};
 
 use crate::CommandError;
@@ -19,9 +20,21 @@ pub struct GraphArgs {
     /// Only what this directive reaches
     #[arg(value_name = "ID")]
     directive: Option<String>,
+    /// Only these relations
+    #[arg(long, value_enum, value_name = "RELATIONS")]
+    only: Option<RelationsArg>,
+    /// Only this item and the items around it: an id, such as `team/rules` or `tool team/count`
+    #[arg(long, value_name = "ITEM")]
+    focus: Option<String>,
+    /// With `--focus`: the number of relations between the item and others [default: 1]
+    #[arg(long, value_name = "N", requires = "focus")]
+    depth: Option<usize>,
+    /// Level of detail [default: the finest one with a readable number of boxes]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    detail: Option<DetailArg>,
     /// Output language [default: mermaid; with `--format json` nodes and edges as JSON]
     #[arg(long, value_enum, value_name = "LANGUAGE")]
-    to: Option<GraphLanguage>,
+    to: Option<ItemGraphLanguage>,
 }
 
 /// The output language of a graph.
@@ -33,8 +46,68 @@ pub enum GraphLanguage {
     Svg,
 }
 
+/// The output language of a graph of items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ItemGraphLanguage {
+    Mermaid,
+    Dot,
+    /// An image with layout
+    Svg,
+    /// A page with the image, and every item with its relations, searchable
+    Html,
+}
+
+/// Values of `--only`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RelationsArg {
+    /// Directives that start others
+    Spawns,
+    /// Extends chains, knowledge, suppressions
+    Context,
+    /// Grants of tools
+    Tools,
+}
+
+impl From<RelationsArg> for RelationFilter {
+    fn from(relations: RelationsArg) -> Self {
+        match relations {
+            RelationsArg::Spawns => Self::Spawns,
+            RelationsArg::Context => Self::Context,
+            RelationsArg::Tools => Self::Tools,
+        }
+    }
+}
+
+/// Values of `--detail`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DetailArg {
+    /// Every item, those of the standard library too
+    Full,
+    /// Every item; the standard library is one box
+    Items,
+    /// Directives one by one, other items by folder
+    Mixed,
+    /// Everything by folder
+    Folders,
+    /// Everything by the first folder
+    Top,
+}
+
+impl From<DetailArg> for DetailLevel {
+    fn from(detail: DetailArg) -> Self {
+        match detail {
+            DetailArg::Full => Self::Full,
+            DetailArg::Items => Self::Items,
+            DetailArg::Mixed => Self::Mixed,
+            DetailArg::Folders => Self::Folders,
+            DetailArg::Top => Self::Top,
+        }
+    }
+}
+
 pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let world = Spaces::find(global.project.as_deref())?.open()?;
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let world = spaces.open()?;
     let only = args.directive.as_deref().map(parse_directive_id).transpose()?;
     if let Some(id) = &only {
         let found = world.candidates(ItemKind::Directive, id)?;
@@ -42,11 +115,40 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, 
             return Err(CommandError::failed(format!("unknown directive `{id}`")));
         }
     }
-    let graph: ItemGraph = item_graph(&world, only.as_ref());
-    match (args.to, report.format()) {
-        (None, Format::Json) => report.json(&graph)?,
-        (to, _) => print_drawing(&graph.drawing(), to.unwrap_or(GraphLanguage::Mermaid), report)?,
+    let mut graph: ItemGraph = item_graph(&world, only.as_ref());
+    if let Some(relations) = args.only {
+        graph = graph.only(relations.into());
     }
+    if let Some(item) = &args.focus {
+        let center = graph.find_nodes(item);
+        if center.is_empty() {
+            let near = closest(item, graph.nodes.iter().map(|node| node.name.as_str()));
+            let failure = CommandError::failed(format!("no item `{item}` in this graph"));
+            return Err(match near {
+                Some(near) => failure.with_help(format!("did you mean `{near}`?")),
+                None => failure,
+            });
+        }
+        graph = graph.around(&center, args.depth.unwrap_or(1));
+    }
+    // The items around another one are few, and those of the standard library are among them.
+    let around = if args.focus.is_some() { Some(DetailLevel::Full) } else { None };
+    let detail = args.detail.map(DetailLevel::from).or(around).unwrap_or_else(|| graph.readable_detail());
+    let language = match (args.to, report.format()) {
+        (None, Format::Json) => {
+            report.json(&graph)?;
+            return Ok(Exit::Fine);
+        }
+        (Some(ItemGraphLanguage::Html), _) => {
+            let name = spaces.project.file_name().map_or_else(|| "project".into(), |name| name.to_string_lossy());
+            report.line(graph_page::render(&graph, detail, &name).trim_end())?;
+            return Ok(Exit::Fine);
+        }
+        (None | Some(ItemGraphLanguage::Mermaid), _) => GraphLanguage::Mermaid,
+        (Some(ItemGraphLanguage::Dot), _) => GraphLanguage::Dot,
+        (Some(ItemGraphLanguage::Svg), _) => GraphLanguage::Svg,
+    };
+    print_drawing(&graph.draw(detail), language, report)?;
     Ok(Exit::Fine)
 }
 

@@ -3,6 +3,7 @@
 
 pub mod diff;
 pub mod dot;
+pub mod graph_page;
 pub mod html;
 pub mod json;
 pub mod mermaid;
