@@ -97,6 +97,7 @@ fn foreign_signature_is_valid_while_trusted() {
     let refused = mine.rye(&["run", "talk"]);
     assert_eq!(refused.code, Some(5));
     assert!(refused.stderr.contains("which is not trusted"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("rye keys trust FILE"), "{}", refused.stderr);
     let (_, keys) = other.json(&["keys", "list"]);
     let id = keys["keys"][0]["key_id"].as_str().unwrap();
     let public = std::path::Path::new(keys["keys"][0]["file"].as_str().unwrap()).with_file_name("public.pem");
@@ -138,4 +139,25 @@ fn invalid_names_are_rejected() {
     std::os::unix::fs::symlink(place.project().join("script.yaml"), place.project().join(".ai/knowledge/l.yaml"))
         .unwrap();
     assert_eq!(place.rye(&["sign", "knowledge:l"]).code, Some(1), "what a link leads to is not signed");
+}
+
+/// A project whose files all have signatures of one unknown key needs one decision, so it gets one diagnostic.
+#[test]
+fn unknown_key_of_many_files_is_reported_once() {
+    let (mine, other) = (place(), place());
+    other.run_ok(&["keys", "generate"]);
+    for name in ["a", "b", "c"] {
+        other.write(&format!(".ai/knowledge/team/{name}.md"), "Be kind.\n");
+        other.run_ok(&["sign", &format!("knowledge:team/{name}")]);
+        let path = format!(".ai/knowledge/team/{name}.md");
+        mine.write(&path, &other.read(&path));
+    }
+    let (code, checked) = mine.json(&["check"]);
+    let found: Vec<&serde_json::Value> =
+        checked["diagnostics"].as_array().unwrap().iter().filter(|one| one["code"] == "rye::item::signature").collect();
+    assert_eq!((code, found.len()), (Some(1), 1), "{checked}");
+    let message = found[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("`.ai/knowledge/team/a.md` and 2 other files are signed with the key"), "{message}");
+    let help = found[0]["help"].as_str().unwrap();
+    assert!(help.contains("rye keys trust FILE") && help.contains("`.ai/knowledge/team/c.md`"), "{help}");
 }

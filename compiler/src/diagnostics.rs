@@ -18,7 +18,7 @@ mod spawn;
 mod suggest;
 mod syntax;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rye_grammar::{Sources, Span, SyntaxError};
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,7 @@ impl Diagnostic {
             ItemError::Stray { path, .. }
             | ItemError::Unreadable { path, .. }
             | ItemError::Signature { path, .. }
+            | ItemError::UntrustedKey { path, .. }
             | ItemError::Ambiguous { second: path, .. },
         )
         | Self::Config(ConfigError::UnknownFile { path, .. }) = self
@@ -219,6 +220,25 @@ impl Diagnostics {
     /// Keeps the diagnostics for which `keep` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
         self.all.retain(keep);
+    }
+
+    /// Joins the reports about files that were signed with the same untrusted key: one key is one decision of the user.
+    pub fn group_untrusted_keys(&mut self) {
+        let is_of_key = |one: &Diagnostic| matches!(one, Diagnostic::Item(ItemError::UntrustedKey { .. }));
+        let (keyed, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.all).into_iter().partition(is_of_key);
+        self.all = rest;
+        let mut paths: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for one in keyed {
+            if let Diagnostic::Item(ItemError::UntrustedKey { path, key_id, others }) = one {
+                paths.entry(key_id).or_default().extend(others.into_iter().chain([path]));
+            }
+        }
+        for (key_id, paths) in paths {
+            let mut paths = paths.into_iter();
+            if let Some(path) = paths.next() {
+                self.push(ItemError::UntrustedKey { path, key_id, others: paths.collect() });
+            }
+        }
     }
 
     /// Sorts by file, then span, then code, and removes duplicates.

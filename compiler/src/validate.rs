@@ -120,6 +120,7 @@ struct CheckOutcome {
 impl CheckOutcome {
     fn report(self, parsed: usize, sources: Sources, rest: DeferredDrop) -> CheckReport {
         let Self { found: mut diagnostics, levels, files, directives, composed, known: _ } = self;
+        diagnostics.group_untrusted_keys();
         diagnostics.sort(&sources);
         CheckReport {
             diagnostics,

@@ -151,6 +151,9 @@ pub enum WorldError {
     /// The signature is not by a trusted key, or does not match the content: the file is not parsed.
     #[error("the signature of `{path}` is invalid: {reason}")]
     Signature { path: String, reason: String },
+    /// The signature is by a key that the user does not trust: the file is not parsed.
+    #[error("`{path}` is signed with the key `{key_id}`, which is not trusted")]
+    UntrustedKey { path: String, key_id: String },
 }
 
 /// An identity token for one state of a caching world; it is equal only to its own clones.

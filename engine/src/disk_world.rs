@@ -23,7 +23,7 @@ use rye_compiler::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile,
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
-use crate::keys::{SignatureStatus, TrustStore};
+use crate::keys::{SignatureError, SignatureStatus, TrustStore};
 use crate::scripts::SyntaxTreeReader;
 use crate::user_space;
 pub use cached::CachedWorld;
@@ -162,6 +162,9 @@ impl DiskWorld {
                 Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
             }
             Ok(SignatureStatus::Signed { .. } | SignatureStatus::Unsigned) => Ok(()),
+            Err(SignatureError::UnknownKey { key_id }) => {
+                Err(WorldError::UntrustedKey { path: space.display(path), key_id })
+            }
             Err(error) => Err(fault(error.to_string())),
         }
     }

@@ -57,6 +57,9 @@ pub enum ItemError {
     /// The content is not what was signed.
     #[error("the signature of `{path}` is invalid")]
     Signature { path: String, reason: String, span: Option<Span> },
+    /// The key of a signature is not trusted; `others` are further files with signatures of this key.
+    #[error("`{path}`{} signed with the key `{key_id}`, which is not trusted", count_others(others))]
+    UntrustedKey { path: String, key_id: String, others: Vec<String> },
     /// A signature line that is not the first one.
     #[error("the signature in `{path}` is not on the first line, so it has no effect")]
     LateSignature { path: String, span: Span },
@@ -83,6 +86,24 @@ pub enum ItemError {
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
 }
 
+/// Returns the verb after the first file, with the number of the others.
+fn count_others(others: &[String]) -> String {
+    match others.len() {
+        0 => " is".to_owned(),
+        1 => " and 1 other file are".to_owned(),
+        count => format!(" and {count} other files are"),
+    }
+}
+
+/// Lists the first paths, and counts the others.
+fn list_others(others: &[String]) -> String {
+    const MOST: usize = 5;
+    let shown: Vec<String> = others.iter().take(MOST).map(|path| format!("`{path}`")).collect();
+    let more = others.len().saturating_sub(MOST);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", shown.join(", "))
+}
+
 impl Problem for ItemError {
     fn code(&self) -> &'static str {
         match self {
@@ -95,7 +116,7 @@ impl Problem for ItemError {
             Self::Repeated { .. } => "item::repeated",
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
-            Self::Signature { .. } | Self::LateSignature { .. } => "item::signature",
+            Self::Signature { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => "item::signature",
             Self::Stray { .. } | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } => "item::server-schema",
             Self::Silent { .. } => "item::silent",
@@ -134,7 +155,8 @@ impl Problem for ItemError {
             | Self::ToolValue { .. }
             | Self::Unreadable { .. }
             | Self::Ambiguous { .. }
-            | Self::Signature { .. } => Severity::Error,
+            | Self::Signature { .. }
+            | Self::UntrustedKey { .. } => Severity::Error,
         }
     }
 
@@ -200,6 +222,12 @@ impl Problem for ItemError {
             Self::LateSignature { .. } => {
                 Some("remove the lines above it, or the line itself and sign the file again with `rye sign`".into())
             }
+            Self::UntrustedKey { key_id, others, .. } => {
+                let also = if others.is_empty() { String::new() } else { format!("; also {}", list_others(others)) };
+                Some(format!(
+                    "if you trust the owner of `{key_id}`, run `rye keys trust FILE` with the owner's public key{also}"
+                ))
+            }
             Self::Signature { reason, .. } => {
                 Some(format!("{reason}: sign the file again if the change is yours, or restore the signed content"))
             }
@@ -232,6 +260,7 @@ impl Problem for ItemError {
             Self::Silent { span, .. } => {
                 vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
             }
+            Self::UntrustedKey { .. } => Vec::new(),
             Self::Signature { span, reason, .. } => span.iter().map(|s| new_label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],

@@ -67,6 +67,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Unreadable { .. }
             | ItemError::Ambiguous { .. }
             | ItemError::Signature { .. }
+            | ItemError::UntrustedKey { .. }
             | ItemError::LateSignature { .. }
             | ItemError::Stray { .. }
             | ItemError::UnknownCall { .. }
