@@ -10,6 +10,8 @@ use rye_compiler::world::ItemKind;
 use rye_engine::trust::shipped_file;
 use sha2::{Digest, Sha256};
 
+use crate::input_schemas;
+
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
 /// Contents by path in the project.
@@ -25,7 +27,7 @@ pub fn starter_files() -> Files {
 }
 
 /// Returns the files of an example. Paths in its README that refer to this repository are removed.
-pub fn example_files(name: &str) -> Files {
+fn example_files(name: &str) -> Files {
     let elsewhere = format!(" --project examples/{name}");
     let mut files = Files::new();
     let mut folders: Vec<&Dir<'static>> = EXAMPLES.get_dir(name).into_iter().collect();
@@ -47,11 +49,25 @@ pub fn example_files(name: &str) -> Files {
     files
 }
 
-/// Returns the files of the examples and of a new project; they are compiled into this program, and so trusted.
+/// Returns the files of an example, with comments that name the schemas of YAML files.
+pub fn annotated_files(name: &str) -> Files {
+    let annotate = |(path, bytes): (String, Vec<u8>)| {
+        let bytes = match String::from_utf8(bytes) {
+            Ok(text) => input_schemas::annotate(&path, text).into_bytes(),
+            Err(error) => error.into_bytes(),
+        };
+        (path, bytes)
+    };
+    example_files(name).into_iter().map(annotate).collect()
+}
+
+/// Returns the files of the examples, as they are and as `rye init` writes them, and of a new project; they are compiled
+/// into this program, and so trusted.
 pub fn example_subjects() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
-    for files in ["hello", "review", "deploy", "classic-hooks"].map(example_files).into_iter().chain([starter_files()])
-    {
+    let names = ["hello", "review", "deploy", "classic-hooks"];
+    let examples = names.map(example_files).into_iter().chain(names.map(annotated_files));
+    for files in examples.chain([starter_files()]) {
         for (path, bytes) in files {
             let sha256 = hex(&Sha256::digest(&bytes));
             found.insert(match ItemKind::of_path(&path) {

@@ -25,7 +25,11 @@ fn new_items_pass_check_in_every_language() {
         let id = format!("team/{}", file.split('.').next().unwrap());
         let made = place.run_ok(&["new", "tool", &id, "--language", language]);
         assert_eq!(made.trim(), format!(".ai/tools/team/{file}"));
+        let text = place.read(made.trim());
+        let comment = "# yaml-language-server: $schema=../../state/schemas/tool.json\n";
+        assert_eq!(text.starts_with(comment), file.ends_with(".yaml"), "{text}");
     }
+    assert!(place.read(".ai/state/schemas/tool.json").contains("additionalProperties"));
     // A script without declarations is a module for the scripts next to it.
     place.write(".ai/tools/team/helper.py", "def double(n):\n    return 2 * n\n");
     let (code, checked) = place.json(&["check"]);

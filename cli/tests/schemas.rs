@@ -15,7 +15,7 @@ fn json_outputs_match_their_schemas() {
     place.run_ok(&["new", "tool", "team/count", "--language", "python"]);
     let (_, run) = place.json(&["run", "first", "--input", "topic=tea"]);
     let thread = run["thread_id"].as_str().unwrap();
-    let outputs: [(&str, &[&str]); 45] = [
+    let outputs: [(&str, &[&str]); 48] = [
         ("approvals", &["threads", "approvals"]),
         ("assert", &["assert"]),
         ("check", &["check"]),
@@ -36,6 +36,8 @@ fn json_outputs_match_their_schemas() {
         ("hits", &["fetch", "tool", "--query", "read"]),
         ("hits", &["fetch", "tool", "--query", "nothingofthekind"]),
         ("init", &["init", "other"]),
+        ("input-schemas", &["schema", "--inputs"]),
+        ("input-schemas", &["schema", "--inputs", "--to", "schemas"]),
         ("keys", &["keys", "list"]),
         ("lock", &["lock"]),
         ("lock", &["lock", "--check"]),
@@ -110,3 +112,77 @@ fn unknown_ids_and_paths_get_suggestions() {
     let (_, checked) = place.json(&["check"]);
     assert_eq!(checked["diagnostics"], serde_json::json!([]));
 }
+
+/// Returns the YAML files and the knowledge of a project, as paths below it.
+fn input_files(project: &std::path::Path) -> Vec<String> {
+    let mut all = rye::files(project);
+    all.retain(|path| path.starts_with(".ai/") && !path.starts_with(".ai/state/"));
+    all
+}
+
+/// Returns the data of a file: the whole YAML, or the metadata of knowledge. `None` if it cannot be parsed.
+fn input_data(path: &str, text: &str) -> Option<Value> {
+    use rye_grammar::{SourceId, knowledge, yaml};
+    if path.ends_with(".md") {
+        let parsed = knowledge::parse(SourceId(0), text, knowledge::KnowledgeFormat::Markdown);
+        return parsed.tree.metadata.filter(|_| parsed.errors.is_empty()).map(|node| node.to_value());
+    }
+    let parsed = yaml::parse(SourceId(0), text);
+    parsed.errors.is_empty().then(|| parsed.tree.to_value())
+}
+
+/// The schemas of input files and the check agree: a file without errors fits its schema, and a file with an unknown key
+/// or a wrong value in its own data does not.
+#[test]
+fn input_schemas_agree_with_the_check() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let place = TestProject::new();
+    let mut projects: Vec<std::path::PathBuf> =
+        ["hello", "review", "deploy", "classic-hooks"].map(|name| root.join("examples").join(name)).to_vec();
+    for topic in std::fs::read_dir(root.join("snapshots/cases")).unwrap() {
+        for case in std::fs::read_dir(topic.unwrap().path()).unwrap() {
+            projects.push(case.unwrap().path());
+        }
+    }
+    projects.retain(|project| project.join(".ai").is_dir());
+    let (mut fitting, mut refused) = (0, 0);
+    for project in projects {
+        let (_, checked) = place.json(&["check", "--project", project.to_str().unwrap()]);
+        for path in input_files(&project) {
+            let Some(schema) = rye_compiler::input_schema::schema_of_path(&path) else { continue };
+            let Some(data) =
+                std::fs::read_to_string(project.join(&path)).ok().and_then(|text| input_data(&path, &text))
+            else {
+                continue;
+            };
+            let errors: Vec<&Value> = checked["diagnostics"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|one| one["severity"] == "error")
+                .filter(|one| one["labels"][0]["file"] == path.as_str() || one["file"] == path.as_str())
+                .collect();
+            let of_shape =
+                |code: &Value| matches!(code.as_str(), Some("rye::item::unknown-key" | "rye::config::invalid"));
+            let shown = format!("{} {path}", project.display());
+            let faults: Vec<String> = jsonschema::validator_for(&schema.schema)
+                .unwrap()
+                .iter_errors(&data)
+                .map(|fault| format!("{}: {fault}", fault.instance_path()))
+                .collect();
+            if errors.is_empty() {
+                assert!(faults.is_empty(), "{shown}: {faults:?}");
+                fitting += 1;
+            } else if errors.iter().any(|one| of_shape(&one["code"]))
+                && !NOT_IN_SCHEMAS.iter().any(|end| shown.ends_with(end))
+            {
+                assert!(!faults.is_empty(), "{shown}: {errors:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(fitting > 60 && refused > 5, "{fitting} fit, {refused} are refused");
+}
+
+/// Files whose errors concern more than their shape, so that only `rye check` finds them.
+const NOT_IN_SCHEMAS: [&str; 0] = [];

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
+pub(crate) use cache::HOOK_LISTS;
 pub use cache::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, HookFiles, Invalidation, Items};
 pub use directive::{
     Acknowledgment, ContextDecl, DeclaredLimit, Directive, FieldDecl, GrantDecl, ModelRequest, Permissions,

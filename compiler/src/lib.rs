@@ -10,6 +10,7 @@ pub mod drawing;
 pub mod edit;
 pub mod extends;
 pub mod hook;
+pub mod input_schema;
 pub mod item;
 pub mod item_graph;
 pub mod lower;

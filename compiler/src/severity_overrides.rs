@@ -11,6 +11,9 @@ use crate::item::Items;
 /// The id of the settings file.
 pub const CHECK_CONFIG_ID: &str = "check";
 
+/// The words of a severity override.
+pub(crate) const LEVEL_WORDS: [&str; 4] = ["error", "warning", "advice", "allow"];
+
 /// The override of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeverityOverride {

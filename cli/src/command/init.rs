@@ -13,8 +13,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
-use crate::examples::{Files, example_files, starter_files};
+use crate::examples::{Files, annotated_files, starter_files};
 use crate::exit::Exit;
+use crate::input_schemas;
 use crate::options::Format;
 use crate::report::Printer;
 use crate::workspace::user_root;
@@ -64,9 +65,9 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     let (directive, inputs, files) = match args.example {
         None if args.bare => (None, "", Files::new()),
         None => (Some("first"), " --input topic=tea", starter_files()),
-        Some(Example::Hello) => (Some("hello"), "", example_files("hello")),
-        Some(Example::Review) => (Some("review"), "", example_files("review")),
-        Some(Example::Deploy) => (Some("deploy_staging"), " --input service=billing", example_files("deploy")),
+        Some(Example::Hello) => (Some("hello"), "", annotated_files("hello")),
+        Some(Example::Review) => (Some("review"), "", annotated_files("review")),
+        Some(Example::Deploy) => (Some("deploy_staging"), " --input service=billing", annotated_files("deploy")),
     };
     refuse_to_overwrite(&args.dir, &files)?;
     fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
@@ -77,6 +78,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
         let written = within.create(Path::new(path), bytes);
         written.map_err(|error| io_failure("write", &args.dir.join(path), &error))?;
     }
+    files.keys().try_for_each(|path| input_schemas::write_schema_of(&args.dir, path))?;
     if args.bare {
         let folder = args.dir.join(ItemKind::Directive.folder());
         fs::create_dir_all(&folder).map_err(|error| io_failure("make", &folder, &error))?;

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::input_schemas;
 use crate::options::{Format, Global};
 use crate::report::Printer;
 use crate::run_request::parse_item_id;
@@ -87,6 +88,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         )));
     }
     let path = format!("{}{id}.{extension}", kind.folder());
+    let text = input_schemas::annotate(&path, text);
     match RootedDir::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
@@ -94,6 +96,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         }
         Err(e) => return Err(CommandError::failed(format!("`{path}` cannot be written: {e}"))),
     }
+    input_schemas::write_schema_of(&spaces.project, &path)?;
     trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
         report.note(&format!("it now shadows `{id}` of the {} space", below.space.word()));

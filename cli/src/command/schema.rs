@@ -1,13 +1,18 @@
-//! `rye schema [OUTPUT]`: prints the JSON Schemas of `--format json` outputs.
+//! `rye schema [OUTPUT]`: prints the JSON Schemas of `--format json` outputs, and with `--inputs` those of the files that
+//! people write. New YAML files name their schema in a comment that editors read.
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use rye_compiler::input_schema::{InputSchema, input_schemas};
 use rye_compiler::item_graph::ItemGraph;
 use rye_compiler::report::diff::PlanDiff;
 use rye_compiler::report::lock::Lock;
 use rye_compiler::report::matrix::Matrix;
 use rye_compiler::report::render::json::{GraphReport, PlanReport};
 use rye_compiler::report::render::prompt::PromptOutput;
-use schemars::{Schema, schema_for};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::Serialize;
 
 use crate::CommandError;
 use crate::command::assert::AssertOutput;
@@ -30,9 +35,10 @@ use crate::command::threads::{
     ApprovalsOutput, ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, VerifyOutput,
     WaitOutput,
 };
-use crate::command::trust::TrustOutput;
+use crate::command::trust::{TrustOutput, TrustedProjectsOutput};
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
+use crate::input_schemas::write_schema;
 use crate::options::Format;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{ErrorOutput, Printer};
@@ -42,6 +48,33 @@ pub struct SchemaArgs {
     /// The output; without one, the names are listed
     #[arg(value_enum)]
     output: Option<SchemaOutput>,
+    /// Print the JSON Schemas of input files instead: tools, knowledge metadata, settings
+    #[arg(long, conflicts_with = "output")]
+    inputs: bool,
+    /// Write each schema of an input file to this folder, as `NAME.json`
+    #[arg(long, value_name = "DIR", requires = "inputs")]
+    to: Option<PathBuf>,
+}
+
+/// Output of `rye schema --inputs`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InputSchemasOutput {
+    /// The schemas, by kind of file.
+    pub schemas: Vec<InputSchemaOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InputSchemaOutput {
+    /// Name of the schema, and of its file.
+    pub name: String,
+    /// Pattern of the files that it describes, below the project.
+    pub files: String,
+    /// File with the schema; absent without `--to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The JSON Schema; absent with `--to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,6 +104,7 @@ pub enum SchemaOutput {
     Fmt,
     Graph,
     Init,
+    InputSchemas,
     Repair,
     Lock,
     LockFile,
@@ -85,6 +119,7 @@ pub enum SchemaOutput {
     Signatures,
     Transcript,
     Trust,
+    TrustedProjects,
     Verify,
     Wait,
 }
@@ -101,6 +136,7 @@ impl SchemaOutput {
             Self::Keys => schema_for!(KeysOutput),
             Self::Signatures => schema_for!(SignaturesOutput),
             Self::Trust => schema_for!(TrustOutput),
+            Self::TrustedProjects => schema_for!(TrustedProjectsOutput),
             Self::Plan => schema_for!(PlanReport),
             Self::Proof => schema_for!(ProveOutput),
             Self::PlanDiff => schema_for!(PlanDiff),
@@ -121,6 +157,7 @@ impl SchemaOutput {
             Self::LockFile => schema_for!(Lock),
             Self::Matrix => schema_for!(Matrix),
             Self::Init => schema_for!(InitOutput),
+            Self::InputSchemas => schema_for!(InputSchemasOutput),
             Self::Repair => schema_for!(RepairOutput),
             #[cfg(feature = "mcp")]
             Self::Mcp => schema_for!(Vec<McpServerOutput>),
@@ -175,12 +212,36 @@ pub fn run(args: &SchemaArgs, report: &Printer) -> Result<Exit, CommandError> {
         report.line(&text)?;
         return Ok(Exit::Fine);
     }
+    if args.inputs {
+        return print_input_schemas(args.to.as_deref(), report);
+    }
     let values = SchemaOutput::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
     if report.format() == Format::Json {
         report.json(&names)?;
     } else {
         names.iter().try_for_each(|name| report.line(name))?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// Prints the schemas of input files, or writes them to a folder.
+fn print_input_schemas(folder: Option<&Path>, report: &Printer) -> Result<Exit, CommandError> {
+    let mut schemas = Vec::new();
+    for InputSchema { name, files, schema } in input_schemas() {
+        let path = folder.map(|folder| write_schema(folder, &name, &schema)).transpose()?;
+        let schema = path.is_none().then_some(schema);
+        schemas.push(InputSchemaOutput { name, files, path, schema });
+    }
+    if report.format() == Format::Json {
+        report.json(&InputSchemasOutput { schemas })?;
+        return Ok(Exit::Fine);
+    }
+    for one in &schemas {
+        report.line(&format!("{}  {}", one.path.as_ref().unwrap_or(&one.name), one.files))?;
+    }
+    if folder.is_none() {
+        report.note("`--to DIR` writes the schemas, `--format json` prints them");
     }
     Ok(Exit::Fine)
 }

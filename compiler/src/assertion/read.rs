@@ -63,8 +63,10 @@ pub enum Trifecta {
     Error,
 }
 
-const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
-const TOP_KEYS: [&str; 2] = ["assertions", "lethal_trifecta"];
+/// Keys of an assertion.
+pub(crate) const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
+/// Keys of `assertions.yaml`.
+pub(crate) const TOP_KEYS: [&str; 2] = ["assertions", "lethal_trifecta"];
 
 pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     let mut assertions = Assertions::default();

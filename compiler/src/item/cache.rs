@@ -15,6 +15,7 @@ use super::hook::read as hook_reader;
 use super::{Directive, FileRef, HookDecl, Knowledge, OrderedHooks, Tool, config, tool};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World};
+pub(crate) use parse::HOOK_LISTS;
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 use snapshot::DependencyLog;
 pub use snapshot::{CacheSnapshot, Dependencies, Dependency, Invalidation};

@@ -9,7 +9,7 @@ use super::{FileRef, data};
 use crate::diagnostics::Diagnostics;
 
 /// Keys of knowledge metadata; older files declare their own id as `id`.
-const KEYS: [&str; 13] = [
+pub(crate) const KEYS: [&str; 13] = [
     "id",
     "name",
     "title",

@@ -417,13 +417,59 @@ impl ActionName {
         }
     }
 
-    /// Parses a name, including aliases: `load` and `search` are `fetch`, `fail` and `abort` are `terminate`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "load" | "search" => Some(A::Fetch),
-            "fail" | "abort" => Some(A::Terminate),
-            _ => Self::ALL.into_iter().find(|a| a.word() == word),
+    /// Returns the other names of an action.
+    pub fn aliases(self) -> &'static [&'static str] {
+        match self {
+            A::Fetch => &["load", "search"],
+            A::Terminate => &["fail", "abort"],
+            A::SetExtends
+            | A::Execute
+            | A::Sign
+            | A::Transform
+            | A::Handled
+            | A::Message
+            | A::SystemPrompt
+            | A::Drop
+            | A::KeepLast
+            | A::Inject
+            | A::Replace
+            | A::Block
+            | A::Modify
+            | A::Retry
+            | A::Continue
+            | A::Escalate
+            | A::Raise
+            | A::Handoff
+            | A::Compact
+            | A::FollowUp => &[],
         }
+    }
+
+    /// Returns the names of the fields of an action.
+    pub fn fields(self) -> &'static [&'static str] {
+        match self {
+            A::SetExtends => &["item_id"],
+            A::Fetch | A::Execute | A::Sign => &["item_type", "item_id", "params"],
+            A::Transform => &["text"],
+            A::Message => &["content", "type", "display"],
+            A::SystemPrompt => &["text", "append"],
+            A::Drop => &["kinds", "n"],
+            A::KeepLast => &["n"],
+            A::Inject => &["content", "position"],
+            A::Replace => &["messages"],
+            A::Block => &["reason"],
+            A::Modify => &["content", "is_error", "details"],
+            A::Retry => &["delay_ms"],
+            A::Terminate => &["status", "error"],
+            A::Raise => &["limit", "value"],
+            A::FollowUp => &["content"],
+            A::Handled | A::Continue | A::Escalate | A::Handoff | A::Compact => &[],
+        }
+    }
+
+    /// Parses a name or an alias.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|a| a.word() == word || a.aliases().contains(&word))
     }
 }
 

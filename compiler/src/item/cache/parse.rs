@@ -66,6 +66,9 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
     Some(ItemError::FrontMatter { mark, kind, because, help, span: Span::new(file.source, at, at + mark.len()) })
 }
 
+/// The lists of a hook file.
+pub(crate) const HOOK_LISTS: [&str; 4] = ["hooks", "builtin_hooks", "context_hooks", "infra_hooks"];
+
 pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, found: &mut Diagnostics) {
     let entries = match &node.kind {
         Kind::Null => return,
@@ -75,7 +78,7 @@ pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, f
             return;
         }
     };
-    data::check_keys(found, entries, &["hooks", "builtin_hooks", "context_hooks", "infra_hooks"], "a hook file");
+    data::check_keys(found, entries, &HOOK_LISTS, "a hook file");
     for entry in entries {
         let (source, into) = match (entry.key.node.as_str(), space) {
             ("infra_hooks", _) => (HookSource::Infrastructure, &mut files.infra),
@@ -94,6 +97,7 @@ pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
         WorldError::Ambiguous { id, first, second } => ItemError::Ambiguous { kind, id, first, second },
         WorldError::Escapes { path } => ItemError::Unreadable { path, reason: "it leaves its space".into() },
         WorldError::Signature { path, reason } => ItemError::Signature { path, reason, span: None },
+        WorldError::UntrustedKey { path, key_id } => ItemError::UntrustedKey { path, key_id, others: Vec::new() },
     }
 }
 

@@ -139,29 +139,7 @@ struct ActionReader<'f> {
 
 impl ActionReader<'_> {
     fn action(&mut self, span: Span) -> Option<HookAction> {
-        let known: &[&str] = match self.name {
-            ActionName::SetExtends => &["item_id"],
-            ActionName::Fetch | ActionName::Execute | ActionName::Sign => &["item_type", "item_id", "params"],
-            ActionName::Transform => &["text"],
-            ActionName::Message => &["content", "type", "display"],
-            ActionName::SystemPrompt => &["text", "append"],
-            ActionName::Drop => &["kinds", "n"],
-            ActionName::KeepLast => &["n"],
-            ActionName::Inject => &["content", "position"],
-            ActionName::Replace => &["messages"],
-            ActionName::Block => &["reason"],
-            ActionName::Modify => &["content", "is_error", "details"],
-            ActionName::Retry => &["delay_ms"],
-            ActionName::Terminate => &["status", "error"],
-            ActionName::Raise => &["limit", "value"],
-            ActionName::FollowUp => &["content"],
-            ActionName::Handled
-            | ActionName::Continue
-            | ActionName::Escalate
-            | ActionName::Handoff
-            | ActionName::Compact => &[],
-        };
-        data::check_keys(self.found, &self.entries, known, &self.of);
+        data::check_keys(self.found, &self.entries, self.name.fields(), &self.of);
         Some(match self.name {
             ActionName::SetExtends => HookAction::SetExtends { item_id: self.static_id(span)? },
             ActionName::Fetch => {

@@ -13,7 +13,8 @@ use crate::semantics::condition::Condition;
 use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::world::Space;
 
-const KEYS: [&str; 11] = [
+/// Keys of a hook.
+pub(crate) const KEYS: [&str; 11] = [
     "id",
     "event",
     "layer",

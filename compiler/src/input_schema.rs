@@ -1,0 +1,394 @@
+//! JSON Schemas of the files that people write, for editors. They are derived from the tables that the check uses; what
+//! the tables leave open (names of items, types of facts) is left to `rye check`.
+
+use serde_json::{Map, Value, json};
+
+use crate::assertion::read as assertions;
+use crate::diagnostics::CODES;
+use crate::hook::{END_STATUSES, MESSAGE_KINDS};
+use crate::item::hook::read::KEYS as HOOK_KEYS;
+use crate::item::{HOOK_LISTS, knowledge};
+use crate::semantics::hook_point::{ActionName, HOOK_POINTS, HookPointRow, event_names};
+use crate::semantics::limits::LimitName;
+use crate::severity_overrides::LEVEL_WORDS;
+use crate::tool_spec::{KIND_KEYS, MAX_TIMEOUT_SECONDS, TOOL_KEYS};
+use crate::validate::settings::schema::{FILES, SettingField, SettingShape, SettingsFile};
+use crate::world::ItemKind;
+use rye_grammar::condition::OPERATORS;
+
+/// The dialect of the schemas.
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// The schema of one kind of file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputSchema {
+    /// `tool`, `knowledge`, or the name of a settings file such as `hooks` or `providers`.
+    pub name: String,
+    /// The files, as a pattern below the project: `.ai/config/agent/hooks.yaml`.
+    pub files: String,
+    pub schema: Value,
+}
+
+/// Returns the schemas of all files: tools, knowledge metadata, and settings by id.
+pub fn input_schemas() -> Vec<InputSchema> {
+    let new = |name: &str, files: String, schema: Value| InputSchema { name: name.to_owned(), files, schema };
+    let mut schemas = vec![
+        new("tool", format!("{}**/*.yaml", ItemKind::Tool.folder()), tool()),
+        new("knowledge", format!("{}**/*.md", ItemKind::Knowledge.folder()), knowledge_metadata()),
+    ];
+    for file in FILES.iter().filter(|file| !matches!(file.shape, SettingShape::ForReaders(_))) {
+        let path = if file.id.ends_with('/') { format!("{}*", file.id) } else { file.id.to_owned() };
+        let files = format!("{}{path}.yaml", ItemKind::Config.folder());
+        schemas.push(new(schema_name(file), files, settings(file)));
+    }
+    schemas
+}
+
+/// Returns the schema of the file at a path below the project; `None` if it has none.
+pub fn schema_of_path(path: &str) -> Option<InputSchema> {
+    let (kind, id) = ItemKind::of_path(path)?;
+    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    let name = match kind {
+        ItemKind::Tool if is_yaml => "tool",
+        ItemKind::Knowledge if path.ends_with(".md") => "knowledge",
+        ItemKind::Config => schema_name(crate::validate::settings::schema::file(id.as_str())?),
+        ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => return None,
+    };
+    input_schemas().into_iter().find(|schema| schema.name == name)
+}
+
+fn schema_name(file: &SettingsFile) -> &'static str {
+    file.id.trim_end_matches('/').trim_start_matches("agent/")
+}
+
+/// Returns a mapping schema with these properties and no others.
+fn closed(properties: Map<String, Value>) -> Value {
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
+}
+
+fn with_header(about: &str, schema: Value) -> Value {
+    let mut whole = Map::new();
+    whole.insert("$schema".into(), DIALECT.into());
+    whole.insert("description".into(), about.into());
+    if let Value::Object(map) = schema {
+        whole.extend(map);
+    }
+    // A file of comments alone is empty.
+    if whole.get("type") == Some(&json!("object")) {
+        whole.insert("type".into(), json!(["object", "null"]));
+    }
+    Value::Object(whole)
+}
+
+fn settings(file: &SettingsFile) -> Value {
+    let schema = match file.id {
+        "agent/hooks" | "agent/hook_conditions" => hooks(),
+        "agent/assertions" => assertion_file(),
+        "check" => check_file(),
+        _ => shape(&file.shape),
+    };
+    with_header(file.about, schema)
+}
+
+/// Converts the shape of a setting. Required keys are not required here, because files merge over the spaces.
+fn shape(shape_of: &SettingShape) -> Value {
+    match shape_of {
+        SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
+        SettingShape::Truth => json!({"type": "boolean"}),
+        SettingShape::Whole { least } => json!({"type": "integer", "minimum": least}),
+        SettingShape::Amount => json!({"type": "number", "minimum": 0}),
+        SettingShape::Share => json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+        SettingShape::Price => json!({"anyOf": [
+            {"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?$"},
+        ]}),
+        SettingShape::OneOf(words) => json!({"enum": words}),
+        SettingShape::Map(keys) => fields(keys),
+        SettingShape::MapOr(word, keys) => json!({"anyOf": [{"const": word}, fields(keys)]}),
+        SettingShape::Names(value) => json!({"type": "object", "additionalProperties": shape(value)}),
+        SettingShape::Known(names, value) => {
+            closed(names.iter().map(|name| ((*name).to_owned(), shape(value))).collect())
+        }
+        SettingShape::List(item) => json!({"type": "array", "items": shape(item)}),
+        SettingShape::Failure => condition(),
+        SettingShape::Pattern => json!({"type": "string"}),
+        SettingShape::Elsewhere | SettingShape::ForReaders(_) => json!({}),
+    }
+}
+
+fn fields(keys: &[SettingField]) -> Value {
+    let property = |field: &SettingField| {
+        let value = if field.key == "limits" && matches!(field.shape, SettingShape::Elsewhere) {
+            limits()
+        } else {
+            shape(&field.shape)
+        };
+        (field.key.to_owned(), described(value, field.about))
+    };
+    closed(keys.iter().map(property).collect())
+}
+
+fn described(schema: Value, about: &str) -> Value {
+    match schema {
+        Value::Object(mut map) if !about.is_empty() => {
+            map.insert("description".into(), about.into());
+            Value::Object(map)
+        }
+        other => other,
+    }
+}
+
+/// Limits are numbers, or texts such as `10m`; their reader checks the values.
+fn limits() -> Value {
+    let names = LimitName::ALL.into_iter().map(|name| (name.to_string(), json!({"type": ["number", "string"]})));
+    // Older files name limits by an alias.
+    json!({"type": "object", "properties": names.collect::<Map<_, _>>()})
+}
+
+/// A condition: one line, or a mapping.
+fn condition() -> Value {
+    let reference = json!({"$ref": "#/$defs/condition"});
+    let list = json!({"type": "array", "items": reference});
+    let mapping = json!({
+        "type": ["object", "null"],
+        "properties": {
+            "path": {"type": "string"},
+            "op": {"enum": OPERATORS},
+            "value": {},
+            "all": list,
+            "any": list,
+            "not": reference,
+        },
+        "additionalProperties": false,
+    });
+    json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "boolean"}, mapping]})
+}
+
+/// A hook file: lists of hooks.
+fn hooks() -> Value {
+    let list = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/hook"}});
+    let lists = HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect();
+    let mut schema = closed(lists);
+    if let Value::Object(map) = &mut schema {
+        map.insert("$defs".into(), json!({"hook": hook(), "condition": condition()}));
+    }
+    schema
+}
+
+/// A hook. The actions depend on the event.
+fn hook() -> Value {
+    let truth = json!({"enum": [true, false, "true", "false"]});
+    let property = |key: &&str| {
+        let schema = match *key {
+            "id" => json!({"type": "string", "pattern": "\\S"}),
+            "event" => json!({"enum": event_names()}),
+            "layer" => json!({"type": ["number", "string"]}),
+            "position" => json!({"enum": ["before", "after"]}),
+            "wrap" | "enabled" => truth.clone(),
+            "condition" => json!({"$ref": "#/$defs/condition"}),
+            "action" => json!({"type": ["object", "string"]}),
+            "grants" => json!({"type": "array", "items": {"type": "string"}}),
+            "on_failure" => json!({"enum": ["warn", "fail"]}),
+            _ => json!({"type": "string"}),
+        };
+        ((*key).to_owned(), schema)
+    };
+    let mut schema = closed(HOOK_KEYS.iter().map(property).collect());
+    let events: Vec<Value> = HOOK_POINTS
+        .iter()
+        .map(|point| {
+            json!({
+                "if": {"properties": {"event": {"const": point.name}}, "required": ["event"]},
+                "then": {"properties": {"action": action(point)}},
+            })
+        })
+        .collect();
+    if let Value::Object(map) = &mut schema {
+        map.insert("required".into(), json!(["id"]));
+        // `{id: …, enabled: false}` is enough to disable a hook.
+        map.insert(
+            "anyOf".into(),
+            json!([
+                {"properties": {"enabled": {"enum": [false, "false"]}}, "required": ["enabled"]},
+                {"required": ["event", "action"]},
+            ]),
+        );
+        map.insert("allOf".into(), Value::Array(events));
+    }
+    schema
+}
+
+/// The action of a hook at a point, in each of its spellings.
+fn action(point: &HookPointRow) -> Value {
+    // `sign` is allowed wherever `execute` is.
+    let sign = point.actions.contains(&ActionName::Execute).then_some(ActionName::Sign);
+    let mut actions: Vec<ActionName> = point.actions.iter().copied().chain(sign).collect();
+    actions.sort_unstable();
+    actions.dedup();
+    let mut words: Vec<&str> = Vec::new();
+    let mut spellings: Vec<Value> = Vec::new();
+    for action in &actions {
+        let own: Vec<&str> = std::iter::once(action.word()).chain(action.aliases().iter().copied()).collect();
+        let properties: Map<String, Value> =
+            action.fields().iter().map(|field| ((*field).to_owned(), action_field(*action, field))).collect();
+        for key in ["primary", "action"] {
+            let mut named = properties.clone();
+            named.insert(key.to_owned(), json!({"enum": own}));
+            let mut schema = closed(named);
+            if let Value::Object(map) = &mut schema {
+                map.insert("required".into(), json!([key]));
+            }
+            spellings.push(schema);
+        }
+        for word in &own {
+            // A bare value sets one of the fields.
+            let value = json!({"anyOf": [closed(properties.clone()), {"not": {"type": "object"}}]});
+            let mut schema = closed(Map::from_iter([((*word).to_owned(), value)]));
+            if let Value::Object(map) = &mut schema {
+                map.insert("required".into(), json!([word]));
+            }
+            spellings.push(schema);
+        }
+        words.extend(own);
+    }
+    spellings.push(json!({"enum": words}));
+    json!({"anyOf": spellings})
+}
+
+fn action_field(action: ActionName, field: &str) -> Value {
+    let count = json!({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]});
+    match (action, field) {
+        (_, "item_type") => json!({"enum": ["tool", "directive", "knowledge"]}),
+        (_, "params") => json!({"type": ["object", "null"]}),
+        (ActionName::Inject, "position") => json!({"enum": ["before", "after"]}),
+        (_, "display" | "is_error") => json!({"enum": [true, false, "true", "false"]}),
+        (_, "n" | "delay_ms") => count,
+        (_, "kinds") => json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"enum": MESSAGE_KINDS}}]}),
+        (_, "status") => json!({"anyOf": [{"enum": END_STATUSES}, {"type": "string", "pattern": "\\$\\{"}]}),
+        (_, "item_id" | "text" | "append" | "reason" | "error" | "limit" | "type") => json!({"type": "string"}),
+        _ => json!({}),
+    }
+}
+
+/// A tool in YAML.
+fn tool() -> Value {
+    let text = json!({"type": "string"});
+    let texts = json!({"anyOf": [text, {"type": "array", "items": text}]});
+    let known = |key: &str| match key {
+        "version" => json!({"type": ["string", "number"]}),
+        "parameters" => json!({"type": "object"}),
+        "timeout_seconds" => json!({"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS}),
+        "parallel" => json!({"type": "boolean"}),
+        "idempotent" => json!({"anyOf": [{"type": "boolean"}, {"type": "object", "minProperties": 1}]}),
+        "needs" => closed(Map::from_iter(["net", "write"].map(|key| (key.to_owned(), texts.clone())))),
+        "environment" => texts.clone(),
+        "config" => closed(Map::from_iter([
+            ("path".to_owned(), text.clone()),
+            ("mode".to_owned(), json!({"enum": ["deep_merge", "first_match"]})),
+        ])),
+        "tags" | "headers" | "body" => json!({}),
+        "command" => json!({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}),
+        "description" => json!({"type": "string", "pattern": "\\S"}),
+        _ => text.clone(),
+    };
+    let kinds: Vec<&str> = KIND_KEYS.iter().map(|(kind, _)| *kind).collect();
+    let own = KIND_KEYS.iter().flat_map(|(_, keys)| keys.iter().copied());
+    let mut properties: Map<String, Value> =
+        TOOL_KEYS.into_iter().chain(own).map(|key| (key.to_owned(), known(key))).collect();
+    properties.insert("kind".into(), json!({"enum": kinds}));
+    let by_kind: Vec<Value> = KIND_KEYS
+        .iter()
+        .map(|(kind, keys)| {
+            let others = KIND_KEYS.iter().flat_map(|(_, others)| others.iter());
+            let others: Map<String, Value> =
+                others.filter(|key| !keys.contains(key)).map(|key| ((*key).to_owned(), Value::Bool(false))).collect();
+            json!({
+                "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+                "then": {"properties": others},
+            })
+        })
+        .collect();
+    let mut schema = closed(properties);
+    if let Value::Object(map) = &mut schema {
+        map.insert("required".into(), json!(["description", "kind"]));
+        map.insert("allOf".into(), Value::Array(by_kind));
+    }
+    let mut schema = with_header("A tool.", schema);
+    if let Value::Object(map) = &mut schema {
+        map.insert("type".into(), json!("object"));
+    }
+    schema
+}
+
+/// The metadata of knowledge, between its marks.
+fn knowledge_metadata() -> Value {
+    let known = |key: &&str| {
+        let schema = match *key {
+            "name" => json!({"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_.-]*$"}),
+            "title" | "description" | "category" => json!({"type": ["string", "null"]}),
+            _ => json!({}),
+        };
+        ((*key).to_owned(), schema)
+    };
+    with_header("Metadata of knowledge.", closed(knowledge::KEYS.iter().map(known).collect()))
+}
+
+/// `check.yaml`: severities by code.
+fn check_file() -> Value {
+    let level = json!({"enum": LEVEL_WORDS});
+    let codes = CODES.iter().flat_map(|code| [(*code).to_owned(), format!("rye::{code}")]);
+    let levels: Map<String, Value> = codes.map(|code| (code, level.clone())).collect();
+    let mut by_code = closed(levels);
+    if let Value::Object(map) = &mut by_code {
+        map.insert("type".into(), json!(["object", "null"]));
+    }
+    closed(Map::from_iter([("levels".to_owned(), by_code), ("deny_warnings".to_owned(), json!({"type": "boolean"}))]))
+}
+
+/// `assertions.yaml`: a list of assertions.
+fn assertion_file() -> Value {
+    let assertion = closed(assertions::KEYS.iter().map(|key| ((*key).to_owned(), json!({}))).collect());
+    let property = |key: &&str| {
+        let schema = match *key {
+            "assertions" => json!({"type": ["array", "null"], "items": assertion}),
+            _ => json!({}),
+        };
+        ((*key).to_owned(), schema)
+    };
+    closed(assertions::TOP_KEYS.iter().map(property).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_written_file_has_a_schema() {
+        let names: Vec<String> = input_schemas().into_iter().map(|schema| schema.name).collect();
+        for (path, name) in [
+            (".ai/tools/a/b.yaml", Some("tool")),
+            (".ai/tools/a/b.py", None),
+            (".ai/knowledge/a.md", Some("knowledge")),
+            (".ai/config/agent/hooks.yaml", Some("hooks")),
+            (".ai/config/agent/providers/mine.yaml", Some("providers")),
+            (".ai/config/check.yaml", Some("check")),
+            (".ai/config/elsewhere.yaml", None),
+        ] {
+            assert_eq!(schema_of_path(path).map(|schema| schema.name).as_deref(), name, "{path}");
+        }
+        let mut unique = names.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+    }
+
+    #[test]
+    fn keys_of_hooks_and_tools_are_those_of_their_readers() {
+        let hooks = schema_of_path(".ai/config/agent/hooks.yaml").unwrap().schema;
+        let keys: Vec<&String> = hooks["$defs"]["hook"]["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, HOOK_KEYS);
+        let tool = schema_of_path(".ai/tools/a.yaml").unwrap().schema;
+        assert!(TOOL_KEYS.iter().all(|key| tool["properties"][key] != Value::Null));
+        assert_eq!(tool["additionalProperties"], false);
+    }
+}
