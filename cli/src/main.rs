@@ -21,10 +21,12 @@ mod runtime;
 mod thread_reader;
 mod workspace;
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::builder::Resettable;
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
 use args::Args;
 use exit::Exit;
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
         Ok(true) => return Exit::Fine.into(),
         Err(error) => return print_usage_error(&error),
     }
-    let args = match Args::try_parse() {
+    let args = match parse_arguments() {
         Ok(args) => args,
         Err(error) => return print_usage_error(&error),
     };
@@ -57,6 +59,19 @@ fn main() -> ExitCode {
     let exit = ran.unwrap_or_else(|failure| report.failure(&failure));
     report.explain_hint();
     exit.into()
+}
+
+/// Parses the command line. A variable of an option that is set to an empty value counts as unset.
+fn parse_arguments() -> Result<Args, clap::Error> {
+    let mut command = without_empty_variables(Args::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let without = |arg: Arg| if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg };
+    command.mut_args(without).mut_subcommands(without_empty_variables)
 }
 
 /// Prints a usage error, or the help text if one was requested. With `--format json` an error is printed as JSON.
@@ -125,7 +140,7 @@ impl From<WorldError> for CommandError {
             WorldError::Unreadable { .. } => (Exit::Failed, "item::unreadable"),
             WorldError::Ambiguous { .. } => (Exit::Failed, "item::ambiguous"),
             WorldError::Escapes { .. } => (Exit::Failed, "item::escapes-space"),
-            WorldError::Signature { .. } => (Exit::Refused, "item::signature"),
+            WorldError::Signature { .. } | WorldError::UntrustedKey { .. } => (Exit::Refused, "item::signature"),
         };
         Self { exit, code: Some(code), message: error.to_string(), help: None }
     }

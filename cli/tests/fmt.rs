@@ -67,3 +67,19 @@ fn formatting_keeps_comments_and_trims_blanks() {
     assert_eq!(place.read(".ai/knowledge/agent/threads/x/y.md"), "An export.  \n\n\n");
     assert_eq!(place.rye(&["fmt", "--check"]).code, Some(0));
 }
+
+#[test]
+fn files_outside_of_a_project_are_formatted_by_their_content() {
+    let place = TestProject::new();
+    place.write("a.md", LOOSE);
+    place.write("b.yaml", "a:   1\n");
+    assert_eq!(place.rye(&["fmt", "--check", "a.md"]).code, Some(1));
+    let (code, done) = place.json(&["fmt", "a.md", "b.yaml"]);
+    assert_eq!((code, &done["files"]), (Some(0), &2.into()), "{done}");
+    assert_eq!(place.read("a.md"), TIGHT);
+    assert_eq!(place.rye(&["fmt", "--check", "a.md", "b.yaml"]).code, Some(0));
+    let without = place.rye(&["fmt"]);
+    assert!(without.code == Some(2) && without.stderr.contains("rye fmt FILE"), "{}", without.stderr);
+    place.write("c.txt", "text");
+    assert_eq!(place.rye(&["fmt", "c.txt"]).code, Some(2));
+}

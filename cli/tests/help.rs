@@ -80,6 +80,10 @@ fn environment_variables_set_defaults_and_flags_override_them() {
     assert!(serde_json::from_str::<serde_json::Value>(&done.stdout).is_err(), "the flag wins");
     let wrong = run(&plan, &[("RYE_FORMAT", "nonsense")]);
     assert_eq!(wrong.code, Some(2));
+    for empty in ["RYE_FORMAT", "RYE_COLOR", "RYE_MODEL"] {
+        let done = run(&plan, &[(empty, "")]);
+        assert_eq!(done.code, Some(0), "{empty}: {}", done.stderr);
+    }
 }
 
 #[test]

@@ -178,3 +178,25 @@ fn project_provider_gets_no_key_without_trust() {
     assert!(listener.accept().is_err(), "nobody was called");
     assert!(!refused.stderr.contains("sk-ant-secret"));
 }
+
+#[test]
+fn trusted_projects_are_listed_outside_of_a_project() {
+    let place = hostile();
+    place.run_ok(&["trust"]);
+    let outside = tempfile::tempdir().unwrap();
+    let list = |args: &[&str]| {
+        let done = place.command(args).current_dir(outside.path()).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let (code, shown, _) = list(&["trust", "--list"]);
+    let project = place.project().canonicalize().unwrap().display().to_string();
+    assert!(code == Some(0) && shown.starts_with(&project), "{shown}");
+    let (_, json, _) = list(&["trust", "--list", "--format", "json"]);
+    let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(listed["projects"][0]["project"], project.as_str());
+    let (code, _, told) = list(&["trust"]);
+    assert!(code == Some(2) && told.contains("rye trust --list"), "{told}");
+    std::fs::remove_dir_all(place.project()).unwrap();
+    std::fs::create_dir(place.project()).unwrap();
+    assert!(list(&["trust", "--list"]).1.contains("missing"));
+}

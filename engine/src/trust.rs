@@ -15,6 +15,9 @@ use sha2::{Digest, Sha256};
 
 pub use record::{TrustEntry, TrustRecord};
 
+/// Folder of the trust records, below `.ai/` of the user space.
+const RECORD_FOLDER: &str = "trust";
+
 /// The source of trust decisions.
 #[derive(Debug, Clone, Default)]
 pub enum Trust {
@@ -63,8 +66,31 @@ impl Trust {
     pub fn recorded(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
         let name = hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
         let name = name.get(..32).unwrap_or(&name);
-        let path = user.join(".ai").join("trust").join(format!("{name}.json"));
+        let path = user.join(".ai").join(RECORD_FOLDER).join(format!("{name}.json"));
         Self::Recorded(TrustFile { path, project: project.to_path_buf(), shipped })
+    }
+
+    /// Reads the trust records of a user, sorted by project.
+    ///
+    /// # Errors
+    /// The folder or a record cannot be read.
+    pub fn read_records(user: &Path) -> Result<Vec<TrustRecord>, TrustError> {
+        let folder = user.join(".ai").join(RECORD_FOLDER);
+        let fail = |source| TrustError::Io { path: folder.clone(), source };
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(fail(source)),
+        };
+        let mut records = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(fail)?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                records.push(record::read(&path, Path::new(""))?);
+            }
+        }
+        records.sort_by(|a, b| a.project.cmp(&b.project));
+        Ok(records)
     }
 
     /// Reads the current trust. A revocation applies to all threads that start later.

@@ -1,7 +1,7 @@
 //! `rye fmt [PATH…]`: formats the metadata of directives and knowledge, and YAML files. With `--check`, only reports
 //! what would change.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rye_compiler::edit::{FormatRefusal, Formatted, format, format_data, format_knowledge};
@@ -45,7 +45,16 @@ pub struct SkippedOutput {
 }
 
 pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = match Spaces::find(global.project.as_deref()) {
+        Ok(spaces) => spaces,
+        Err(failure) if global.project.is_some() => return Err(failure),
+        Err(failure) if args.paths.is_empty() => {
+            return Err(
+                failure.with_help("name files to format: `rye fmt FILE`, or select a project with `--project DIR`")
+            );
+        }
+        Err(_) => return format_loose_files(args, report),
+    };
     let world = spaces.open()?;
     let narrowed = resolve_path_filter(&args.paths, &spaces.project, &world)?;
     let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
@@ -73,25 +82,81 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 continue;
             }
         };
-        match layout(&text) {
-            Ok(formatted) if formatted.text == text => {}
-            Ok(formatted) => rewrites.push(FileRewrite { path: file, before: text, after: formatted.text }),
-            Err(refused) => {
-                broken |= refused == FormatRefusal::Broken;
-                output.skipped.push(skip(refused.to_string()));
-            }
+        broken |= format_text(&file, text, layout, &mut rewrites, &mut output);
+    }
+    finish(args, &spaces.project, &rewrites, output, broken, report)
+}
+
+/// Formats files outside of a project, each by the form of its content.
+fn format_loose_files(args: &FmtArgs, report: &Printer) -> Result<Exit, CommandError> {
+    let here = std::env::current_dir()?;
+    let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
+    let mut rewrites = Vec::new();
+    let mut broken = false;
+    for path in &args.paths {
+        let shown = path.display().to_string();
+        let failed = |error: &dyn std::fmt::Display| CommandError::failed(format!("`{shown}` cannot be read: {error}"));
+        let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
+        let text = rye_grammar::source::decode(&bytes).map_err(|error| failed(&error))?.to_owned();
+        let Some(layout) = formatter_of_loose_file(&shown, &text) else {
+            return Err(CommandError::usage(format!("`{shown}` is neither Markdown nor YAML")));
+        };
+        output.files += 1;
+        broken |= format_text(&shown, text, layout, &mut rewrites, &mut output);
+    }
+    finish(args, &here, &rewrites, output, broken, report)
+}
+
+/// Returns the formatter for a file outside of a project: Markdown with a `<directive>` is a directive.
+fn formatter_of_loose_file(path: &str, text: &str) -> Option<Formatter> {
+    match path.rsplit_once('.') {
+        Some((_, "md")) if text.contains("<directive") => formatter_of(ItemKind::Directive, path),
+        Some((_, "md")) => formatter_of(ItemKind::Knowledge, path),
+        Some((_, "yaml" | "yml")) => formatter_of(ItemKind::Config, path),
+        Some(_) | None => None,
+    }
+}
+
+/// Formats one file. Returns true if its content is broken.
+fn format_text(
+    file: &str,
+    text: String,
+    layout: Formatter,
+    rewrites: &mut Vec<FileRewrite>,
+    output: &mut FmtOutput,
+) -> bool {
+    match layout(&text) {
+        Ok(formatted) if formatted.text == text => false,
+        Ok(formatted) => {
+            rewrites.push(FileRewrite { path: file.to_owned(), before: text, after: formatted.text });
+            false
+        }
+        Err(refused) => {
+            output.skipped.push(SkippedOutput { file: file.to_owned(), because: refused.to_string() });
+            refused == FormatRefusal::Broken
         }
     }
-    for rewrite in &rewrites {
+}
+
+/// Writes the changed files below a folder, and prints the result.
+fn finish(
+    args: &FmtArgs,
+    folder: &Path,
+    rewrites: &[FileRewrite],
+    mut output: FmtOutput,
+    broken: bool,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    for rewrite in rewrites {
         if !args.check {
-            rewrite.write(&spaces.project)?;
+            rewrite.write(folder)?;
         }
         output.changed.push(rewrite.path.clone());
     }
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => {
-            for rewrite in &rewrites {
+            for rewrite in rewrites {
                 let text = if args.check { rewrite.diff() } else { rewrite.path.clone() };
                 report.line(printable(&text).trim_end())?;
             }

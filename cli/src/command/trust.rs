@@ -2,12 +2,13 @@
 //! run` asks for before the first run in a folder.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use clap::Args;
 use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::trust::{TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::World;
-use rye_engine::trust::{TrustError, TrustSnapshot};
+use rye_engine::trust::{Trust, TrustError, TrustRecord, TrustSnapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
 use crate::report::{Printer, printable};
-use crate::workspace::Spaces;
+use crate::workspace::{Spaces, user_root};
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {
@@ -53,7 +54,13 @@ pub struct TrustRequirementOutput {
 }
 
 pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = match Spaces::find(global.project.as_deref()) {
+        Err(_) if args.list && global.project.is_none() => return list_projects(report),
+        Err(failure) if !args.list && global.project.is_none() => {
+            return Err(failure.with_help("`rye trust --list` lists the projects that you trust"));
+        }
+        found => found?,
+    };
     spaces.announce(report);
     let trust = spaces.trust();
     if args.revoke {
@@ -67,6 +74,50 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, 
     show(&all, &trust.snapshot()?, &spaces, report)?;
     if !args.list && !args.revoke && !all.is_empty() {
         report.note("trusted the current files; changes need trust again; revoke with `rye trust --revoke`");
+    }
+    Ok(Exit::Fine)
+}
+
+/// Output of `rye trust --list --format json` outside of a project.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TrustedProjectsOutput {
+    /// Projects with a trust record, by path.
+    pub projects: Vec<TrustedProject>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TrustedProject {
+    /// Path of the project.
+    pub project: String,
+    /// Number of trusted items and files.
+    pub trusted: usize,
+    /// Capabilities that threads of the project may use without another approval.
+    pub capabilities: Vec<String>,
+    /// False if the project's folder is missing.
+    pub exists: bool,
+}
+
+/// Lists the projects that the user trusts.
+fn list_projects(report: &Printer) -> Result<Exit, CommandError> {
+    let records = user_root().map(|user| Trust::read_records(&user)).transpose()?.unwrap_or_default();
+    let project = |record: TrustRecord| TrustedProject {
+        exists: Path::new(&record.project).join(".ai").is_dir(),
+        project: record.project,
+        trusted: record.trusted.len(),
+        capabilities: record.capabilities,
+    };
+    let projects: Vec<TrustedProject> = records.into_iter().map(project).collect();
+    match report.format() {
+        Format::Json => report.json(&TrustedProjectsOutput { projects })?,
+        Format::Human if projects.is_empty() => report.line("no project is trusted")?,
+        Format::Human | Format::Plain => {
+            for one in &projects {
+                let missing = if one.exists { "" } else { ", missing" };
+                let trusted = crate::present::format_count(one.trusted as u64, "trusted item");
+                let allowed = crate::present::format_count(one.capabilities.len() as u64, "allowed call");
+                report.line(&printable(&format!("{}  {trusted}, {allowed}{missing}", one.project)))?;
+            }
+        }
     }
     Ok(Exit::Fine)
 }

@@ -41,6 +41,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Fmt => "`rye fmt`",
         SchemaOutput::Graph => "`rye graph`",
         SchemaOutput::Init => "`rye init`",
+        SchemaOutput::InputSchemas => "`rye schema --inputs`",
         SchemaOutput::Repair => "`rye threads repair`",
         SchemaOutput::Lock => "`rye lock`",
         SchemaOutput::LockFile => "the file `.ai/lock.json`",
@@ -55,6 +56,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Signatures => "`rye sign`, `rye verify`",
         SchemaOutput::Transcript => "`rye threads transcript THREAD`",
         SchemaOutput::Trust => "`rye trust`",
+        SchemaOutput::TrustedProjects => "`rye trust --list` outside of a project",
         SchemaOutput::Verify => "`rye threads verify`",
         SchemaOutput::Wait => "`rye threads wait`, `rye threads status`, `rye threads results`",
     }
