@@ -229,3 +229,24 @@ fn prompt_is_printed_as_it_is_sent_beside_its_sources() {
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     assert_eq!(place.rye(&prompt(&["--format", "html"])).code, Some(2));
 }
+
+#[test]
+fn graph_of_items_is_narrowed_bundled_and_searchable() {
+    let place = TestProject::example("deploy");
+    let boxes = |args: &[&str]| {
+        let text = place.run_ok(&[&["graph", "--to", "dot"], args].concat());
+        text.lines().filter(|line| line.contains("[shape=")).count()
+    };
+    let (items, full) = (boxes(&["--detail", "items"]), boxes(&["--detail", "full"]));
+    assert!(items < full && boxes(&["--detail", "folders"]) < items && boxes(&[]) == items, "{items} of {full}");
+    assert!(boxes(&["--only", "tools"]) < items);
+    let around = place.run_ok(&["graph", "--focus", "project/deploy/base", "--to", "dot"]);
+    assert!(around.contains("directive deploy_staging") && !around.contains("rollout"), "{around}");
+    assert!(boxes(&["--focus", "project/deploy/base", "--depth", "2"]) > boxes(&["--focus", "project/deploy/base"]));
+    let unknown = place.rye(&["graph", "--focus", "project/deploy/bas"]);
+    assert!(unknown.code == Some(1) && unknown.stderr.contains("did you mean `project/deploy/base`?"), "{}", unknown.stderr);
+    assert_eq!(place.rye(&["graph", "--depth", "2"]).code, Some(2));
+    let page = place.run_ok(&["graph", "--to", "html"]);
+    assert!(page.contains("<svg ") && page.contains("id=\"find\"") && page.contains("hooks.yaml:2"), "{page}");
+    assert_eq!(page.matches("<article ").count(), place.json(&["graph"]).1["nodes"].as_array().unwrap().len());
+}
