@@ -232,11 +232,11 @@ pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
     let pairs = [("input", &leaf.inputs), ("output", &leaf.outputs)];
     for (what, fields) in pairs {
         for (name, field) in fields {
-            let of = |link: &Arc<Directive>| {
+            let declarations = ancestors.iter().rev().filter_map(|link| {
                 let fields = if what == "input" { &link.inputs } else { &link.outputs };
-                fields.get(name).map(|base| (link.id().to_string(), base))
-            };
-            let Some((base, declared)) = ancestors.iter().rev().find_map(of) else { continue };
+                Some((link.id().to_string(), fields.get(name)?))
+            });
+            let Some((base, declared)) = { declarations }.next() else { continue };
             let kind = declared.kind;
             let is_narrower = kind == field.kind || (kind == FieldType::Number && field.kind == FieldType::Integer);
             if !is_narrower || !field.parts.fits(&declared.parts) {

@@ -20,6 +20,11 @@ use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::select_threads;
 use crate::workspace::{Spaces, user_root};
 
+/// End of the reason of a fault whose key is not trusted ([`SignatureError::UnknownKey`]).
+///
+/// [`SignatureError::UnknownKey`]: rye_engine::keys::SignatureError::UnknownKey
+const UNTRUSTED_KEY: &str = "which is not trusted";
+
 #[derive(Debug, Args)]
 pub struct VerifyThreadsArgs {
     /// Ids of the threads; without any, all threads of the project
@@ -89,7 +94,14 @@ pub fn run(
         Format::Json => {
             report.json(&VerifyOutput { threads: found.into_iter().map(ThreadVerdictOutput::from).collect() })?;
         }
-        Format::Human | Format::Plain => found.iter().try_for_each(|one| show(one, report))?,
+        Format::Human | Format::Plain => {
+            found.iter().try_for_each(|one| show(one, report))?;
+            if found.iter().flat_map(|one| &one.faults).any(|fault| fault.reason.ends_with(UNTRUSTED_KEY)) {
+                report.note(
+                    "help: if you trust the owner of the key, run `rye keys trust FILE` with the owner's public key",
+                );
+            }
+        }
     }
     Ok(if failed { Exit::Failed } else { Exit::Fine })
 }
@@ -115,9 +127,13 @@ fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> 
     } else {
         report.line(&format!("{}: {verdict} ({events}, {checkpoints}, signed by {by})", one.thread_id))?;
     }
-    for fault in &one.faults {
+    // A key that is not trusted gives the same fault in each line that it signed.
+    let mut printed: BTreeSet<&str> = BTreeSet::new();
+    for fault in one.faults.iter().filter(|fault| printed.insert(&fault.reason)) {
         let line = fault.line.map(|line| format!(":{line}")).unwrap_or_default();
-        report.line(printable(&format!("  {}{line}: {}", fault.file, fault.reason)).trim_end())?;
+        let more = one.faults.iter().filter(|other| other.reason == fault.reason).count() - 1;
+        let more = if more == 0 { String::new() } else { format!(" ({})", format_count(more as u64, "more place")) };
+        report.line(printable(&format!("  {}{line}: {}{more}", fault.file, fault.reason)).trim_end())?;
     }
     for note in &one.notes {
         report.note(printable(&format!("  note: {note}")).trim_end());
