@@ -7,6 +7,7 @@ mod complete;
 mod examples;
 mod exit;
 mod git;
+mod input_schemas;
 mod lockfile;
 mod log;
 mod options;

@@ -244,7 +244,11 @@ fn graph_of_items_is_narrowed_bundled_and_searchable() {
     assert!(around.contains("directive deploy_staging") && !around.contains("rollout"), "{around}");
     assert!(boxes(&["--focus", "project/deploy/base", "--depth", "2"]) > boxes(&["--focus", "project/deploy/base"]));
     let unknown = place.rye(&["graph", "--focus", "project/deploy/bas"]);
-    assert!(unknown.code == Some(1) && unknown.stderr.contains("did you mean `project/deploy/base`?"), "{}", unknown.stderr);
+    assert!(
+        unknown.code == Some(1) && unknown.stderr.contains("did you mean `project/deploy/base`?"),
+        "{}",
+        unknown.stderr
+    );
     assert_eq!(place.rye(&["graph", "--depth", "2"]).code, Some(2));
     let page = place.run_ok(&["graph", "--to", "html"]);
     assert!(page.contains("<svg ") && page.contains("id=\"find\"") && page.contains("hooks.yaml:2"), "{page}");
