@@ -4,24 +4,27 @@ use std::path::Path;
 
 use rye_compiler::input_schema::schema_of_path;
 use rye_engine::rooted_dir::RootedDir;
+use serde_json::Value;
 
 use crate::CommandError;
 
 /// Folder of the input schemas, below the project, that the comments of new files name.
 const SCHEMA_FOLDER: &str = ".ai/state/schemas";
 
-/// Writes a schema to a folder, and returns its path.
-pub fn write_schema(folder: &Path, name: &str, schema: &serde_json::Value) -> Result<String, CommandError> {
-    let path = folder.join(format!("{name}.json"));
-    let failed = |error: &dyn std::fmt::Display| {
-        CommandError::failed(format!("`{}` cannot be written: {error}", path.display()))
-    };
-    let mut text = serde_json::to_string_pretty(schema).map_err(|error| failed(&error))?;
+/// Writes a schema to a folder, which is created if it is missing, and returns its path.
+pub fn write_schema(folder: &Path, name: &str, schema: &Value) -> Result<String, CommandError> {
+    std::fs::create_dir_all(folder)?;
+    let file = format!("{name}.json");
+    write_below(folder, &file, schema)?;
+    Ok(folder.join(file).display().to_string())
+}
+
+/// Writes a schema to a path below a folder; follows no link out of the folder.
+fn write_below(folder: &Path, path: &str, schema: &Value) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::failed(format!("`{path}` cannot be written: {error}"));
+    let mut text = serde_json::to_string_pretty(schema).map_err(std::io::Error::other).map_err(failed)?;
     text.push('\n');
-    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-    let within = RootedDir::open(folder).map_err(|error| failed(&error))?;
-    within.replace(Path::new(&format!("{name}.json")), text.as_bytes()).map_err(|error| failed(&error))?;
-    Ok(path.display().to_string())
+    RootedDir::open(folder).and_then(|within| within.replace(Path::new(path), text.as_bytes())).map_err(failed)
 }
 
 /// Adds the comment that names the schema to a new YAML file; other files are unchanged. `path` is relative to the
@@ -38,8 +41,8 @@ pub fn annotate(path: &str, text: String) -> String {
 /// Writes the schema of a new YAML file, which its comment names, to the project.
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
     let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
-    if let Some(schema) = schema_of_path(path).filter(|_| is_yaml) {
-        write_schema(&project.join(SCHEMA_FOLDER), &schema.name, &schema.schema)?;
+    match schema_of_path(path).filter(|_| is_yaml) {
+        Some(schema) => write_below(project, &format!("{SCHEMA_FOLDER}/{}.json", schema.name), &schema.schema),
+        None => Ok(()),
     }
-    Ok(())
 }

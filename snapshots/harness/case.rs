@@ -172,7 +172,10 @@ impl Case {
             // The plan id hashes every byte read, so it would change with each edit of the standard library.
             Some(mut compilation) => {
                 estimate_tokens(world, &mut compilation);
-                let summary = PlanSummary::new(world, None, &compilation).expect("the project is readable");
+                let summary = match PlanSummary::new(world, None, &compilation) {
+                    Ok(summary) => summary,
+                    Err(error) => return format!("{error}\n"),
+                };
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
                 let mut out = self.shown(&text::render(&compilation, &summary).replace(short, "<id>"));
                 if self.settings.prompt {

@@ -132,7 +132,7 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, 
         graph = graph.around(&center, args.depth.unwrap_or(1));
     }
     // The items around another one are few, and those of the standard library are among them.
-    let around = if args.focus.is_some() { Some(DetailLevel::Full) } else { None };
+    let around = args.focus.as_ref().map(|_| DetailLevel::Full);
     let detail = args.detail.map(DetailLevel::from).or(around).unwrap_or_else(|| graph.readable_detail());
     let language = match (args.to, report.format()) {
         (None, Format::Json) => {
