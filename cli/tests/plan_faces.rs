@@ -251,6 +251,6 @@ fn graph_of_items_is_narrowed_bundled_and_searchable() {
     );
     assert_eq!(place.rye(&["graph", "--depth", "2"]).code, Some(2));
     let page = place.run_ok(&["graph", "--to", "html"]);
-    assert!(page.contains("<svg ") && page.contains("id=\"find\"") && page.contains("hooks.yaml:2"), "{page}");
+    assert!(page.contains("<svg ") && page.contains("id=\"find\"") && page.contains("hooks.yaml:3"), "{page}");
     assert_eq!(page.matches("<article ").count(), place.json(&["graph"]).1["nodes"].as_array().unwrap().len());
 }
