@@ -12,7 +12,7 @@ use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
-use crate::item::{Dependency, Directive, HookDecl, Items, shorten};
+use crate::item::{Dependency, HookDecl, Items, shorten};
 use crate::plan::FieldType;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;

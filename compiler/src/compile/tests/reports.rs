@@ -5,16 +5,24 @@ use serde_json::json;
 
 use super::world::{deploy_world, minimal_world, tool, with_directives};
 use super::{compile_without_inputs, expect_compilation, item_id, object};
-use crate::compile::{CompileRequest, compile};
+use crate::compile::{Compilation, CompileRequest, compile};
 use crate::drawing::Drawing;
 use crate::plan::Tokenizer;
 use crate::report::render::json::{PlanReport, render};
 use crate::report::render::{dot, mermaid, svg, text};
+use crate::report::summary::PlanSummary;
 use crate::report::why::{explain, explain_with_missing_grants};
+use crate::world::World;
+
+/// Renders a plan as text, without a lock.
+fn print(world: &dyn World, compilation: &Compilation) -> String {
+    text::render(compilation, &PlanSummary::new(world, None, compilation).unwrap())
+}
 
 #[test]
 fn plan_text_contains_the_main_facts() {
-    let printed = text::render(&expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging"))));
+    let world = deploy_world();
+    let printed = print(&world, &expect_compilation(&world, &CompileRequest::new(item_id("deploy_staging"))));
     for wanted in [
         "Chain  ·  `project/deploy/base`, set by the hook `route_deploy` .ai/config/agent/hooks.yaml:2",
         "project/deploy/environment-rules in <environment-rules>",
@@ -44,7 +52,7 @@ fn small_plan_renders_in_full() {
     );
     let compilation = compile_without_inputs(&world, "leaf");
     // The id changes with the plan format; its stability is tested elsewhere.
-    let printed = text::render(&compilation).replace(&compilation.plan_id[..12], "ID");
+    let printed = print(&world, &compilation).replace(&compilation.plan_id[..12], "ID");
     insta::assert_snapshot!(printed);
 }
 
@@ -107,7 +115,7 @@ fn plan_names_its_tokenizer() {
     for (tool, planned) in after.palette.iter().zip(&named.plan.palette) {
         assert_eq!(tool.tokens, by.count(&named.plan.model.wire_tool(planned).text()), "{}", tool.name);
     }
-    let text = text::render(&named);
+    let text = print(&world("models: [{ id: large, tokenizer: o200k_base }]\n"), &named);
     if cfg!(feature = "tokenizers") {
         assert_eq!(after.tokens.exact, None);
         assert!(text.contains("tokens counted by o200k_base, which is exact for large"), "{text}");
