@@ -207,7 +207,7 @@ fn prompt_is_printed_as_it_is_sent_beside_its_sources() {
     let place = TestProject::example("deploy");
     let call = ["plan", "deploy_staging", "--input", "service=billing"];
     let (_, plan) = place.json(&call);
-    let prompt = |more: &[&str]| [&call[..], &["--prompt"], more].concat();
+    let prompt = |more: &[&'static str]| [&call[..], &["--prompt"], more].concat();
     let (code, sent) = place.json(&prompt(&[]));
     assert_eq!(code, Some(0));
     assert_eq!((&sent["system"], &sent["first_message"]), (&plan["system"]["text"], &plan["first_message"]["text"]));

@@ -24,7 +24,7 @@
 //! let request = CompileRequest::new(ItemId::parse("greet")?).with_inputs(Default::default());
 //! let compilation = project.plan(&request)?;
 //! assert_eq!(compilation.plan.limits.turns, 2);
-//! println!("{}", rye::render_plan(&compilation));
+//! println!("{}", project.render_plan(&compilation)?);
 //! # Ok(())
 //! # }
 //! ```
@@ -98,8 +98,3 @@ pub use rye_engine::thread::RunResult;
 pub use rye_engine::thread_id::ThreadId;
 pub use rye_engine::tool::{Invocation, Tool, ToolOutcome};
 pub use rye_grammar::ItemId;
-
-/// Renders a plan as text, as `rye plan` prints it without colors.
-pub fn render_plan(compilation: &Compilation) -> String {
-    rye_compiler::report::render::text::render(compilation)
-}

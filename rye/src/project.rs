@@ -7,6 +7,8 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostic, Severity};
 use rye_compiler::report::omissions::estimate_tokens;
+use rye_compiler::report::render::text;
+use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::trust::Subject;
 use rye_compiler::validate::{CheckReport, Selection, check};
@@ -160,6 +162,16 @@ impl Project {
         estimate_tokens(world, compilation);
         compilation.bubblewrap = requires_bubblewrap(world);
         compilation.headless_policy = HeadlessPolicy::from_settings(world, self.is_user_space());
+    }
+
+    /// Renders a plan as text, as `rye plan` prints it without colors and without a comparison with the lock.
+    ///
+    /// # Errors
+    /// [`Error::World`].
+    pub fn render_plan(&self, compilation: &Compilation) -> Result<String, Error> {
+        let summary = PlanSummary::new(&self.world()?, None, compilation);
+        let summary = summary.map_err(|error| Error::World(error.to_string()))?;
+        Ok(text::render(compilation, &summary))
     }
 
     /// Returns the options of an engine for this project, with the given handling of approvals.

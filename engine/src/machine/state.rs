@@ -236,8 +236,7 @@ impl Attempt {
         self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
     }
 
-    /// Returns the settlement of this attempt that is pending after a complete reply; `uncounted` is set if `usage` does
-    /// not count it.
+    /// Returns the settlement that is pending after a complete reply; `uncounted` is set if `usage` lacks it.
     pub fn owed(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
         self.pending(usage, uncounted, true, of_fallback)
     }
