@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process, setsid};
 
-/// The way in which a process is ended.
+/// The signal that ends a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndSignal {
     /// SIGTERM: the process may finish its work.
@@ -27,7 +27,7 @@ pub fn start_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends another process; a process that is already gone is no error. The caller must verify through the owner's lock
+/// Ends another process; a process that has already ended is no error. The caller must verify through the owner's lock
 /// that the pid still belongs to the intended process.
 pub fn end_process(pid: u32, how: EndSignal) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw) else {

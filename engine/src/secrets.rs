@@ -81,7 +81,7 @@ static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
 struct KnownSecrets {
     /// The names of the variables, by value.
     values: BTreeMap<String, String>,
-    /// The values as they are.
+    /// The unencoded values.
     plain: Needles,
     /// The values without white space, and in base 64 at every alignment, for [`Stream::compact`].
     compact: Needles,

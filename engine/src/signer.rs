@@ -15,7 +15,7 @@ pub struct Signer {
     name: String,
     /// The reason why the user's own key is not used, if it is not.
     instead: Option<String>,
-    /// True if the user has no key at all.
+    /// True if the user has no key.
     keyless: bool,
 }
 

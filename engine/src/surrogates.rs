@@ -8,12 +8,12 @@ const MARK_OFFSET: u32 = 0x0010_0000;
 pub(crate) const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
 const LOW: std::ops::RangeInclusive<u32> = 0xDC00..=0xDFFF;
 
-/// Returns the private character that stands for a half.
+/// Returns the private character that represents a half.
 pub(crate) fn to_mark(half: u32) -> Option<char> {
     char::from_u32(MARK_OFFSET + half)
 }
 
-/// Returns the half that a character stands for, if any.
+/// Returns the half that a character represents, if any.
 pub(crate) fn from_mark(c: char) -> Option<u32> {
     u32::from(c).checked_sub(MARK_OFFSET).filter(|half| HIGH.contains(half) || LOW.contains(half))
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinError;
 
 use crate::error::DriveError;
 
-/// A shared counter of running agent threads. Clones share the count.
+/// A shared counter of running agent threads. Clones use the same counter.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadCount(Arc<AtomicUsize>);
 

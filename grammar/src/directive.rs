@@ -144,7 +144,7 @@ fn xml_range(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
     content.start..end
 }
 
-/// Returns the name of the first element, if only comments, declarations and text come before it.
+/// Returns the name of the first element, if only comments, declarations and text precede it.
 fn root_name(xml: &str) -> Option<&str> {
     let mut rest = xml;
     loop {

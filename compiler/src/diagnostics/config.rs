@@ -19,7 +19,7 @@ pub enum ConfigError {
     /// The files that configure MCP servers, with the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String },
-    /// A settings file of a name that only documents defaults: `about` says what it describes, as a sentence.
+    /// A settings file with the name of a file that only documents defaults: `about` describes it in a sentence.
     #[error("`{path}` has no effect")]
     ChangesNothing { path: String, about: &'static str, span: Span },
 }

@@ -1,4 +1,4 @@
-//! Did-you-mean suggestions: the closest known word, if it is close enough.
+//! Did-you-mean suggestions: the closest known name, if it is close enough.
 
 /// Returns the candidate closest to `text`, if it is close: at most a third of its length in edits, where a difference
 /// in case counts as none; or the same last segment of an id in another folder; or a name that begins with `text`.

@@ -218,7 +218,7 @@ fn combination(partitions: &[Partition], mut at: usize) -> Vec<usize> {
     cells
 }
 
-/// Returns the key that tells contexts apart: everything but the values that were filled in.
+/// Returns the key that distinguishes contexts: the report without the filled-in values.
 fn context_key(report: &PlanReport) -> String {
     let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
     let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();

@@ -313,7 +313,7 @@ fn reads_shell_text(words: &[String]) -> bool {
     words.first().is_some_and(is_open) || words.iter().any(is_shell)
 }
 
-/// Returns for each word of a command whether the command may execute what the word names: the program itself, and the
+/// Returns true for each word that names a file that the command may execute: the program itself, and the
 /// words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are its parameters.
 fn launched(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
@@ -417,7 +417,7 @@ impl FileWords {
         }
     }
 
-    /// Adds one word. `launches` is true if the command can execute what the word names.
+    /// Adds one word. `launches` is true if the command can execute the file that the word names.
     fn add_word(&mut self, word: &str, launches: bool) {
         let plain: String = word.chars().filter(|c| *c != VALUE_START).collect();
         let is_project = |text: &str| text.split('/').all(|part| part.is_empty() || part == ".");

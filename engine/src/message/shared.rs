@@ -24,7 +24,7 @@ struct MessageEntry {
     renamed: Mutex<Option<SharedMessage>>,
 }
 
-/// A way to encode one message, independent of its neighbors.
+/// An encoding of one message that does not depend on its neighbors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireEncoding {
     Anthropic,

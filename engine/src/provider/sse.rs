@@ -35,7 +35,7 @@ pub struct SseParser {
     data: Vec<u8>,
     /// Set if a carriage return ended the last line; a line feed directly after it belongs to it.
     after_cr: bool,
-    /// Set until the first line ends: a byte order mark may come first.
+    /// Set until the first line ends: a byte order mark may precede it.
     at_start: bool,
 }
 

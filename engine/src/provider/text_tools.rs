@@ -14,7 +14,7 @@ use super::wire::{NO_OUTPUT, is_blank};
 use crate::exchange::{CallError, Delta, Reply, Request, StopReason};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
-/// Calls a model, with text-parsed tools if the request says so.
+/// Calls a model, with text-parsed tools if the request selects them.
 ///
 /// # Errors
 /// The error that ended the attempt.

@@ -31,7 +31,7 @@ pub trait ReplyDecoder: Send {
     /// Returns the reply.
     ///
     /// # Errors
-    /// The error that the stream contained, or [`FailedStage::Truncated`] if its final event never came.
+    /// The error that the stream contained, or [`FailedStage::Truncated`] if its final event is missing.
     fn finish(self) -> Result<Reply, CallError>;
 }
 

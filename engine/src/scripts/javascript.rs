@@ -163,7 +163,7 @@ impl JavaScriptReader {
         }
     }
 
-    /// Adds a name exported by a list: it has a value, but not a literal one at this place.
+    /// Adds a name that an export list contains: its value is not a literal in the list.
     fn add_exported_name(&mut self, name: &ModuleExportName<'_>) {
         let (text, span) = match name {
             ModuleExportName::IdentifierName(id) => (id.name.to_string(), id.span),

@@ -1,5 +1,5 @@
 //! Normalized forms of a text in which encoded values are found: escapes decoded, white space removed, or only the
-//! digits of a hex dump. Every byte of a form knows the range of the text that it stands for.
+//! digits of a hex dump. Every byte of a form has the range of the text that it represents.
 
 use std::ops::Range;
 
@@ -123,7 +123,7 @@ impl Stream {
     }
 }
 
-/// Decodes the start of some bytes: the decoded bytes, and how many bytes they stand for, at least one.
+/// Decodes the start of some bytes. Returns the decoded bytes and the number of encoded bytes, at least one.
 fn decode_first(rest: &[u8]) -> (Vec<u8>, usize) {
     let same = |bytes: &[u8]| (bytes.to_vec(), 1);
     match rest {

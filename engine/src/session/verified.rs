@@ -1,5 +1,5 @@
 //! Checks of a transcript before its thread is resumed, recovered, forked or continued, and before it bounds a child. A
-//! project and its transcripts can come from anyone: signatures identify the author of a transcript, and its claims
+//! project and its transcripts can be of unknown origin: signatures identify the author of a transcript, and its claims
 //! about its thread must match its plan and its spawn chain.
 
 use crate::store::spilled::restore_event;

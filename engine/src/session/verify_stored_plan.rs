@@ -1,4 +1,4 @@
-//! Verification of a stored plan. A transcript lies in the project, which can come from anyone: every hook of the
+//! Verification of a stored plan. A transcript lies in the project, which can be of unknown origin: every hook of the
 //! stored plan that starts a program or grants a capability must match the current files, whose trust is known. The
 //! model's endpoint is never taken from a stored plan (`engine::Connections`).
 

@@ -39,7 +39,7 @@ pub fn compile_pinned(
     };
     if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
         return Err(CommandError::usage(format!(
-            "`{path}` was planned with unknown inputs, so its run is not determined"
+            "`{path}` was planned with unknown inputs, so it does not determine a run"
         ))
         .with_help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
     }

@@ -135,7 +135,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     run_to_end(ThreadStart::TakeUp { thread: id.clone(), messages }, how, spaces, report)
 }
 
-/// Waits until the thread has consumed the answer, and reports if another answer came first.
+/// Waits until the thread has consumed the answer, and reports if another answer preceded it.
 fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,
@@ -167,7 +167,7 @@ fn wait_until_consumed(
     }
 }
 
-/// Returns the failure of an answer that came too late.
+/// Returns the failure of a late answer.
 fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Event]) -> CommandError {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };

@@ -57,7 +57,7 @@ fn push(out: &mut String, line: &str) {
     out.push('\n');
 }
 
-/// Shortens an id, keeping enough to tell plans apart.
+/// Shortens an id to a length that still distinguishes plans.
 fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }

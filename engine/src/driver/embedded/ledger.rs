@@ -42,7 +42,7 @@ impl EmbeddedDriver {
     }
 
     /// Commits the end: open settlements are booked, the row gets the end status, surviving children move up, the
-    /// account is closed. A suspended thread keeps its account. A continuation gets its row and account in the same
+    /// account is closed. A suspended thread's account stays open. A continuation gets its row and account in the same
     /// commit, so that after a crash one of the two threads can be resumed.
     pub(super) async fn finish(
         &self,

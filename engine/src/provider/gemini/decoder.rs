@@ -213,7 +213,7 @@ impl GeminiDecoder {
         deltas.push(Delta::Thinking(more.to_owned()));
     }
 
-    /// Reads a call, which always comes whole. Older models send no id, so one is generated for the result to refer to.
+    /// Reads a call, which is always complete. Older models send no id, so one is generated for the result to refer to.
     fn call(&mut self, function: &Value) -> ToolCall {
         let text = |key: &str| function.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         self.calls += 1;

@@ -1,6 +1,6 @@
 //! Decoder of Responses events: a pure state machine.
 //!
-//! Items grow by deltas and come whole at their end; a server may omit either. Items of unknown kinds are kept whole,
+//! Items arrive as deltas, then complete; a server may omit either. Items of unknown kinds are stored complete,
 //! unknown events are named in the reply.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl<'e> OutputTextDelta<'e> {
     }
 }
 
-/// Events that repeat what other events bring, or report the progress of a kept item.
+/// Events that repeat the content of other events, or report the progress of a stored item.
 const KNOWN_EVENTS: [&str; 21] = [
     "response.queued",
     "response.content_part.added",
@@ -245,7 +245,7 @@ impl ResponsesDecoder {
         Vec::new()
     }
 
-    /// Adds an item that came whole.
+    /// Adds an item that arrived complete.
     fn add_whole_item(&mut self, index: u64, item: &Value) -> Vec<Delta> {
         self.refused |= is_refusal(item);
         let known = self.items.contains_key(&index);

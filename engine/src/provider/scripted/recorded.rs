@@ -65,7 +65,7 @@ impl RecordedRequest {
     /// Compares with `request`.
     ///
     /// # Errors
-    /// The first difference: the place, the recorded line, and the current line.
+    /// The first difference: the location, the recorded line, and the current line.
     pub(super) fn check(&self, request: &Request) -> Result<(), String> {
         let now = Self::from_request(request);
         if let (Some(then), Some(now)) = (&self.system, &now.system) {

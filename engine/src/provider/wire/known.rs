@@ -1,4 +1,4 @@
-//! Tests of what each wire knows: error shapes, content kinds and events (the tables of `docs/reference/providers.md`).
+//! Tests of the error shapes, content kinds and events of each wire (the tables of `docs/reference/providers.md`).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

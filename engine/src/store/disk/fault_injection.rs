@@ -35,7 +35,7 @@ pub enum StepDecision {
 
 type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 
-/// The data that a sync makes durable. Each kind is requested by one place of the store.
+/// The data that a sync makes durable. One call site of the store requests each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SyncKind {
     /// Lines of a transcript.

@@ -214,7 +214,7 @@ mod linux {
 
     use super::living_parent;
 
-    /// Bytes of `children` that are read at once; the rest is read once these children are gone.
+    /// Bytes of `children` that are read at once; the rest is read after these children have ended.
     const MAX_CHILDREN_BYTES: usize = 64 * 1024;
 
     /// Open files of `/proc`.
