@@ -38,11 +38,11 @@ tokio::task_local! {
 /// Waits for a future, at most for this duration.
 async fn wait_at_most<F: Future>(most: Duration, what: F) -> Option<F::Output> {
     #[cfg(test)]
-    if let Ok(told) = TEST_TIMEOUT_SIGNAL.try_with(std::sync::Arc::clone) {
+    if let Ok(timeout_signal) = TEST_TIMEOUT_SIGNAL.try_with(std::sync::Arc::clone) {
         return tokio::select! {
             biased;
             done = what => Some(done),
-            () = told.notified() => None,
+            () = timeout_signal.notified() => None,
         };
     }
     timeout(most, what).await.ok()
@@ -196,9 +196,9 @@ impl Endpoint {
     fn status_error(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> CallError {
         let text = String::from_utf8_lossy(body);
         let value = serde_json::from_str::<Value>(&text).unwrap_or(Value::Null);
-        let told = ProviderErrorBody::read(&value);
+        let reported = ProviderErrorBody::read(&value);
         let mut message = format!("{} answered {status}", self.host());
-        let detail = told.message.unwrap_or_else(|| if is_markup(&text) { String::new() } else { text.into_owned() });
+        let detail = reported.message.unwrap_or_else(|| if is_markup(&text) { String::new() } else { text.into_owned() });
         if !detail.trim().is_empty() {
             let _ = write!(message, ": {}", detail.trim());
         }
@@ -209,8 +209,8 @@ impl Endpoint {
         CallError {
             status: Some(status),
             headers: kept,
-            error_type: told.kind,
-            code: told.code,
+            error_type: reported.kind,
+            code: reported.code,
             ..CallError::new(FailedStage::Status, message)
         }
     }
@@ -220,8 +220,8 @@ impl Endpoint {
     fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
         let value = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
         if value.get("error").is_some() {
-            let told = ProviderErrorBody::read(&value);
-            return CallError { headers: retry_headers(headers), ..told.into_stream_error() };
+            let reported = ProviderErrorBody::read(&value);
+            return CallError { headers: retry_headers(headers), ..reported.into_stream_error() };
         }
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("something");
         let message = format!("{} answered with `{kind}`, not with a stream", self.host());
@@ -526,29 +526,29 @@ mod tests {
     #[test]
     fn error_bodies_are_read_in_every_form() {
         let read = |text: &str| ProviderErrorBody::read(&serde_json::from_str(text).unwrap());
-        let told = |kind: Option<&str>, code: Option<&str>, message: Option<&str>| ProviderErrorBody {
+        let reported = |kind: Option<&str>, code: Option<&str>, message: Option<&str>| ProviderErrorBody {
             kind: kind.map(str::to_owned),
             code: code.map(str::to_owned),
             message: message.map(str::to_owned),
         };
-        assert_eq!(read(r#"{"error":{"type":"a","code":"b","message":"c"}}"#), told(Some("a"), Some("b"), Some("c")));
-        assert_eq!(read(r#"{"error":{"code":429,"message":"c"}}"#), told(None, Some("429"), Some("c")));
-        assert_eq!(read(r#"{"error":"c"}"#), told(None, None, Some("c")));
-        assert_eq!(read(r#"{"message":"c"}"#), told(None, None, Some("c")));
-        assert_eq!(read("[1]"), told(None, None, None));
+        assert_eq!(read(r#"{"error":{"type":"a","code":"b","message":"c"}}"#), reported(Some("a"), Some("b"), Some("c")));
+        assert_eq!(read(r#"{"error":{"code":429,"message":"c"}}"#), reported(None, Some("429"), Some("c")));
+        assert_eq!(read(r#"{"error":"c"}"#), reported(None, None, Some("c")));
+        assert_eq!(read(r#"{"message":"c"}"#), reported(None, None, Some("c")));
+        assert_eq!(read("[1]"), reported(None, None, None));
         let google = r#"[{"error":{"code":429,"message":"c","status":"RESOURCE_EXHAUSTED"}}]"#;
-        assert_eq!(read(google), told(Some("RESOURCE_EXHAUSTED"), Some("429"), Some("c")));
-        assert_eq!(read(r#"{"type":"error","code":"b","message":"c"}"#), told(None, Some("b"), Some("c")));
+        assert_eq!(read(google), reported(Some("RESOURCE_EXHAUSTED"), Some("429"), Some("c")));
+        assert_eq!(read(r#"{"type":"error","code":"b","message":"c"}"#), reported(None, Some("b"), Some("c")));
     }
 
     #[test]
     fn retry_delay_in_the_body_is_used() {
-        let told = |delay: &str| {
+        let reported = |delay: &str| {
             requested_delay(&serde_json::json!({"error": {"details": [{"reason": "x"}, {"retryDelay": delay}]}}))
         };
-        assert_eq!(told("7.5s").as_deref(), Some("7.5"));
+        assert_eq!(reported("7.5s").as_deref(), Some("7.5"));
         for nonsense in ["", "s", "-1s", "NaNs", "infs", "7"] {
-            assert_eq!(told(nonsense), None, "{nonsense}");
+            assert_eq!(reported(nonsense), None, "{nonsense}");
         }
     }
 

@@ -185,7 +185,7 @@ fn tool_call(call: &ScriptedCall, turn: u32, n: usize, ids: &IdPlaceholders) -> 
 
 /// Returns the usage that the script declares. Undeclared input and output tokens are estimated at four characters
 /// per token; undeclared cache tokens are 0.
-fn scripted_usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlock]) -> Usage {
+fn scripted_usage(reported: &ScriptedUsage, request: &Request, content: &[ContentBlock]) -> Usage {
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
     let sent = || {
         request.system.chars().count()
@@ -194,10 +194,10 @@ fn scripted_usage(told: &ScriptedUsage, request: &Request, content: &[ContentBlo
     };
     let answered = || content.iter().map(|block| block_text(block).chars().count()).sum();
     Usage {
-        input: told.input.unwrap_or_else(|| tokens(sent())),
-        output: told.output.unwrap_or_else(|| tokens(answered())),
-        cache_read: told.cache_read.unwrap_or(0),
-        cache_write: told.cache_write.unwrap_or(0),
+        input: reported.input.unwrap_or_else(|| tokens(sent())),
+        output: reported.output.unwrap_or_else(|| tokens(answered())),
+        cache_read: reported.cache_read.unwrap_or(0),
+        cache_write: reported.cache_write.unwrap_or(0),
     }
 }
 

@@ -146,10 +146,10 @@ impl AnthropicDecoder {
 
     /// Updates the usage. Counts are cumulative: a later one replaces earlier ones, unless it is smaller.
     fn update_usage(&mut self, usage: Option<&Value>) {
-        let Some(told) = usage.filter(|usage| usage.is_object()) else { return };
+        let Some(reported) = usage.filter(|usage| usage.is_object()) else { return };
         let mut usage = self.usage.unwrap_or_default();
         let mut set = |field: &mut u64, path: &str| {
-            let Some(count) = read_count(told, path) else {
+            let Some(count) = read_count(reported, path) else {
                 self.usage_is_unreadable = true;
                 return false;
             };

@@ -114,9 +114,9 @@ impl ReplyDecoder for GeminiDecoder {
 
 impl GeminiDecoder {
     fn read_head(&mut self, head: &ResponseHead<'_>) {
-        let set = |field: &mut String, told: Option<&str>| {
-            if let Some(told) = told.filter(|told| !told.is_empty() && told != field) {
-                told.clone_into(field);
+        let set = |field: &mut String, reported: Option<&str>| {
+            if let Some(reported) = reported.filter(|reported| !reported.is_empty() && reported != field) {
+                reported.clone_into(field);
             }
         };
         set(self.model.get_or_insert_default(), head.model);
@@ -139,8 +139,8 @@ impl GeminiDecoder {
         let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
         self.stop = stop_reason(reason);
         if self.stop.is_none() {
-            let told = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no more is known");
-            let message = format!("the model made a call that cannot be read ({reason}): {told}");
+            let reported = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no more is known");
+            let message = format!("the model made a call that cannot be read ({reason}): {reported}");
             let error_type = Some(reason.to_ascii_lowercase());
             self.failure = Some(CallError { error_type, ..CallError::new(FailedStage::StreamError, message) });
         }

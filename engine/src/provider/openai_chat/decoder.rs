@@ -314,13 +314,13 @@ impl OpenCall {
 }
 
 /// Converts the counts: this wire includes cached tokens in the prompt, [`Usage`] does not.
-fn usage(told: &Value) -> Option<Usage> {
-    let prompt = read_count(told, "/prompt_tokens")??;
-    let cache_read = read_count(told, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0);
-    let cache_write = read_count(told, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0);
+fn usage(reported: &Value) -> Option<Usage> {
+    let prompt = read_count(reported, "/prompt_tokens")??;
+    let cache_read = read_count(reported, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0);
+    let cache_write = read_count(reported, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0);
     Some(Usage {
         input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
-        output: read_count(told, "/completion_tokens")??,
+        output: read_count(reported, "/completion_tokens")??,
         cache_read,
         cache_write,
     })

@@ -237,9 +237,9 @@ impl ResponsesDecoder {
         self.refused |= is_refusal(item);
         if let Some(OpenItem::Other { value, thinking }) = self.items.get_mut(&index) {
             *value = item.clone();
-            let told = displayed_reasoning(item);
-            if !told.is_empty() {
-                *thinking = told;
+            let reported = displayed_reasoning(item);
+            if !reported.is_empty() {
+                *thinking = reported;
             }
         }
         Vec::new()
@@ -382,13 +382,13 @@ fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
 }
 
 /// Converts the counts: this wire includes cached tokens in the input, [`Usage`] does not.
-fn usage(told: &Value) -> Option<Usage> {
-    let input = read_count(told, "/input_tokens")??;
-    let cache_read = read_count(told, "/input_tokens_details/cached_tokens")?.unwrap_or(0);
-    let cache_write = read_count(told, "/input_tokens_details/cache_write_tokens")?.unwrap_or(0);
+fn usage(reported: &Value) -> Option<Usage> {
+    let input = read_count(reported, "/input_tokens")??;
+    let cache_read = read_count(reported, "/input_tokens_details/cached_tokens")?.unwrap_or(0);
+    let cache_write = read_count(reported, "/input_tokens_details/cache_write_tokens")?.unwrap_or(0);
     Some(Usage {
         input: input.saturating_sub(cache_read).saturating_sub(cache_write),
-        output: read_count(told, "/output_tokens")??,
+        output: read_count(reported, "/output_tokens")??,
         cache_read,
         cache_write,
     })

@@ -340,8 +340,8 @@ impl ScriptedFault {
             None if fault.status.is_some() => FailedStage::Status,
             None => FailedStage::StreamError,
         };
-        let told = fault.error.clone().unwrap_or_default();
-        let message = told.message.unwrap_or_else(|| match (fault.status, fault.cut) {
+        let reported = fault.error.clone().unwrap_or_default();
+        let message = reported.message.unwrap_or_else(|| match (fault.status, fault.cut) {
             (Some(status), _) => format!("the script answered {status}"),
             (None, true) => "the script cut the stream off".to_owned(),
             (None, false) => "the script failed this attempt".to_owned(),
@@ -357,9 +357,9 @@ impl ScriptedFault {
         CallError {
             status: fault.status,
             headers,
-            error_type: told.kind,
-            code: told.code,
-            usage: fault.usage.as_ref().map(|told| scripted_usage(told, request, &[])),
+            error_type: reported.kind,
+            code: reported.code,
+            usage: fault.usage.as_ref().map(|reported| scripted_usage(reported, request, &[])),
             cut,
             ..CallError::new(stage, message)
         }
