@@ -198,7 +198,8 @@ impl Endpoint {
         let value = serde_json::from_str::<Value>(&text).unwrap_or(Value::Null);
         let reported = ProviderErrorBody::read(&value);
         let mut message = format!("{} answered {status}", self.host());
-        let detail = reported.message.unwrap_or_else(|| if is_markup(&text) { String::new() } else { text.into_owned() });
+        let detail =
+            reported.message.unwrap_or_else(|| if is_markup(&text) { String::new() } else { text.into_owned() });
         if !detail.trim().is_empty() {
             let _ = write!(message, ": {}", detail.trim());
         }
@@ -531,7 +532,10 @@ mod tests {
             code: code.map(str::to_owned),
             message: message.map(str::to_owned),
         };
-        assert_eq!(read(r#"{"error":{"type":"a","code":"b","message":"c"}}"#), reported(Some("a"), Some("b"), Some("c")));
+        assert_eq!(
+            read(r#"{"error":{"type":"a","code":"b","message":"c"}}"#),
+            reported(Some("a"), Some("b"), Some("c"))
+        );
         assert_eq!(read(r#"{"error":{"code":429,"message":"c"}}"#), reported(None, Some("429"), Some("c")));
         assert_eq!(read(r#"{"error":"c"}"#), reported(None, None, Some("c")));
         assert_eq!(read(r#"{"message":"c"}"#), reported(None, None, Some("c")));
