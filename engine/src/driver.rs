@@ -63,7 +63,7 @@ pub struct EffectStep {
     pub cost: Cost,
     /// Number of events known to be on disk.
     pub synced: u64,
-    /// Settlements that are not in the ledger yet; a long step settles them before it ends.
+    /// Settlements that are not in the ledger yet; a long step settles them while it runs.
     pub unsettled: Vec<Settled>,
     /// Signals a cancellation of the thread after this decision, even before the effect has started.
     pub halt: CancellationToken,

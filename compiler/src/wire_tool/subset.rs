@@ -15,7 +15,7 @@ use super::{add_notes, take_unnameable_properties, types_of};
 /// Limits of following references: levels of a recursive definition, and depth of the whole. A larger schema is tried
 /// with the next, smaller effort.
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
-/// Maximum number of schemas in a result; the last effort cuts what exceeds it.
+/// Maximum number of schemas in a result; the last, smallest effort cuts the excess.
 const MAX_SCHEMAS: usize = 500;
 /// Formats of text that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];

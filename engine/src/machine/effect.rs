@@ -113,7 +113,7 @@ pub struct HookBounds {
     pub limits: PlanLimits,
     /// Children so far, including children of hooks.
     pub spawned: u64,
-    /// Worst-case nano-dollars of one more turn of the thread, reserved for the thread; 0 after its last turn.
+    /// Worst-case nano-dollars of one more turn of the thread, reserved for the thread; 0 for hooks of its end.
     pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,

@@ -47,7 +47,7 @@ pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> 
     screen(plan, state, source, &text)
 }
 
-/// Returns the effect that runs the `input` hooks on the message of a resumed thread; `None` if they have run on it.
+/// Returns the effect that runs the `input` hooks on the message of a resumed thread; `None` if no hook has to run.
 pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     let message = state.resume_message().filter(|_| !state.talk.resume_screened)?;
     screen(plan, state, ScreenedSource::Resume, message)

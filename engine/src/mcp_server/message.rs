@@ -56,7 +56,7 @@ impl MessageError {
     }
 }
 
-/// Parses a message and checks it. An unknown notification is returned unchanged: it gets no response.
+/// Parses a message and checks it. Parameters of notifications are not checked, because they get no response.
 pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
     let message: Value = serde_json::from_slice(text)
         .map_err(|error| MessageError::new(Value::Null, PARSE_ERROR, format!("the message is not JSON: {error}")))?;

@@ -1,4 +1,4 @@
-//! A session of an MCP client: its thread, the calls that the thread has not received, and their results.
+//! A session of an MCP client: its thread, the calls sent to the thread, and their results.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -93,7 +93,7 @@ fn safe_cargo(text: &str) -> String {
     kept
 }
 
-/// Returns the paths of the user's configuration, in the order in which git reads them.
+/// Returns the paths from which git reads the user's configuration.
 fn git_files() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(file) = variable("GIT_CONFIG_GLOBAL") {
