@@ -64,7 +64,7 @@ pub struct TrustRequirement {
 pub enum TrustRequirementKind {
     Hook,
     Tool,
-    /// An MCP server. Only the CLI lists servers, because their settings are not an item.
+    /// An MCP server. Only the CLI lists servers, because servers are not items.
     Server,
     Provider,
     Risk,

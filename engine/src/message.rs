@@ -141,7 +141,7 @@ impl Message {
         }
     }
 
-    /// Returns the user text that the model sees in place of a message of another kind; `None` for an excluded command,
+    /// Returns the user text that replaces a message of another kind in requests; `None` for an excluded command,
     /// and for the kinds that providers accept.
     fn user_text(&self) -> Option<String> {
         match self {

@@ -99,7 +99,7 @@ pub enum Outcome {
     Asks,
     /// Gate: the next call is `rye_directive_return`.
     Returns,
-    /// Approval: the request was approved.
+    /// Ask: the approval request was approved.
     Approved,
     Refused,
     Suspended,

@@ -1,5 +1,5 @@
 //! Classification of failures, and the delay before the next attempt (`engine.md` 3). The table is
-//! `error_classification.yaml` with conditions of the language. The engine adds jitter.
+//! `error_classification.yaml`; its conditions use the condition language. The engine adds jitter.
 
 mod delay;
 mod http_date;

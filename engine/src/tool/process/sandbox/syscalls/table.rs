@@ -13,9 +13,9 @@ pub enum SyscallVerdict {
     Restrict,
     /// The kernel executes the call if the network is granted, else `EACCES`.
     Network,
-    /// `EPERM`.
+    /// The call fails with `EPERM`.
     Refuse,
-    /// `ENOSYS`, as for a number outside every class.
+    /// The call fails with `ENOSYS`, like a call in no class.
     Absent,
 }
 
