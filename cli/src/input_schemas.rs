@@ -30,7 +30,7 @@ fn write_below(folder: &Path, path: &str, schema: &Value) -> Result<(), CommandE
 /// Adds the comment that names the schema to a new YAML file; other files are unchanged. `path` is relative to the
 /// project.
 pub fn annotate(path: &str, text: String) -> String {
-    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     let Some(schema) = schema_of_path(path).filter(|_| is_yaml) else { return text };
     let inside = SCHEMA_FOLDER.trim_start_matches(".ai/");
     // The folders between the file and `.ai/`.
@@ -40,7 +40,7 @@ pub fn annotate(path: &str, text: String) -> String {
 
 /// Writes the schema of a new YAML file, which its comment names, to the project.
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
-    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {
         Some(schema) => write_below(project, &format!("{SCHEMA_FOLDER}/{}.json", schema.name), &schema.schema),
         None => Ok(()),

@@ -27,7 +27,7 @@ fn new_items_pass_check_in_every_language() {
         assert_eq!(made.trim(), format!(".ai/tools/team/{file}"));
         let text = place.read(made.trim());
         let comment = "# yaml-language-server: $schema=../../state/schemas/tool.json\n";
-        assert_eq!(text.starts_with(comment), file.ends_with(".yaml"), "{text}");
+        assert_eq!(text.starts_with(comment), file.rsplit_once('.').unwrap().1 == "yaml", "{text}");
     }
     assert!(place.read(".ai/state/schemas/tool.json").contains("additionalProperties"));
     // A script without declarations is a module for the scripts next to it.

@@ -123,7 +123,7 @@ fn input_files(project: &std::path::Path) -> Vec<String> {
 /// Returns the data of a file: the whole YAML, or the metadata of knowledge. `None` if it cannot be parsed.
 fn input_data(path: &str, text: &str) -> Option<Value> {
     use rye_grammar::{SourceId, knowledge, yaml};
-    if path.ends_with(".md") {
+    if path.rsplit_once('.').is_some_and(|(_, extension)| extension == "md") {
         let parsed = knowledge::parse(SourceId(0), text, knowledge::KnowledgeFormat::Markdown);
         return parsed.tree.metadata.filter(|_| parsed.errors.is_empty()).map(|node| node.to_value());
     }

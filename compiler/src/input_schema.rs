@@ -47,10 +47,11 @@ pub fn input_schemas() -> Vec<InputSchema> {
 /// Returns the schema of the file at a path below the project; `None` if it has none.
 pub fn schema_of_path(path: &str) -> Option<InputSchema> {
     let (kind, id) = ItemKind::of_path(path)?;
-    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension);
+    let is_yaml = matches!(extension, Some("yaml" | "yml"));
     let name = match kind {
         ItemKind::Tool if is_yaml => "tool",
-        ItemKind::Knowledge if path.ends_with(".md") => "knowledge",
+        ItemKind::Knowledge if extension == Some("md") => "knowledge",
         ItemKind::Config => schema_name(crate::validate::settings::schema::file(id.as_str())?),
         ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => return None,
     };
@@ -63,7 +64,13 @@ fn schema_name(file: &SettingsFile) -> &'static str {
 
 /// Returns a mapping schema with these properties and no others.
 fn closed(properties: Map<String, Value>) -> Value {
-    json!({"type": "object", "properties": properties, "additionalProperties": false})
+    let properties = Value::Object(properties);
+    let mut schema = json!({"type": "object"});
+    if let Some(map) = schema.as_object_mut() {
+        map.insert("properties".to_owned(), properties);
+        map.insert("additionalProperties".to_owned(), false.into());
+    }
+    schema
 }
 
 fn with_header(about: &str, schema: Value) -> Value {
@@ -128,13 +135,11 @@ fn fields(keys: &[SettingField]) -> Value {
 }
 
 fn described(schema: Value, about: &str) -> Value {
-    match schema {
-        Value::Object(mut map) if !about.is_empty() => {
-            map.insert("description".into(), about.into());
-            Value::Object(map)
-        }
-        other => other,
+    let mut schema = schema;
+    if let Some(map) = schema.as_object_mut().filter(|_| !about.is_empty()) {
+        map.insert("description".into(), about.into());
     }
+    schema
 }
 
 /// Limits are numbers, or texts such as `10m`; their reader checks the values.

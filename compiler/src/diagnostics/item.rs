@@ -260,7 +260,6 @@ impl Problem for ItemError {
             Self::Silent { span, .. } => {
                 vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
             }
-            Self::UntrustedKey { .. } => Vec::new(),
             Self::Signature { span, reason, .. } => span.iter().map(|s| new_label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
@@ -271,7 +270,9 @@ impl Problem for ItemError {
             | Self::ToolMissing { span, label: text, .. }
             | Self::ToolValue { span, label: text, .. }
             | Self::ServerSchema { span, label: text, .. } => vec![new_label(*span, text.clone())],
-            Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => Vec::new(),
+            Self::UntrustedKey { .. } | Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => {
+                Vec::new()
+            }
         }
     }
 }

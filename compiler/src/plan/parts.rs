@@ -68,7 +68,7 @@ impl ValueParts {
         match (value, &self.items) {
             (Value::Array(list), Some(item)) => list.iter().enumerate().find_map(|(i, one)| {
                 let length = path.len();
-                path.push_str(&format!("[{i}]"));
+                path.extend(["[", i.to_string().as_str(), "]"]);
                 let fault = item.find_fault_at(one, path);
                 path.truncate(length);
                 fault
@@ -162,7 +162,7 @@ impl ValueParts {
                 format!("{name}{}: {}", if field.required { "" } else { "?" }, field.describe())
             };
             let fields: Vec<String> = self.fields.iter().map(field).collect();
-            text.push_str(&format!(" {{{}}}", fields.join(", ")));
+            text.extend([" {", fields.join(", ").as_str(), "}"]);
         }
         text
     }
