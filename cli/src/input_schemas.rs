@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rye_compiler::input_schema::schema_of_path;
+use rye_compiler::input_schema::{schema_name_of_path, schema_of_path};
 use rye_engine::rooted_dir::RootedDir;
 use serde_json::Value;
 
@@ -31,11 +31,11 @@ fn write_below(folder: &Path, path: &str, schema: &Value) -> Result<(), CommandE
 /// project.
 pub fn annotate(path: &str, text: String) -> String {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
-    let Some(schema) = schema_of_path(path).filter(|_| is_yaml) else { return text };
+    let Some(schema) = schema_name_of_path(path).filter(|_| is_yaml) else { return text };
     let inside = SCHEMA_FOLDER.trim_start_matches(".ai/");
     // The folders between the file and `.ai/`.
     let up = "../".repeat(path.matches('/').count().saturating_sub(1));
-    format!("# yaml-language-server: $schema={up}{inside}/{}.json\n{text}", schema.name)
+    format!("# yaml-language-server: $schema={up}{inside}/{schema}.json\n{text}")
 }
 
 /// Writes the schema of a new YAML file, which its comment names, to the project.

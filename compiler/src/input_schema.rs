@@ -44,17 +44,22 @@ pub fn input_schemas() -> Vec<InputSchema> {
     schemas
 }
 
-/// Returns the schema of the file at a path below the project; `None` if it has none.
-pub fn schema_of_path(path: &str) -> Option<InputSchema> {
+/// Returns the name of the schema of the file at a path below the project; `None` if it has none. Builds no schema.
+pub fn schema_name_of_path(path: &str) -> Option<&'static str> {
     let (kind, id) = ItemKind::of_path(path)?;
     let extension = path.rsplit_once('.').map(|(_, extension)| extension);
     let is_yaml = matches!(extension, Some("yaml" | "yml"));
-    let name = match kind {
-        ItemKind::Tool if is_yaml => "tool",
-        ItemKind::Knowledge if extension == Some("md") => "knowledge",
-        ItemKind::Config => schema_name(crate::validate::settings::schema::file(id.as_str())?),
-        ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => return None,
-    };
+    match kind {
+        ItemKind::Tool if is_yaml => Some("tool"),
+        ItemKind::Knowledge if extension == Some("md") => Some("knowledge"),
+        ItemKind::Config => Some(schema_name(crate::validate::settings::schema::file(id.as_str())?)),
+        ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => None,
+    }
+}
+
+/// Returns the schema of the file at a path below the project; `None` if it has none.
+pub fn schema_of_path(path: &str) -> Option<InputSchema> {
+    let name = schema_name_of_path(path)?;
     input_schemas().into_iter().find(|schema| schema.name == name)
 }
 
