@@ -4,14 +4,18 @@
 
 #![allow(clippy::print_stdout, reason = "a program that prints its result")]
 
+use std::fs;
 use std::path::Path;
 
-use rye::{CompileRequest, EngineBuilder, Error, ItemId, LiveEvent, Project, SessionRequest};
+use rye::{CompileRequest, EngineBuilder, ItemId, LiveEvent, Project, SessionRequest};
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/hello");
-    let project = Project::open(&root)?;
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A copy, because a run stores its thread in the project.
+    let folder = tempfile::tempdir()?;
+    let root = folder.path();
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/hello"), root)?;
+    let project = Project::open(root)?.without_user_space().trust_everything();
     let request = CompileRequest::new(ItemId::parse("hello")?).with_inputs(serde_json::Map::new());
     let compilation = project.plan(&request)?;
     println!("plan {}: {} tools", compilation.plan_id, compilation.plan.palette.len());
@@ -26,5 +30,19 @@ async fn main() -> Result<(), Error> {
     }
     let result = session.join().await;
     println!("{}: {}", result.status.as_str(), serde_json::json!(result.outputs));
+    Ok(())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
     Ok(())
 }

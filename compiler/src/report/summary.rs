@@ -188,7 +188,8 @@ impl PlanAccess {
         ]
     }
 
-    /// Formats the access on one line. The longest lists are counted instead of named until the line fits.
+    /// Formats the access on one line. The longest lists are counted instead of named until the line fits; the section
+    /// *Access* names all entries.
     fn line(&self) -> String {
         let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
         if lists.is_empty() {
@@ -197,10 +198,11 @@ impl PlanAccess {
         let mut parts: Vec<String> =
             lists.iter().map(|(verb, _, names)| format!("{verb} {}", names.join(", "))).collect();
         while parts.join(" · ").chars().count() > LINE_CHARS {
-            let counted = lists.iter().map(|(verb, plural, names)| format!("{verb} {} {plural}", names.len()));
-            let saved = parts.iter().zip(counted).enumerate().filter(|(i, (part, counted))| {
-                lists.get(*i).is_some_and(|(.., names)| names.len() > 1) && counted.len() < part.len()
+            let counted = lists.iter().map(|(verb, plural, names)| match names.len() {
+                1 => format!("{verb} 1 {}", plural.trim_end_matches('s')),
+                count => format!("{verb} {count} {plural}"),
             });
+            let saved = parts.iter().zip(counted).enumerate().filter(|(_, (part, counted))| counted.len() < part.len());
             let Some((at, (_, counted))) = saved.max_by_key(|(_, (part, _))| part.len()) else { break };
             if let Some(part) = parts.get_mut(at) {
                 *part = counted;
