@@ -47,8 +47,9 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     let account = engine.account(&thread(&result)).unwrap().unwrap();
     assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Open);
     drop(engine);
-    // Another process, with the answer in the inbox.
+    // Another process, with the answer in the inbox. No permanent key signed the transcript, so the user accepts it.
     let engine = lab.engine();
+    engine.accept_unverified();
     post_message(&engine, &result, &raise("turns", 20));
     post_message(&engine, &result, &ControlMessage::Approve { yes: true, question: None });
     let handle = engine.recover(&thread(&result)).await.unwrap();

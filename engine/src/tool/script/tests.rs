@@ -115,7 +115,7 @@ async fn python_failures_are_reported() {
     let lies =
         format!("{OPEN}import os\ndef execute(params, project_path):\n    os.write(1, b'[1]')\n    os._exit(0)\n");
     let outcome = p.call("lies.py", &lies, json!({})).await;
-    assert!(outcome.is_error && text(&outcome).contains("no JSON"), "{outcome:?}");
+    assert!(outcome.is_error && text(&outcome).contains("did not return JSON"), "{outcome:?}");
     let slow = format!("{OPEN}import time\ndef execute(params, project_path):\n    time.sleep(60)\n");
     let outcome = p.call_within("slow.py", &slow, json!({}), Duration::from_secs(3)).await;
     assert!(outcome.is_error && text(&outcome).contains("[stopped: timed out after 3 s]"), "{outcome:?}");
