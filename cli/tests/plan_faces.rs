@@ -182,7 +182,7 @@ fn plan_opens_with_a_summary_of_five_lines() {
     let (_, json) = place.json(&call);
     assert_eq!(json["summary"]["cost"]["worst"], json["cost"]["worst"]["cost"], "{json}");
     let sent = json["summary"]["access"].as_object().unwrap();
-    assert_eq!(sent.keys().collect::<Vec<_>>(), ["reach", "run", "start", "write"], "{json}");
+    assert_eq!(sent.keys().collect::<Vec<_>>(), ["write", "run", "reach", "start"], "{json}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn search_for_a_project_never_chooses_the_user_space() {
     ];
     for variables in cases {
         for folder in ["home", "home/code", "home/code/sub", "link/code", "short/sub"] {
-            for args in [&["run", "talk"][..], &["check"], &["trust"], &["threads", "list"], &["mcp", "serve"]] {
+            for args in [&["run", "talk"][..], &["check"], &["lock"], &["threads", "list"], &["mcp", "serve"]] {
                 assert_no_project(&machine.rye(folder, variables, args), &format!("{variables:?} {folder} {args:?}"));
             }
         }

@@ -85,6 +85,11 @@ fn with_header(about: &str, schema: Value) -> Value {
     if let Value::Object(map) = schema {
         whole.extend(map);
     }
+    // Conditions are recursive, so every schema that has one defines it.
+    let has_condition = Value::Object(whole.clone()).to_string().contains("#/$defs/condition");
+    if has_condition && !whole.contains_key("$defs") {
+        whole.insert("$defs".into(), json!({"condition": condition()}));
+    }
     // A file of comments alone is empty.
     if whole.get("type") == Some(&json!("object")) {
         whole.insert("type".into(), json!(["object", "null"]));
