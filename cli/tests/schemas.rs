@@ -146,6 +146,7 @@ fn input_schemas_agree_with_the_check() {
     }
     projects.retain(|project| project.join(".ai").is_dir());
     let (mut fitting, mut refused) = (0, 0);
+    let mut disagreements = Vec::new();
     for project in projects {
         let (_, checked) = place.json(&["check", "--project", project.to_str().unwrap()]);
         for path in input_files(&project) {
@@ -171,18 +172,23 @@ fn input_schemas_agree_with_the_check() {
                 .map(|fault| format!("{}: {fault}", fault.instance_path()))
                 .collect();
             if errors.is_empty() {
-                assert!(faults.is_empty(), "{shown}: {faults:?}");
+                if !faults.is_empty() {
+                    disagreements.push(format!("{shown}: {faults:?}"));
+                }
                 fitting += 1;
             } else if errors.iter().any(|one| of_shape(&one["code"]))
                 && !NOT_IN_SCHEMAS.iter().any(|end| shown.ends_with(end))
             {
-                assert!(!faults.is_empty(), "{shown}: {errors:?}");
+                if faults.is_empty() {
+                    disagreements.push(format!("{shown}: {:?}", errors[0]["message"]));
+                }
                 refused += 1;
             }
         }
     }
+    assert!(disagreements.is_empty(), "{}", disagreements.join("\n"));
     assert!(fitting > 60 && refused > 5, "{fitting} fit, {refused} are refused");
 }
 
 /// Files whose errors concern more than their shape, so that only `rye check` finds them.
-const NOT_IN_SCHEMAS: [&str; 0] = [];
+const NOT_IN_SCHEMAS: [&str; 1] = ["config/provider-slips .ai/config/agent/providers/mine.yaml"];
