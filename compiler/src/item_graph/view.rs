@@ -313,6 +313,6 @@ mod tests {
         for (depth, count) in [(0, 1), (1, 3), (2, 5), (100, 30)] {
             assert_eq!(spawns.clone().around(&center, depth).nodes.len(), count, "{depth}");
         }
-        assert!(spawns.find_nodes("nobody").is_empty());
+        assert!(spawns.find_nodes("unknown").is_empty());
     }
 }

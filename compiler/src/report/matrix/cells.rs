@@ -10,7 +10,7 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::ComparedLiterals;
 use crate::semantics::value::equal;
 
-/// Maximum number of substrings or elements of one input whose combinations are told apart.
+/// Maximum number of substrings or elements of one input whose combinations are distinguished.
 const MAX_PARTS: usize = 6;
 /// A separator of substrings that occurs in none of them.
 const SEPARATOR: &str = "\u{1}";

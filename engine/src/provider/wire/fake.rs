@@ -69,7 +69,7 @@ impl ScriptedServer {
                             ServerMove::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
                             ServerMove::Next => {
                                 let Some((head, body)) = read_request(&mut stream) else { return };
-                                // As above.
+                                // The test may have dropped the receiver.
                                 let _ = sender.send(SeenRequest { connection, head, body });
                             }
                         }
