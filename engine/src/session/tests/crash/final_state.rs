@@ -281,7 +281,8 @@ impl EventNormalizer<'_> {
             EventBody::ChildEnded(child) => {
                 let below = self.booked(&format!("{}.{}", self.name, child.spawn), true);
                 self.waited += below;
-                value["cost"]["spend"] = less(child.cost.spend, below)?.into();
+                value["cost"]["spend"] = self.less(child.cost.spend, below)?.into();
+                omit_waiting(value);
             }
             EventBody::Ended(ended) => {
                 if self.tool.is_some() {
@@ -293,7 +294,8 @@ impl EventNormalizer<'_> {
                         value[field] = Value::Null;
                     }
                 }
-                value["cost"]["spend"] = less(ended.cost.spend, apart + self.own + self.waited)?.into();
+                value["cost"]["spend"] = self.less(ended.cost.spend, apart + self.own + self.waited)?.into();
+                omit_waiting(value);
                 if self.bounds_tokens {
                     value["cost"]["input_tokens"] = 0.into();
                     value["cost"]["output_tokens"] = 0.into();
@@ -357,7 +359,7 @@ impl EventNormalizer<'_> {
             return Ok(Value::Object(book));
         }
         book.insert("of".into(), json!(named(account.parent())));
-        book.insert("spent".into(), less(account.spent().to_u64(), self.booked(self.name, false))?.into());
+        book.insert("spent".into(), self.less(account.spent().to_u64(), self.booked(self.name, false))?.into());
         book.insert("reserved".into(), (account.reserved().to_u64() + self.booked_before()).into());
         book.insert("children".into(), account.children().into());
         if account.spent() > account.reserved() {
@@ -373,10 +375,16 @@ impl EventNormalizer<'_> {
         }
         Ok(Value::Object(book))
     }
+
+    /// Subtracts the amount booked for cut calls.
+    fn less(&self, amount: u64, by: u64) -> Result<u64, String> {
+        amount.checked_sub(by).ok_or_else(|| format!("{}: {amount} is less than the cut calls' {by}", self.name))
+    }
 }
 
-fn less(amount: u64, by: u64) -> Result<u64, String> {
-    amount.checked_sub(by).ok_or_else(|| format!("{amount} is less than the cut calls' {by}"))
+/// Removes the time spent waiting for a person from a cost. The clock decides it, and a crash changes it.
+fn omit_waiting(event: &mut Value) {
+    event["cost"]["asked_ms"] = Value::Null;
 }
 
 /// Returns the turn and the attempt of an event.
