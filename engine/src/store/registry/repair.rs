@@ -114,7 +114,9 @@ pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u6
 }
 
 fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>, StoreError> {
-    let reading = transcript::read(&**disk, thread, 0)?;
+    let mut reading = transcript::read(&**disk, thread, 0)?;
+    // Recovery cuts these lines: their ledger steps must not be answered before they are recorded again.
+    reading.cut_unsealed(0);
     let objects = Objects::new(Arc::clone(disk));
     let events: Result<Vec<_>, _> =
         reading.records.iter().map(|record| restore_event(record, thread, &objects)).collect();
@@ -208,41 +210,56 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-type LedgerAnswers = Vec<(ThreadId, String, RecordedOperation)>;
+/// The stored answers of each thread, by step.
+type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Replays all ledger steps in the order of time. A refused step may depend on a step whose clock was behind, so
-/// refused steps are retried as long as any succeeds.
+/// Replays all ledger steps: those of one thread in the order of its transcript, those of different threads in the order
+/// of time. A refused step may depend on another thread, because clocks differ and a parent records a child after the
+/// child has started: its thread waits until the other threads can take no further step. Only then is the step refused.
 fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
-    let mut by_time: Vec<&(i64, LedgerStep)> = folds.values().flat_map(|folded| &folded.steps).collect();
-    by_time.sort_by_key(|(ts, _)| *ts);
-    let mut waiting: Vec<&LedgerStep> = by_time.into_iter().map(|(_, step)| step).collect();
     let mut ledger = Ledger::new();
-    let mut answers = Vec::new();
-    loop {
-        let mut refused = Vec::new();
+    let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());
+    let mut waiting: Vec<&[(i64, LedgerStep)]> = folds.values().map(|folded| folded.steps.as_slice()).collect();
+    while !waiting.is_empty() {
+        // The remaining steps of each thread, by the time of the first.
+        let mut ready = BTreeMap::new();
+        for (index, steps) in waiting.drain(..).enumerate() {
+            if let Some((ts, _)) = steps.first() {
+                ready.insert((*ts, index), steps);
+            }
+        }
         let mut refusals = Vec::new();
-        let before = waiting.len();
-        for asked in waiting {
+        let mut is_stuck = true;
+        while let Some(((_, index), steps)) = ready.pop_first() {
+            let Some(((_, asked), rest)) = steps.split_first() else { continue };
             match ledger.apply(&asked.operation) {
                 LedgerReply::Refused { refusal } => {
-                    refused.push(asked);
+                    waiting.push(steps);
                     refusals.push((asked.thread.clone(), refusal));
                 }
                 answer @ (LedgerReply::Done | LedgerReply::Reserved { .. } | LedgerReply::Remaining { .. }) => {
+                    is_stuck = false;
+                    let known = answers.entry(asked.thread.clone()).or_default();
                     // The answers of a closed account are never requested again, except the one for its end.
                     if asked.step == LedgerStepKey::End {
-                        answers.retain(|(thread, _, _)| *thread != asked.thread);
+                        known.clear();
                     }
-                    let taken = RecordedOperation { operation: asked.operation.clone(), answer };
-                    answers.push((asked.thread.clone(), asked.step.to_string(), taken));
+                    let operation = asked.operation.clone();
+                    known.push((asked.step.to_string(), RecordedOperation { operation, answer }));
+                    if let Some((ts, _)) = rest.first() {
+                        ready.insert((*ts, index), rest);
+                    }
                 }
             }
         }
-        if refused.is_empty() || refused.len() == before {
-            return (ledger, answers, refusals);
+        if is_stuck {
+            refused.append(&mut refusals);
+            for steps in &mut waiting {
+                *steps = steps.split_first().map_or(&[], |(_, rest)| rest);
+            }
         }
-        waiting = refused;
     }
+    (ledger, answers, refused)
 }
 
 fn clear(transaction: &WriteTransaction) -> Result<(), StoreError> {
@@ -276,9 +293,11 @@ fn fill_ledger(transaction: &WriteTransaction, ledger: &Ledger, answers: &Ledger
         insert_json(&mut accounts, thread, account)?;
     }
     let mut table = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
-    for (thread, step, taken) in answers {
-        let bytes = serde_json::to_vec(taken).map_err(registry_error(DOING))?;
-        table.insert((thread.as_str(), step.as_str()), bytes.as_slice()).map_err(registry_error(DOING))?;
+    for (thread, steps) in answers {
+        for (step, taken) in steps {
+            let bytes = serde_json::to_vec(taken).map_err(registry_error(DOING))?;
+            table.insert((thread.as_str(), step.as_str()), bytes.as_slice()).map_err(registry_error(DOING))?;
+        }
     }
     Ok(())
 }

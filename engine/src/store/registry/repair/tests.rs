@@ -196,6 +196,29 @@ fn repair_restores_an_identical_registry() {
 }
 
 #[test]
+fn repair_replays_a_child_whose_parent_recorded_it_late() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
+    let step = LedgerStep::child(&root.id, 1, &id("a/low-1"), Some(300), 0);
+    assert!(!registry.commit(&[Change::Ledger(step)]).unwrap()[0].is_refused());
+    // The child settles its first call at 103, the parent records the child at 104, and the child ends later.
+    let mut child = FakeThread::start(&disk, &registry, "a/low-1", Some(("top-1", 1)), 100);
+    child.turn(&registry, 1, Some(60));
+    child.turn(&registry, 2, Some(90));
+    child.end(&registry, Status::Completed, cost(2, 150));
+    root.ts = 103;
+    root.spawn(&registry, 1, "a/low-1", 300);
+    let before = [registry.account(&child.id).unwrap(), registry.account(&root.id).unwrap()];
+    drop(registry);
+    let repaired = repair(&disk).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    let registry = Registry::open(disk).unwrap();
+    assert_eq!([registry.account(&child.id).unwrap(), registry.account(&root.id).unwrap()], before);
+    assert_eq!(before[0].as_ref().unwrap().spent().0, 150);
+}
+
+#[test]
 fn repair_is_refused_while_an_owner_is_alive() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let owner = OwnerLock::acquire(Arc::clone(&disk), 1).unwrap();
