@@ -69,6 +69,17 @@ pub enum ContentBlock {
     },
 }
 
+/// Returns the tool calls among the blocks, in order.
+pub fn calls_in(content: &[ContentBlock]) -> impl Iterator<Item = &ToolCall> {
+    content.iter().filter_map(|block| match block {
+        ContentBlock::ToolCall(call) => Some(call),
+        ContentBlock::Text { .. }
+        | ContentBlock::Image { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::Other { .. } => None,
+    })
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     pub id: String,

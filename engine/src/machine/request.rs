@@ -9,7 +9,7 @@ use super::effect::ModelCall;
 use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
 use crate::exchange::{Request, RequestTurns, StartedChild, ThreadPosition, ToolDefinition};
-use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
+use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall, calls_in};
 
 /// Builds the request of the current attempt. The request for a summary is the same conversation, followed by the summary
 /// prompt.
@@ -147,7 +147,7 @@ fn to_turns(messages: &[SharedMessage]) -> Vec<SharedMessage> {
             }
             ProviderMessage::Assistant { content } => {
                 close(&mut open, &mut turns);
-                open.extend(calls_of(content));
+                open.extend(calls_in(content));
                 if !content.is_empty() {
                     turns.push(message.clone());
                 }
@@ -167,17 +167,7 @@ fn close(open: &mut Vec<&ToolCall>, turns: &mut Vec<SharedMessage>) {
 
 /// Returns the tool calls of a reply, in order.
 pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
-    calls_of(content).cloned().collect()
-}
-
-fn calls_of(content: &[ContentBlock]) -> impl Iterator<Item = &ToolCall> {
-    content.iter().filter_map(|block| match block {
-        ContentBlock::ToolCall(call) => Some(call),
-        ContentBlock::Text { .. }
-        | ContentBlock::Image { .. }
-        | ContentBlock::Thinking { .. }
-        | ContentBlock::Other { .. } => None,
-    })
+    calls_in(content).cloned().collect()
 }
 
 /// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only

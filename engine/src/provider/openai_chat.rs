@@ -18,7 +18,7 @@ use super::wire::{
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, ProviderMessage, ToolCall, WireEncoding};
+use crate::message::{ContentBlock, ProviderMessage, ToolCall, WireEncoding, calls_in};
 
 /// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "openai-chat";
@@ -126,7 +126,7 @@ fn part(block: &ContentBlock) -> Option<Value> {
 /// dropped.
 fn assistant(content: &[ContentBlock]) -> Option<Value> {
     let text: String = content.iter().filter_map(text_of).collect();
-    let calls: Vec<Value> = content.iter().filter_map(call_of).map(call).collect();
+    let calls: Vec<Value> = calls_in(content).map(call).collect();
     if calls.is_empty() {
         return (!text.is_empty()).then(|| json!({"role": "assistant", "content": text}));
     }
@@ -153,16 +153,6 @@ fn text_of(block: &ContentBlock) -> Option<&str> {
         ContentBlock::Image { .. }
         | ContentBlock::Thinking { .. }
         | ContentBlock::ToolCall(_)
-        | ContentBlock::Other { .. } => None,
-    }
-}
-
-fn call_of(block: &ContentBlock) -> Option<&ToolCall> {
-    match block {
-        ContentBlock::ToolCall(call) => Some(call),
-        ContentBlock::Text { .. }
-        | ContentBlock::Image { .. }
-        | ContentBlock::Thinking { .. }
         | ContentBlock::Other { .. } => None,
     }
 }

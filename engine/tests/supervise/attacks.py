@@ -1,21 +1,17 @@
-"""Attempts to leave the sandbox, each in a process of its own: `attacks.py HELPER VICTIM NET`.
-
-Prints one line for each attempt: `refused NAME`, `missing NAME` (this machine cannot try it) or `PASSED NAME: result`.
-"""
+"""Attempts to leave the sandbox: `attacks.py HELPER VICTIM NET`."""
 import ctypes
 import errno
 import fcntl
 import os
-import platform
 import signal
 import socket
 import struct
 import sys
 
+from attempts import X86, Missing, run_attempts, system_call
+
 HELPER, VICTIM, NET = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "net"
 OWNER = int(open(f"/proc/{HELPER}/stat").read().rsplit(")", 1)[1].split()[1])
-X86 = platform.machine() == "x86_64"
-libc = ctypes.CDLL(None, use_errno=True)
 # The number on x86-64, the number in the generic table.
 NR = {
     "prlimit64": (302, 261), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "pidfd_open": (434, 434),
@@ -37,17 +33,8 @@ NR = {
 }
 
 
-class Missing(Exception):
-    pass
-
-
 def call(name, *arguments):
-    number = NR[name] if isinstance(name, str) else (name, name)
-    result = libc.syscall(ctypes.c_long(number[0 if X86 else 1]), *(
-        ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
+    return system_call(NR[name] if isinstance(name, str) else (name, name), *arguments)
 
 
 def io_vector(size=8):
@@ -247,27 +234,4 @@ ATTEMPTS = of_process("helper", HELPER) | of_process("victim", VICTIM) | of_proc
 REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
-def attempt(name, what):
-    """Tries in a child, whose exit code is the result: the attempt may end the process."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            text = f"PASSED {name}: {what()}"
-        except OSError as error:
-            text = f"refused {name}" if error.errno in REFUSALS else f"PASSED {name}: {error}"
-        except Missing:
-            text = f"missing {name}"
-        os.write(writer, text.encode())
-        os._exit(0)
-    os.close(writer)
-    text = os.read(reader, 4096).decode()
-    os.close(reader)
-    _, status = os.waitpid(pid, 0)
-    if not text and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSYS:
-        text = f"refused {name}"
-    print(text or f"PASSED {name}: status {status}", flush=True)
-
-
-for name, what in ATTEMPTS.items():
-    attempt(name, what)
+run_attempts(ATTEMPTS, REFUSALS)

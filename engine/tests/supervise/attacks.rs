@@ -25,6 +25,8 @@ pub const TESTS: [(&str, fn()); 10] = [
 ];
 
 const SCRIPT: &str = include_str!("attacks.py");
+/// Functions that the attack scripts import.
+pub const ATTEMPTS: &str = include_str!("attempts.py");
 pub const PYTHON: &str = "/usr/bin/python3";
 /// Id of an ordinary user that is not in the user database.
 pub const USER: u32 = 54_321;
@@ -104,14 +106,38 @@ pub fn give_to(folder: &Path, uid: u32) {
     }
 }
 
+/// Returns the command that runs `attacks.py` of a project in a sandbox where `out/` is writable.
+pub fn attack(machine: &Machine, arguments: &str, net: &str, uid: Option<u32>) -> Command {
+    use std::os::unix::process::CommandExt;
+    let command = format!("{PYTHON} -B attacks.py {arguments}; echo end");
+    let mut run = Command::new(std::env::current_exe().unwrap());
+    run.args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", net, &command]);
+    run.env("HOME", machine.at("home")).env("PATH", PATH).stdin(Stdio::null());
+    if let Some(uid) = uid {
+        run.uid(uid).gid(uid);
+    }
+    run
+}
+
+/// Runs attempts, none of which may pass, and counts those that the sandbox refused.
+pub fn count_refused(mut run: Command) -> usize {
+    let done = run.output().unwrap();
+    let printed = String::from_utf8_lossy(&done.stdout);
+    assert!(printed.ends_with("end\n"), "{printed}{}", String::from_utf8_lossy(&done.stderr));
+    let passed: Vec<&str> =
+        printed.lines().filter(|line| !line.starts_with("refused ") && !line.starts_with("missing ")).collect();
+    assert_eq!(passed, ["end"], "{run:?}");
+    printed.matches("refused ").count()
+}
+
 /// Runs all attempts as this user, or as another one.
 fn attempt_all(uid: Option<u32>) {
-    use std::os::unix::process::CommandExt;
     if !is_offered(6, true) || !has_python() {
         return;
     }
     let machine = machine();
     fs::write(machine.at("project/attacks.py"), SCRIPT).unwrap();
+    fs::write(machine.at("project/attempts.py"), ATTEMPTS).unwrap();
     if let Some(uid) = uid {
         give_to(&machine.at(""), uid);
     }
@@ -129,20 +155,9 @@ fn attempt_all(uid: Option<u32>) {
             before = victim.state();
         }
         let kind = if net.is_empty() { "none" } else { "net" };
-        let command = format!("{PYTHON} -B attacks.py $PPID {} {kind}; echo end", victim.0.id());
-        let mut run = Command::new(std::env::current_exe().unwrap());
-        run.args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", net, &command]);
-        run.env("HOME", machine.at("home")).env("PATH", PATH).stdin(Stdio::null());
-        if let Some(uid) = uid {
-            run.uid(uid).gid(uid);
-        }
-        let done = run.output().unwrap();
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(said.ends_with("end\n"), "{said}{}", String::from_utf8_lossy(&done.stderr));
-        let passed: Vec<&str> =
-            said.lines().filter(|line| !line.starts_with("refused ") && !line.starts_with("missing ")).collect();
-        assert_eq!(passed, ["end"], "net: {net:?}");
-        assert!(said.matches("refused ").count() >= MIN_ATTEMPTS, "{} attempts", said.matches("refused ").count());
+        let run = attack(&machine, &format!("$PPID {} {kind}", victim.0.id()), net, uid);
+        let refused = count_refused(run);
+        assert!(refused >= MIN_ATTEMPTS, "{refused} attempts, net: {net:?}");
         assert_eq!(victim.state(), before, "net: {net:?}");
     }
 }

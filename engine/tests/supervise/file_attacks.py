@@ -1,13 +1,10 @@
 """Attempts to reach files, services and privileges outside the sandbox: `file_attacks.py ROOT ABSTRACT NET`.
 
-Runs in the project of the simulated machine at ROOT, where only `out/` is writable. Each attempt has a process of its
-own, which prints `refused NAME`, `missing NAME` (this machine cannot try it) or `PASSED NAME: result`.
+Runs in the project of the simulated machine at ROOT, where only `out/` is writable.
 """
-import ctypes
 import errno
 import mmap
 import os
-import platform
 import resource
 import signal
 import socket
@@ -15,33 +12,19 @@ import stat
 import subprocess
 import sys
 
+from attempts import Missing, check, libc, run_attempts, system_call
+
 ROOT, ABSTRACT, NET = sys.argv[1], sys.argv[2], sys.argv[3] == "net"
 HOME, USER, OTHER, PROJECT = (os.path.join(ROOT, name) for name in ("home", "user", "other", "project"))
 SECRET = f"{HOME}/.ssh/id_ed25519"
-X86 = platform.machine() == "x86_64"
-libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD, AT_EMPTY_PATH, RENAME_EXCHANGE = -100, 0x1000, 2
 # The number on x86-64, the number in the generic table.
 NR = {"openat2": (437, 437), "execveat": (322, 281), "mknodat": (259, 33), "renameat2": (316, 276), "capset": (126, 91),
       "setns": (308, 268), "setgroups": (116, 159)}
 
 
-class Missing(Exception):
-    pass
-
-
 def call(name, *arguments):
-    result = libc.syscall(ctypes.c_long(NR[name][0 if X86 else 1]), *(
-        ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
-
-
-def check(result):
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
+    return system_call(NR[name], *arguments)
 
 
 def read(path):
@@ -136,8 +119,8 @@ def by_folder_change(path):
     return read(os.path.basename(path))
 
 
-def by_race(path):
-    """Exchanges a file and a link to the target while the name is opened."""
+def race(path, attempt):
+    """Exchanges a file and a link to the target while the attempt opens the name; ends at the first result."""
     name, link, own = scratch("race"), scratch("race-link"), scratch("race-file")
     os.symlink(path, link)
     open(own, "w").close()
@@ -150,15 +133,19 @@ def by_race(path):
     try:
         while refused < 200:
             try:
-                text = read(name)
-                if text:
-                    return text
+                result = attempt(name)
+                if result:
+                    return result
             except PermissionError:
                 refused += 1
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     raise PermissionError(errno.EACCES, "every time")
+
+
+def by_race(path):
+    return race(path, read)
 
 
 def output_of(*argv, **options):
@@ -303,25 +290,7 @@ def append_by_mapping(path):
 
 
 def append_by_race(path):
-    name, link, own = scratch("race"), scratch("race-link"), scratch("race-file")
-    os.symlink(path, link)
-    open(own, "w").close()
-    os.link(own, name)
-    child = os.fork()
-    if child == 0:
-        while True:
-            call("renameat2", AT_FDCWD, name.encode(), AT_FDCWD, link.encode(), RENAME_EXCHANGE)
-    refused = 0
-    try:
-        while refused < 200:
-            try:
-                append(name)
-            except PermissionError:
-                refused += 1
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    raise PermissionError(errno.EACCES, "every time")
+    race(path, append)
 
 
 # The test compares the files afterwards: an attempt that is wrongly called refused is found too.
@@ -482,27 +451,4 @@ ATTEMPTS |= {
 REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EXDEV, errno.EROFS, errno.EFBIG, errno.ENOMEM, errno.EMFILE)
 
 
-def attempt(name, what):
-    """Tries in a child, whose exit code is the result: the attempt may end the process."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            text = f"PASSED {name}: {what()}"
-        except OSError as error:
-            text = f"refused {name}" if error.errno in REFUSALS else f"PASSED {name}: {error}"
-        except ValueError as error:
-            text = f"refused {name}" if "limit" in str(error) else f"PASSED {name}: {error}"
-        except Missing:
-            text = f"missing {name}"
-        os.write(writer, text.encode()[:4000])
-        os._exit(0)
-    os.close(writer)
-    text = os.read(reader, 4096).decode()
-    os.close(reader)
-    _, status = os.waitpid(pid, 0)
-    print(text or f"PASSED {name}: status {status}", flush=True)
-
-
-for name, what in ATTEMPTS.items():
-    attempt(name, what)
+run_attempts(ATTEMPTS, REFUSALS)

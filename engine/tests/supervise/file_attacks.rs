@@ -8,10 +8,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use super::attacks::{PYTHON, USER, can_become_user, give_to, has_python};
-use super::walls::{Machine, PATH, SANDBOXED_MODE, is_offered};
+use super::attacks::{ATTEMPTS, USER, attack, can_become_user, count_refused, give_to, has_python};
+use super::walls::{Machine, is_offered};
 
 pub const TESTS: [(&str, fn()); 2] = [
     ("attacks: every file, service and privilege stays out of reach", everything_stays_out_of_reach),
@@ -109,6 +108,7 @@ fn machine() -> Machine {
     let machine = Machine::new();
     let planted = [
         ("project/attacks.py", SCRIPT.to_owned()),
+        ("project/attempts.py", ATTEMPTS.to_owned()),
         ("project/credentials.txt", CREDENTIALS.join("\n")),
         ("project/out/.keep", String::new()),
         ("project/.ai/tools/x.yaml", "kind: builtin".to_owned()),
@@ -148,7 +148,6 @@ fn content(machine: &Machine) -> BTreeMap<String, Vec<u8>> {
 
 /// Runs all attempts as this user, or as another one, without and with a grant of the network.
 fn attempt_all(uid: Option<u32>) {
-    use std::os::unix::process::CommandExt;
     if !is_offered(6, true) || !has_python() {
         return;
     }
@@ -173,22 +172,10 @@ fn attempt_all(uid: Option<u32>) {
     let before = content(&machine);
     for net in ["", "example.com"] {
         let kind = if net.is_empty() { "none" } else { "net" };
-        let command = format!("{PYTHON} -B attacks.py {} {name} {kind}; echo end", machine.at("").display());
-        let mut run = Command::new(std::env::current_exe().unwrap());
-        run.args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", net, &command]);
-        run.env("HOME", machine.at("home")).env("PATH", PATH).env("RYE_USER_SPACE", machine.at("user"));
-        run.envs(VARIABLES.map(|name| (name, "/of-the-owner"))).stdin(Stdio::null());
-        if let Some(uid) = uid {
-            run.uid(uid).gid(uid);
-        }
-        let done = run.output().unwrap();
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(said.ends_with("end\n"), "{said}{}", String::from_utf8_lossy(&done.stderr));
-        let passed: Vec<&str> =
-            said.lines().filter(|line| !line.starts_with("refused ") && !line.starts_with("missing ")).collect();
-        assert_eq!(passed, ["end"], "net: {net:?}");
-        let refused = said.matches("refused ").count();
-        assert!(refused >= MIN_ATTEMPTS, "{refused} attempts");
+        let mut run = attack(&machine, &format!("{} {name} {kind}", machine.at("").display()), net, uid);
+        run.env("RYE_USER_SPACE", machine.at("user")).envs(VARIABLES.map(|name| (name, "/of-the-owner")));
+        let refused = count_refused(run);
+        assert!(refused >= MIN_ATTEMPTS, "{refused} attempts, net: {net:?}");
         let after = content(&machine);
         let changed: Vec<&String> =
             before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path)).collect();

@@ -10,7 +10,7 @@ use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
 use super::is_blank;
-use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
+use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, calls_in};
 
 /// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME_BYTES: usize = 64;
@@ -63,7 +63,7 @@ pub(in crate::provider) fn normalize_turns(turns: &[SharedMessage]) -> Cow<'_, [
             ProviderMessage::User { .. } => turn.clone(),
             ProviderMessage::Assistant { content } => {
                 let own = ids.rename_calls(content);
-                if calls_of(content).map(|call| call.id.as_str()).eq(own.iter().map(String::as_str)) {
+                if calls_in(content).map(|call| call.id.as_str()).eq(own.iter().map(String::as_str)) {
                     turn.clone()
                 } else {
                     turn.renamed(|known| has_call_ids(known, &own), |message| with_call_ids(message, &own))
@@ -89,18 +89,8 @@ fn left_out() -> SharedMessage {
     Message::user(OMITTED_TURNS).into()
 }
 
-fn calls_of(content: &[ContentBlock]) -> impl Iterator<Item = &ToolCall> {
-    content.iter().filter_map(|block| match block {
-        ContentBlock::ToolCall(call) => Some(call),
-        ContentBlock::Text { .. }
-        | ContentBlock::Image { .. }
-        | ContentBlock::Thinking { .. }
-        | ContentBlock::Other { .. } => None,
-    })
-}
-
 fn has_call_ids(message: &Message, ids: &[String]) -> bool {
-    matches!(message, Message::Assistant { content } if calls_of(content).map(|call| &call.id).eq(ids))
+    matches!(message, Message::Assistant { content } if calls_in(content).map(|call| &call.id).eq(ids))
 }
 
 /// Returns a reply whose calls have these ids.
@@ -159,7 +149,7 @@ fn is_normalized(turns: &[SharedMessage]) -> bool {
             Some(turn) if is_empty(turn) => false,
             Some(ProviderMessage::User { .. } | ProviderMessage::ToolResult { .. }) => true,
             Some(ProviderMessage::Assistant { content }) => {
-                calls_of(content).all(|call| is_plain_name(&call.id) && seen.insert(&call.id))
+                calls_in(content).all(|call| is_plain_name(&call.id) && seen.insert(&call.id))
             }
         })
 }
@@ -178,7 +168,7 @@ impl CallIds {
     /// Returns the ids with which the calls of a reply are sent.
     fn rename_calls(&mut self, content: &[ContentBlock]) -> Vec<String> {
         self.open.clear();
-        calls_of(content).map(|call| self.unique_id(&call.id)).collect()
+        calls_in(content).map(|call| self.unique_id(&call.id)).collect()
     }
 
     /// Returns an id that no other call of the request has.
@@ -250,7 +240,7 @@ mod tests {
             .iter()
             .flat_map(|turn| match turn.for_provider().unwrap() {
                 ProviderMessage::User { .. } => vec![],
-                ProviderMessage::Assistant { content } => calls_of(content).map(|call| call.id.clone()).collect(),
+                ProviderMessage::Assistant { content } => calls_in(content).map(|call| call.id.clone()).collect(),
                 ProviderMessage::ToolResult { call_id, .. } => vec![call_id.to_owned()],
             })
             .collect();

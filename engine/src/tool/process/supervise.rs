@@ -356,6 +356,7 @@ fn end_everything(table: &mut ProcessTable, group: Option<Pid>, cleanup: &Cleanu
     signal_group(group, Signal::KILL);
     table.end_all();
     cleanup.run();
+    cleanup.remove_scratch();
     kill_process(getpid(), Signal::KILL).ok();
     // The kernel ends this process before the call returns.
     std::process::abort()
