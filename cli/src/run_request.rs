@@ -1,6 +1,7 @@
 //! Command-line arguments of a run request: inputs, a model, limits. Shared by every command that compiles one
 //! directive; only parses the values, the compiler validates them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -34,6 +35,9 @@ pub struct RunRequestArgs {
     /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<String>,
+    /// The object of `--inputs`. A command can make several requests, and stdin can be read only once.
+    #[arg(skip)]
+    read_inputs: OnceCell<Map<String, Value>>,
 }
 
 /// Parses the id of a directive.
@@ -112,7 +116,14 @@ impl RunRequestArgs {
     }
 
     fn inputs(&self, directive: &ItemId, world: &dyn World) -> Result<Map<String, Value>, CommandError> {
-        let mut values = self.inputs.as_deref().map(read_json_object).transpose()?.unwrap_or_default();
+        let mut values = match (&self.inputs, self.read_inputs.get()) {
+            (None, _) => Map::new(),
+            (Some(_), Some(known)) => known.clone(),
+            (Some(from), None) => {
+                let read = read_json_object(from)?;
+                self.read_inputs.get_or_init(|| read).clone()
+            }
+        };
         let mut written: BTreeMap<&str, &str> = BTreeMap::new();
         for input in &self.input {
             let (name, value) = split_name_value("input", input)?;

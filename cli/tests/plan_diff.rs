@@ -187,3 +187,22 @@ fn plan_diff_ends_with_three_where_approvals_or_a_child_widen() {
         approvals.stdout
     );
 }
+
+#[test]
+fn both_sides_of_a_diff_get_the_inputs_from_stdin() {
+    let place = repository();
+    place.write("inputs.json", r#"{"name": "x"}"#);
+    let input = |text: &str| {
+        text.replace(
+            "  </metadata>",
+            "  </metadata>\n  <inputs><input name=\"name\" type=\"string\" required=\"true\">N.</input></inputs>",
+        )
+    };
+    place.write(".ai/directives/a.md", &input(&directive(3, "rye.file-system.read")));
+    git(&place, &["commit", "-qam", "three"]);
+    place.write(".ai/directives/a.md", &input(&directive(5, "rye.file-system.read")));
+    let inputs = std::fs::File::open(place.project().join("inputs.json")).unwrap();
+    let done = place.command(&["plan", "a", "--diff", "HEAD", "--inputs", "-"]).stdin(inputs).output().unwrap();
+    let (printed, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(printed.contains("turns raised 3 → 5"), "{printed}{errors}");
+}

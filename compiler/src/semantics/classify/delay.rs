@@ -41,12 +41,17 @@ pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Opti
     Some(u64::try_from(until.saturating_sub(now)).unwrap_or(0))
 }
 
-/// Parses a non-negative decimal, times 10^`places`, rounded up.
+/// Parses a non-negative decimal, times 10^`places`, rounded up. A number of digits that does not fit is the maximum.
 fn round_up(text: &str, places: u8) -> Option<u64> {
     const EXTRA_PLACES: u8 = 6;
-    let fine = parse_scaled(text.trim(), places + EXTRA_PLACES, ExtraDigits::Round).ok()?;
+    let text = text.trim();
+    let Ok(fine) = parse_scaled(text, places + EXTRA_PLACES, ExtraDigits::Round) else {
+        let is_integer = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        return is_integer.then_some(u64::MAX);
+    };
     let unit = 10i128.pow(u32::from(EXTRA_PLACES));
-    (fine >= 0).then(|| u64::try_from(fine.div_euclid(unit) + i128::from(fine.rem_euclid(unit) != 0)).ok())?
+    let whole = fine.div_euclid(unit) + i128::from(fine.rem_euclid(unit) != 0);
+    (fine >= 0).then(|| u64::try_from(whole).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -70,6 +75,10 @@ mod tests {
         assert_eq!(requested_delay_ms(&with(&[("retry-after", "soon")]), Some(0)), None);
         assert_eq!(requested_delay_ms(&with(&[("retry-after-ms", "x"), ("retry-after", "2")]), None), Some(2000));
         assert_eq!(requested_delay_ms(&with(&[("retry-after", "1e400")]), None), None);
+        for digits in [20, 40, 400] {
+            let text = "9".repeat(digits);
+            assert_eq!(requested_delay_ms(&with(&[("retry-after", &text)]), None), Some(u64::MAX), "{digits} digits");
+        }
     }
 
     #[test]

@@ -26,7 +26,12 @@ fn short(replies: Vec<Result<Reply, CallError>>) -> SimulatedThread {
 
 #[test]
 fn retry_after_beyond_the_deadline_ends_the_thread_at_once() {
-    for (header, value) in [("retry-after", "10"), ("retry-after", "86400"), ("retry-after-ms", "9990.5")] {
+    for (header, value) in [
+        ("retry-after", "10"),
+        ("retry-after", "86400"),
+        ("retry-after", "99999999999999999999"),
+        ("retry-after-ms", "9990.5"),
+    ] {
         let mut play = short(vec![status(429, &[(header, value)]), text("never")]);
         let began = play.now;
         play.run();
