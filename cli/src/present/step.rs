@@ -7,7 +7,7 @@ use rye_engine::event::EventBody;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Step {
-    /// Between two calls.
+    /// No call is running: the thread evaluates hooks or writes.
     #[default]
     Between,
     Model {
@@ -22,7 +22,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Follows an event. Returns true if a new step begins.
+    /// Applies an event. Returns true if a new step begins.
     pub fn follow(&mut self, event: &EventBody) -> bool {
         let next = match (event, &mut *self) {
             (EventBody::AttemptIntended(attempt), _) => {

@@ -295,7 +295,7 @@ impl<'w> Items<'w> {
         self.cache.found.borrow().get(&FaultSource::Source(source)).is_some_and(Diagnostics::has_errors)
     }
 
-    /// Returns the texts of the files with errors of their own; their content can only be guessed.
+    /// Returns the texts of the files that have errors. Such a file may contain any item that its text names.
     pub fn broken_texts(&self) -> Vec<Arc<str>> {
         let (found, sources) = (self.cache.found.borrow(), self.cache.sources.borrow());
         let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(about, _)| match about {

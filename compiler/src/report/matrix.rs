@@ -32,7 +32,7 @@ pub const MAX_COMBINATIONS: usize = 4_096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     pub directive: String,
-    /// Inputs that a condition reads, with a value of each set that the conditions tell apart; null means no value.
+    /// Inputs that a condition reads, with one value for each set that all conditions treat alike; null means no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
     /// Inputs that a pattern or an expression reads. For these, contexts may exist that the matrix does not list.
     pub open: Vec<String>,

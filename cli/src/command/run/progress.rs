@@ -97,7 +97,7 @@ impl Progress {
         activity.bytes = activity.bytes.saturating_add(text.len() as u64);
     }
 
-    /// Follows a signal of the user.
+    /// Counts an interrupt of the user (Ctrl-C).
     pub fn stop(&mut self) {
         self.stops += 1;
     }

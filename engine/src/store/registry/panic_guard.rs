@@ -18,14 +18,17 @@ thread_local! {
 #[error("the file's contents are not a valid database")]
 struct InvalidDatabase;
 
-/// Runs `ask` and converts a panic into an error.
-pub fn catch_panics<T>(doing: &'static str, ask: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+/// Runs a database operation and converts a panic into an error.
+pub fn catch_panics<T>(
+    doing: &'static str,
+    operation: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     install_panic_hook();
     let before = IN_GUARDED_CALL.replace(true);
     // The database checks its own state on the next call, so asserting unwind safety is sound.
-    let answer = catch_unwind(AssertUnwindSafe(ask));
+    let result = catch_unwind(AssertUnwindSafe(operation));
     IN_GUARDED_CALL.set(before);
-    answer.unwrap_or_else(|_| Err(registry_error(doing)(InvalidDatabase)))
+    result.unwrap_or_else(|_| Err(registry_error(doing)(InvalidDatabase)))
 }
 
 /// Installs a panic hook that suppresses the output of caught panics and forwards all others.
