@@ -5,6 +5,8 @@
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::collections::BTreeMap;
+
 use rye::TestProject;
 use serde_json::Value;
 
@@ -147,15 +149,24 @@ fn input_schemas_agree_with_the_check() {
     projects.retain(|project| project.join(".ai").is_dir());
     let (mut fitting, mut refused) = (0, 0);
     let mut disagreements = Vec::new();
+    let mut validators = BTreeMap::new();
     for project in projects {
-        let (_, checked) = place.json(&["check", "--project", project.to_str().unwrap()]);
+        let mut files = Vec::new();
         for path in input_files(&project) {
-            let Some(schema) = rye_compiler::input_schema::schema_of_path(&path) else { continue };
-            let Some(data) =
-                std::fs::read_to_string(project.join(&path)).ok().and_then(|text| input_data(&path, &text))
-            else {
-                continue;
-            };
+            let Some(name) = rye_compiler::input_schema::schema_name_of_path(&path) else { continue };
+            let text = std::fs::read_to_string(project.join(&path)).ok();
+            let Some(data) = text.and_then(|text| input_data(&path, &text)) else { continue };
+            validators.entry(name).or_insert_with(|| {
+                let schema = rye_compiler::input_schema::schema_of_path(&path).unwrap();
+                jsonschema::validator_for(&schema.schema).unwrap()
+            });
+            files.push((name, path, data));
+        }
+        if files.is_empty() {
+            continue;
+        }
+        let (_, checked) = place.json(&["check", "--project", project.to_str().unwrap()]);
+        for (name, path, data) in files {
             let errors: Vec<&Value> = checked["diagnostics"]
                 .as_array()
                 .into_iter()
@@ -166,8 +177,7 @@ fn input_schemas_agree_with_the_check() {
             let of_shape =
                 |code: &Value| matches!(code.as_str(), Some("rye::item::unknown-key" | "rye::config::invalid"));
             let shown = format!("{} {path}", project.display());
-            let faults: Vec<String> = jsonschema::validator_for(&schema.schema)
-                .unwrap()
+            let faults: Vec<String> = validators[name]
                 .iter_errors(&data)
                 .map(|fault| format!("{}: {fault}", fault.instance_path()))
                 .collect();

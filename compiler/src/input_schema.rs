@@ -29,42 +29,97 @@ pub struct InputSchema {
     pub schema: Value,
 }
 
+/// A kind of file that has a schema.
+#[derive(Clone, Copy)]
+enum FileKind {
+    Tool,
+    Knowledge,
+    Settings(&'static SettingsFile),
+}
+
+impl FileKind {
+    fn all() -> impl Iterator<Item = Self> {
+        [Self::Tool, Self::Knowledge].into_iter().chain(FILES.iter().filter_map(Self::of_settings))
+    }
+
+    /// Returns the kind of a settings file; `None` if only its readers know its keys.
+    fn of_settings(file: &'static SettingsFile) -> Option<Self> {
+        (!matches!(file.shape, SettingShape::ForReaders(_))).then_some(Self::Settings(file))
+    }
+
+    /// Returns the kind of the file at a path below the project; `None` if it has no schema.
+    fn of_path(path: &str) -> Option<Self> {
+        let (kind, id) = ItemKind::of_path(path)?;
+        let extension = path.rsplit_once('.').map(|(_, extension)| extension);
+        match kind {
+            ItemKind::Tool if matches!(extension, Some("yaml" | "yml")) => Some(Self::Tool),
+            ItemKind::Knowledge if extension == Some("md") => Some(Self::Knowledge),
+            ItemKind::Config => Self::of_settings(crate::validate::settings::schema::file(id.as_str())?),
+            ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Knowledge => "knowledge",
+            Self::Settings(file) => file.id.trim_end_matches('/').trim_start_matches("agent/"),
+        }
+    }
+
+    fn files(self) -> String {
+        match self {
+            Self::Tool => format!("{}**/*.yaml", ItemKind::Tool.folder()),
+            Self::Knowledge => format!("{}**/*.md", ItemKind::Knowledge.folder()),
+            Self::Settings(file) => {
+                let every = if file.id.ends_with('/') { "*" } else { "" };
+                format!("{}{}{every}.yaml", ItemKind::Config.folder(), file.id)
+            }
+        }
+    }
+
+    fn schema(self) -> InputSchema {
+        let schema = match self {
+            Self::Tool => tool(),
+            Self::Knowledge => knowledge_metadata(),
+            Self::Settings(file) => settings(file),
+        };
+        InputSchema { name: self.name().to_owned(), files: self.files(), schema }
+    }
+}
+
 /// Returns the schemas of all files: tools, knowledge metadata, and settings by id.
 pub fn input_schemas() -> Vec<InputSchema> {
-    let new = |name: &str, files: String, schema: Value| InputSchema { name: name.to_owned(), files, schema };
-    let mut schemas = vec![
-        new("tool", format!("{}**/*.yaml", ItemKind::Tool.folder()), tool()),
-        new("knowledge", format!("{}**/*.md", ItemKind::Knowledge.folder()), knowledge_metadata()),
-    ];
-    for file in FILES.iter().filter(|file| !matches!(file.shape, SettingShape::ForReaders(_))) {
-        let path = if file.id.ends_with('/') { format!("{}*", file.id) } else { file.id.to_owned() };
-        let files = format!("{}{path}.yaml", ItemKind::Config.folder());
-        schemas.push(new(schema_name(file), files, settings(file)));
-    }
-    schemas
+    FileKind::all().map(FileKind::schema).collect()
 }
 
 /// Returns the name of the schema of the file at a path below the project; `None` if it has none. Builds no schema.
 pub fn schema_name_of_path(path: &str) -> Option<&'static str> {
-    let (kind, id) = ItemKind::of_path(path)?;
-    let extension = path.rsplit_once('.').map(|(_, extension)| extension);
-    let is_yaml = matches!(extension, Some("yaml" | "yml"));
-    match kind {
-        ItemKind::Tool if is_yaml => Some("tool"),
-        ItemKind::Knowledge if extension == Some("md") => Some("knowledge"),
-        ItemKind::Config => Some(schema_name(crate::validate::settings::schema::file(id.as_str())?)),
-        ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => None,
-    }
+    FileKind::of_path(path).map(FileKind::name)
 }
 
 /// Returns the schema of the file at a path below the project; `None` if it has none.
 pub fn schema_of_path(path: &str) -> Option<InputSchema> {
-    let name = schema_name_of_path(path)?;
-    input_schemas().into_iter().find(|schema| schema.name == name)
+    FileKind::of_path(path).map(FileKind::schema)
 }
 
-fn schema_name(file: &SettingsFile) -> &'static str {
-    file.id.trim_end_matches('/').trim_start_matches("agent/")
+/// The shared parts of a schema, by name.
+#[derive(Default)]
+struct Definitions(Map<String, Value>);
+
+impl Definitions {
+    /// Defines a part unless it is defined, and returns a reference to it.
+    fn define(&mut self, name: &str, part: impl FnOnce(&mut Self) -> Value) -> Value {
+        if !self.0.contains_key(name) {
+            let part = part(self);
+            self.0.insert(name.to_owned(), part);
+        }
+        json!({"$ref": format!("#/$defs/{name}")})
+    }
+
+    fn condition(&mut self) -> Value {
+        self.define("condition", |_| condition())
+    }
 }
 
 /// Returns a mapping schema with these properties and no others.
@@ -78,17 +133,15 @@ fn closed(properties: Map<String, Value>) -> Value {
     schema
 }
 
-fn with_header(about: &str, schema: Value) -> Value {
+fn with_header(about: &str, schema: Value, definitions: Definitions) -> Value {
     let mut whole = Map::new();
     whole.insert("$schema".into(), DIALECT.into());
     whole.insert("description".into(), about.into());
     if let Value::Object(map) = schema {
         whole.extend(map);
     }
-    // Conditions are recursive, so every schema that has one defines it.
-    let has_condition = Value::Object(whole.clone()).to_string().contains("#/$defs/condition");
-    if has_condition && !whole.contains_key("$defs") {
-        whole.insert("$defs".into(), json!({"condition": condition()}));
+    if !definitions.0.is_empty() {
+        whole.insert("$defs".into(), Value::Object(definitions.0));
     }
     // A file of comments alone is empty.
     if whole.get("type") == Some(&json!("object")) {
@@ -98,17 +151,18 @@ fn with_header(about: &str, schema: Value) -> Value {
 }
 
 fn settings(file: &SettingsFile) -> Value {
+    let mut definitions = Definitions::default();
     let schema = match file.id {
-        "agent/hooks" | "agent/hook_conditions" => hooks(),
+        "agent/hooks" | "agent/hook_conditions" => hooks(&mut definitions),
         "agent/assertions" => assertion_file(),
         "check" => check_file(),
-        _ => shape(&file.shape),
+        _ => shape(&file.shape, &mut definitions),
     };
-    with_header(file.about, schema)
+    with_header(file.about, schema, definitions)
 }
 
 /// Converts the shape of a setting. Required keys are not required here, because files merge over the spaces.
-fn shape(shape_of: &SettingShape) -> Value {
+fn shape(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
     match shape_of {
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
         SettingShape::Truth => json!({"type": "boolean"}),
@@ -119,25 +173,25 @@ fn shape(shape_of: &SettingShape) -> Value {
             {"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?$"},
         ]}),
         SettingShape::OneOf(words) => json!({"enum": words}),
-        SettingShape::Map(keys) => fields(keys),
-        SettingShape::MapOr(word, keys) => json!({"anyOf": [{"const": word}, fields(keys)]}),
-        SettingShape::Names(value) => json!({"type": "object", "additionalProperties": shape(value)}),
+        SettingShape::Map(keys) => fields(keys, definitions),
+        SettingShape::MapOr(word, keys) => json!({"anyOf": [{"const": word}, fields(keys, definitions)]}),
+        SettingShape::Names(value) => json!({"type": "object", "additionalProperties": shape(value, definitions)}),
         SettingShape::Known(names, value) => {
-            closed(names.iter().map(|name| ((*name).to_owned(), shape(value))).collect())
+            closed(names.iter().map(|name| ((*name).to_owned(), shape(value, definitions))).collect())
         }
-        SettingShape::List(item) => json!({"type": "array", "items": shape(item)}),
-        SettingShape::Failure => condition(),
+        SettingShape::List(item) => json!({"type": "array", "items": shape(item, definitions)}),
+        SettingShape::Failure => definitions.condition(),
         SettingShape::Pattern => json!({"type": "string"}),
         SettingShape::Elsewhere | SettingShape::ForReaders(_) => json!({}),
     }
 }
 
-fn fields(keys: &[SettingField]) -> Value {
+fn fields(keys: &[SettingField], definitions: &mut Definitions) -> Value {
     let property = |field: &SettingField| {
         let value = if field.key == "limits" && matches!(field.shape, SettingShape::Elsewhere) {
             limits()
         } else {
-            shape(&field.shape)
+            shape(&field.shape, definitions)
         };
         (field.key.to_owned(), described(value, field.about))
     };
@@ -159,7 +213,7 @@ fn limits() -> Value {
     json!({"type": "object", "properties": names.collect::<Map<_, _>>()})
 }
 
-/// A condition: one line, or a mapping.
+/// A condition: one line, or a mapping. It refers to its own definition, because conditions nest.
 fn condition() -> Value {
     let reference = json!({"$ref": "#/$defs/condition"});
     let list = json!({"type": "array", "items": reference});
@@ -179,18 +233,13 @@ fn condition() -> Value {
 }
 
 /// A hook file: lists of hooks.
-fn hooks() -> Value {
-    let list = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/hook"}});
-    let lists = HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect();
-    let mut schema = closed(lists);
-    if let Value::Object(map) = &mut schema {
-        map.insert("$defs".into(), json!({"hook": hook(), "condition": condition()}));
-    }
-    schema
+fn hooks(definitions: &mut Definitions) -> Value {
+    let list = json!({"type": ["array", "null"], "items": definitions.define("hook", hook)});
+    closed(HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect())
 }
 
 /// A hook. The actions depend on the event.
-fn hook() -> Value {
+fn hook(definitions: &mut Definitions) -> Value {
     let truth = json!({"enum": [true, false, "true", "false"]});
     let property = |key: &&str| {
         let schema = match *key {
@@ -199,7 +248,7 @@ fn hook() -> Value {
             "layer" => json!({"type": ["number", "string"]}),
             "position" => json!({"enum": ["before", "after"]}),
             "wrap" | "enabled" => truth.clone(),
-            "condition" => json!({"$ref": "#/$defs/condition"}),
+            "condition" => definitions.condition(),
             "action" => json!({"type": ["object", "string"]}),
             "grants" => json!({"type": "array", "items": {"type": "string"}}),
             "on_failure" => json!({"enum": ["warn", "fail"]}),
@@ -213,7 +262,7 @@ fn hook() -> Value {
         .map(|point| {
             json!({
                 "if": {"properties": {"event": {"const": point.name}}, "required": ["event"]},
-                "then": {"properties": {"action": action(point)}},
+                "then": {"properties": {"action": action(point, definitions)}},
             })
         })
         .collect();
@@ -232,40 +281,42 @@ fn hook() -> Value {
     schema
 }
 
-/// The action of a hook at a point, in each of its spellings.
-fn action(point: &HookPointRow) -> Value {
+/// The action of a hook at a point.
+fn action(point: &HookPointRow, definitions: &mut Definitions) -> Value {
     // `sign` is allowed wherever `execute` is.
     let sign = point.actions.contains(&ActionName::Execute).then_some(ActionName::Sign);
     let mut actions: Vec<ActionName> = point.actions.iter().copied().chain(sign).collect();
     actions.sort_unstable();
     actions.dedup();
-    let mut words: Vec<&str> = Vec::new();
-    let mut spellings: Vec<Value> = Vec::new();
-    for action in &actions {
-        let own: Vec<&str> = std::iter::once(action.word()).chain(action.aliases().iter().copied()).collect();
-        let properties: Map<String, Value> =
-            action.fields().iter().map(|field| ((*field).to_owned(), action_field(*action, field))).collect();
-        for key in ["primary", "action"] {
-            let mut named = properties.clone();
-            named.insert(key.to_owned(), json!({"enum": own}));
-            let mut schema = closed(named);
-            if let Value::Object(map) = &mut schema {
-                map.insert("required".into(), json!([key]));
-            }
-            spellings.push(schema);
+    let spellings = actions
+        .into_iter()
+        .map(|action| definitions.define(&format!("action_{}", action.word()), |_| action_spellings(action)));
+    json!({"anyOf": spellings.collect::<Vec<_>>()})
+}
+
+/// An action in each of its spellings.
+fn action_spellings(action: ActionName) -> Value {
+    let words: Vec<&str> = std::iter::once(action.word()).chain(action.aliases().iter().copied()).collect();
+    let properties: Map<String, Value> =
+        action.fields().iter().map(|field| ((*field).to_owned(), action_field(action, field))).collect();
+    let mut spellings = vec![json!({"enum": words})];
+    let mut add = |key: &str, properties: Map<String, Value>| {
+        let mut schema = closed(properties);
+        if let Value::Object(map) = &mut schema {
+            map.insert("required".into(), json!([key]));
         }
-        for word in &own {
-            // A bare value sets one of the fields.
-            let value = json!({"anyOf": [closed(properties.clone()), {"not": {"type": "object"}}]});
-            let mut schema = closed(Map::from_iter([((*word).to_owned(), value)]));
-            if let Value::Object(map) = &mut schema {
-                map.insert("required".into(), json!([word]));
-            }
-            spellings.push(schema);
-        }
-        words.extend(own);
+        spellings.push(schema);
+    };
+    for key in ["primary", "action"] {
+        let mut named = properties.clone();
+        named.insert(key.to_owned(), json!({"enum": words}));
+        add(key, named);
     }
-    spellings.push(json!({"enum": words}));
+    // A bare value sets one of the fields.
+    let value = json!({"anyOf": [closed(properties), {"not": {"type": "object"}}]});
+    for word in &words {
+        add(word, Map::from_iter([((*word).to_owned(), value.clone())]));
+    }
     json!({"anyOf": spellings})
 }
 
@@ -327,7 +378,7 @@ fn tool() -> Value {
         map.insert("required".into(), json!(["description", "kind"]));
         map.insert("allOf".into(), Value::Array(by_kind));
     }
-    let mut schema = with_header("A tool.", schema);
+    let mut schema = with_header("A tool.", schema, Definitions::default());
     if let Value::Object(map) = &mut schema {
         map.insert("type".into(), json!("object"));
     }
@@ -344,7 +395,7 @@ fn knowledge_metadata() -> Value {
         };
         ((*key).to_owned(), schema)
     };
-    with_header("Metadata of knowledge.", closed(knowledge::KEYS.iter().map(known).collect()))
+    with_header("Metadata of knowledge.", closed(knowledge::KEYS.iter().map(known).collect()), Definitions::default())
 }
 
 /// `check.yaml`: severities by code.
