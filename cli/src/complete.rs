@@ -192,7 +192,7 @@ fn threads(words: &[OsString]) -> Vec<String> {
     let Some(reader) = spaces(words).and_then(|spaces| ThreadReader::open(&spaces.project).ok()) else {
         return Vec::new();
     };
-    let Ok((mut entries, _)) = reader.threads() else { return Vec::new() };
+    let Ok((mut entries, _)) = reader.list_readable() else { return Vec::new() };
     entries.sort_by(|a, b| (b.row.created_at, &a.row.id).cmp(&(a.row.created_at, &b.row.id)));
     entries.into_iter().map(|entry| entry.row.id.to_string()).collect()
 }

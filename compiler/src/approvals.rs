@@ -10,17 +10,16 @@ use crate::item::Items;
 use crate::plan::Plan;
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
-use crate::semantics::risk::{Policy, RiskTable};
+use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::ToolKind;
 use crate::trust::requirement_of_tool;
 use crate::world::{Space, World};
 
 /// The policy for calls that need an approval when there is no terminal; later variants are stricter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadlessPolicy {
     /// The call is allowed.
-    #[default]
     Allow,
     /// The thread is suspended before the call until it is approved.
     Queue,
@@ -51,11 +50,11 @@ impl HeadlessPolicy {
         }
     }
 
-    /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's. A project can
-    /// only make it stricter. `own` is true if the project is the user space itself.
+    /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's; `allow` if neither
+    /// has a valid one. A project can only make it stricter. `own` is true if the project is the user space itself.
     pub fn from_settings(world: &dyn World, own: bool) -> Self {
         let items = Items::new(world);
-        let Ok(id) = ItemId::parse("agent/agent") else { return Self::default() };
+        let Ok(id) = ItemId::parse("agent/agent") else { return Self::Deny };
         let nodes = items.config_layers(&id);
         let said = |space: Space| {
             let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
@@ -65,7 +64,7 @@ impl HeadlessPolicy {
             Self::parse(policy?.as_str()?)
         };
         let user = if own { said(Space::Project) } else { said(Space::User) };
-        let base = user.or_else(|| said(Space::System)).unwrap_or_default();
+        let base = user.or_else(|| said(Space::System)).unwrap_or(Self::Allow);
         base.max(said(Space::Project).filter(|_| !own).unwrap_or(base))
     }
 }
@@ -123,18 +122,20 @@ impl ApprovalRequired {
 
 /// Returns the grants of a plan whose risk needs an approval that `<permissions>` does not acknowledge, in order.
 pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
-    let table = plan.settings.get("capability_risk").and_then(|table| RiskTable::from_value(table).ok());
-    let Some(table) = table else { return Vec::new() };
-    let grants = plan.capabilities.grants.iter();
-    let risks = grants.map(|grant| (grant, table.classify_grant(&grant.pattern)));
-    let asks = |tier: &str, policy| {
-        policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(tier)
+    let risk = |pattern: &str| match plan.settings.risk() {
+        Ok(table) => table.map(|table| table.classify_grant(pattern)).map(|risk| (risk.tier, risk.policy)),
+        // An invalid table makes every grant a risk.
+        Err(_) => Some((Tier::Unrestricted, Policy::AcknowledgeRequired)),
+    };
+    let risks = plan.capabilities.grants.iter().filter_map(|grant| Some((grant, risk(&grant.pattern)?)));
+    let asks = |tier: Tier, policy| {
+        policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(tier.as_str())
     };
     risks
-        .filter(|(_, risk)| asks(risk.tier.as_str(), risk.policy))
-        .map(|(grant, risk)| ApprovalRequired {
+        .filter(|(_, (tier, policy))| asks(*tier, *policy))
+        .map(|(grant, (tier, _))| ApprovalRequired {
             pattern: grant.pattern.clone(),
-            tier: risk.tier.as_str().to_owned(),
+            tier: tier.as_str().to_owned(),
             vouched: is_grant_preapproved(items, plan, &grant.pattern),
         })
         .collect()

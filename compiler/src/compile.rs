@@ -149,7 +149,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         trust_requirements,
         sandboxes,
         approvals_required,
-        headless_policy: HeadlessPolicy::default(),
+        headless_policy: HeadlessPolicy::Deny,
         bubblewrap: false,
         weights: BTreeMap::new(),
         parsed_files,

@@ -16,7 +16,7 @@ use crate::diagnostics::{Checked, Diagnostics, InterfaceError, ItemError};
 use crate::extends;
 use crate::hook::{HookSource, PlanVerdict, PlannedHook};
 use crate::item::{Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
-use crate::plan::NudgePolicy;
+use crate::plan::{NudgePolicy, OriginKind};
 use crate::resolve::Route;
 use crate::resolve::{self, Launch, Routing};
 use crate::semantics::limits::LimitSetting;
@@ -64,18 +64,6 @@ pub struct DeclaredOrigin {
     pub by: OriginKind,
     /// `None` for built-in values.
     pub span: Option<Span>,
-}
-
-/// The kind of declaration that a value comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OriginKind {
-    /// A link of the chain.
-    Directive(ItemId),
-    Hook(String),
-    /// A settings file: `agent/resilience`.
-    Config(ItemId),
-    /// A built-in default.
-    BuiltIn,
 }
 
 /// A knowledge item of the chain.

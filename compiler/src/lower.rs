@@ -13,7 +13,7 @@ pub mod prompt;
 mod protocol;
 mod unpriced;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
@@ -23,8 +23,8 @@ use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::note::Note;
 use crate::plan::{
-    Capabilities, ChainLink, Interface, NudgePolicy, Origin, Origins, PLAN_FORMAT, PalettePrimary, PaletteTool, Plan,
-    PlannedModel, Segment, Tokenizer,
+    Capabilities, ChainLink, Interface, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT, PalettePrimary,
+    PaletteTool, Plan, PlanSettings, PlannedModel, Segment, Tokenizer,
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
@@ -81,7 +81,10 @@ pub fn lower(
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
     if built.add_return(&outputs) {
-        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), origin::origin_without_place("outputs are declared"));
+        origins.insert(
+            format!("tool.{DIRECTIVE_RETURN_TOOL}"),
+            origin::origin_without_place(OriginCause::OutputsDeclared),
+        );
     }
     let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
@@ -99,8 +102,8 @@ pub fn lower(
     let mut repeats = Vec::new();
     let mut prompt = prompt::lower(&frame, body, alone, &mut repeats);
     if let Some(layer) = instructions::layer(&model, &built.tools) {
-        let because = format!("the model `{}` has `tool_use: text_parsed`", model.id);
-        origins.insert(format!("layer.{}", layer.id), origin::origin_without_place(&because));
+        let cause = OriginCause::TextToolCalls { model: model.id.clone() };
+        origins.insert(format!("layer.{}", layer.id), origin::origin_without_place(cause));
         prompt.system.push(layer);
     }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
@@ -136,7 +139,7 @@ pub fn lower(
         model,
         nudge: composed.nudge.value,
         continuation_directive: composed.continuation.as_ref().map(|c| c.value.clone()),
-        settings: BTreeMap::new(),
+        settings: PlanSettings::default(),
         manifest: Vec::new(),
     };
     // `try_lower` knows no outputs, so that the tool that returns them counts for neither.
@@ -207,10 +210,11 @@ fn lower_palette(
     let built = shared.palette(composed, capabilities);
     diagnostics.append(built.diagnostics.clone());
     let built = built.palette.clone();
-    for (name, because) in &built.grants {
-        let pattern = because.strip_prefix("granted by `").and_then(|p| p.strip_suffix('`'));
-        let place = pattern.and_then(|p| origins.get(&format!("capability.{p}"))).and_then(|o| o.place.clone());
-        origins.insert(format!("tool.{name}"), Origin { place, because: because.clone() });
+    for (name, pattern) in &built.grants {
+        let grant = pattern.as_ref().and_then(|p| origins.get(&format!("capability.{p}")));
+        let place = grant.and_then(|o| o.place.clone());
+        let cause = pattern.clone().map_or(OriginCause::NoPermissions, OriginCause::Grant);
+        origins.insert(format!("tool.{name}"), Origin { place, cause });
     }
     built
 }
@@ -296,11 +300,8 @@ fn record_layer_origins(composed: &Composed, sources: &rye_grammar::Sources, ori
         }
     }
     if let Some(leaf) = composed.leaf() {
-        let because = "the directive's own body".to_owned();
-        origins.insert(
-            format!("layer.{}", composed.id),
-            Origin { place: origin::plan_place(sources, leaf.body.span), because },
-        );
+        let place = origin::plan_place(sources, leaf.body.span);
+        origins.insert(format!("layer.{}", composed.id), Origin { place, cause: OriginCause::Body });
     }
 }
 
@@ -313,34 +314,33 @@ fn record_other_origins(
 ) {
     let count = composed.chain.len();
     for (i, link) in composed.chain.iter().enumerate() {
-        let because = format!("link {} of {count}, from the {} space", i + 1, link.file.space.word());
-        origins
-            .insert(format!("link.{}", link.id()), Origin { place: origin::plan_place(sources, link.span), because });
+        let cause = OriginCause::ChainLink { position: i + 1, count, space: link.file.space };
+        origins.insert(format!("link.{}", link.id()), Origin { place: origin::plan_place(sources, link.span), cause });
     }
     for pair in composed.chain.windows(2) {
         let [parent, child] = pair else { continue };
         let Some(extends) = child.extends.as_ref().filter(|e| e.node == *parent.id()) else { continue };
-        let because = format!("`{}`, declared by `{}`", parent.id(), child.id());
+        let cause = OriginCause::ExtendsParent { parent: parent.id().clone(), child: child.id().clone() };
         let place = origin::plan_place(sources, extends.span);
-        origins.insert(format!("extends.{}", child.id()), Origin { place, because });
+        origins.insert(format!("extends.{}", child.id()), Origin { place, cause });
     }
     let parents = composed.chain.iter().rev().skip(1).map(|l| l.id());
     if let (Some(leaf), Some(parent)) = (composed.leaf(), parents.into_iter().next()) {
         let extends = match &composed.route {
             Some(route) => Origin {
                 place: origin::plan_place(sources, route.hook.span),
-                because: format!("`{parent}`, set by the hook `{}`", route.hook.id.node),
+                cause: OriginCause::RoutedParent { parent: parent.clone(), hook: route.hook.id.node.clone() },
             },
             None => Origin {
                 place: leaf.extends.as_ref().and_then(|e| origin::plan_place(sources, e.span)),
-                because: format!("`{parent}`, declared by `{}`", leaf.id()),
+                cause: OriginCause::ExtendsParent { parent: parent.clone(), child: leaf.id().clone() },
             },
         };
         origins.insert("extends", extends);
     }
     let overridden = request.model.model.is_some() || request.model.provider.is_some();
     let model = match &composed.model {
-        _ if overridden => origin::origin_without_place(origin::GIVEN_WITH_CALL),
+        _ if overridden => origin::origin_without_place(OriginCause::GivenWithCall),
         Some(model) => {
             let asked = &model.value;
             let words = [&asked.id, &asked.tier, &asked.provider].into_iter().flatten();
@@ -348,7 +348,7 @@ fn record_other_origins(
             let origin = origin::plan_origin(sources, &model.origin);
             Origin { place: place.or(origin.place), ..origin }
         }
-        None => origin::origin_without_place("the default of `agent/models`"),
+        None => origin::origin_without_place(OriginCause::DefaultModel),
     };
     origins.insert("model", model);
     for (kind, fields) in [("input", &composed.inputs), ("output", &composed.outputs)] {
@@ -381,7 +381,7 @@ fn collect_notes(
         });
     }
     for repeat in repeats {
-        let dropped = origin::origin_without_place(&format!("brought again by `{}`", repeat.by));
+        let dropped = origin::origin_without_place(OriginCause::RepeatedBy { hook: repeat.by.clone() });
         notes.push(Note::Deduplicated { id: repeat.id.clone(), kept: None, dropped });
     }
     let prompt = &plan.prompt;

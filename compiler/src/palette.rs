@@ -76,12 +76,13 @@ impl SizedTool {
     }
 }
 
-/// The palette, the dropped tools, and the grant of every tool by its name.
+/// The palette, the dropped tools, and the pattern that grants each tool, by its name; `None` if no link declares
+/// permissions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Palette {
     pub tools: Vec<PaletteTool>,
     pub dropped: Vec<DroppedTool>,
-    pub grants: BTreeMap<String, String>,
+    pub grants: BTreeMap<String, Option<String>>,
 }
 
 /// The part of a first request that depends only on the tools and the model.
@@ -100,7 +101,7 @@ pub fn tool_name(id: &ItemId) -> String {
 
 /// Builds the palette of some grants: primaries first, then the tools that fit. `place` returns the span of a grant.
 pub fn build(
-    primaries: &[(primary::Primary, String)],
+    primaries: &[(primary::Primary, Option<String>)],
     reached: &[(ReachedTool, SizedTool)],
     preload: PreloadSettings,
     place: &dyn Fn(&str) -> Option<Span>,
@@ -188,7 +189,7 @@ fn add_native_tools(
             continue;
         }
         left -= tokens;
-        palette.grants.insert(name.clone(), format!("granted by `{}`", reached.grant));
+        palette.grants.insert(name.clone(), Some(reached.grant.clone()));
         palette.tools.push(PaletteTool {
             name: name.into(),
             primary: PalettePrimary::Execute,
@@ -234,19 +235,18 @@ fn is_segment(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// Returns the primaries that some pattern could allow, each with its reason; all three if nothing is declared.
+/// Returns the primaries that some pattern could allow, each with that pattern; all three if nothing is declared.
 pub fn granted_primaries(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> Vec<primary::Primary>,
-) -> Vec<(primary::Primary, String)> {
+) -> Vec<(primary::Primary, Option<String>)> {
     let Some(patterns) = patterns else {
-        let because = "the chain declares no permissions; the gate decides";
-        return primary::Primary::ALL.map(|p| (p, because.to_owned())).to_vec();
+        return primary::Primary::ALL.map(|p| (p, None)).to_vec();
     };
     let allowed: Vec<(&String, Vec<primary::Primary>)> = patterns.iter().map(|p| (p, of(p))).collect();
     let granted = |primary: primary::Primary| {
         let (pattern, _) = allowed.iter().find(|(_, all)| all.contains(&primary))?;
-        Some((primary, format!("granted by `{pattern}`")))
+        Some((primary, Some((*pattern).clone())))
     };
     primary::Primary::ALL.into_iter().filter_map(granted).collect()
 }

@@ -6,8 +6,10 @@ pub mod cost;
 pub mod count;
 pub mod graph;
 pub mod note;
+pub mod origin;
 pub mod parts;
 pub mod prompt;
+pub mod settings;
 pub mod source;
 mod tool_thread;
 pub mod verify;
@@ -32,8 +34,10 @@ pub use crate::world::{ManifestEntry, hex};
 pub use cost::{LongPromptPrices, Prices, RequestTokens, Tokens};
 pub use count::Tokenizer;
 pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
+pub use origin::{Origin, OriginCause, OriginKind};
 pub use parts::{PartFault, PartProblem, PartType, ValueParts};
 pub use prompt::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
+pub use settings::{PlanSettings, RunSettings};
 
 /// The format version that this build writes. Older versions are read, newer ones refused.
 pub const PLAN_FORMAT: u32 = 1;
@@ -63,7 +67,7 @@ pub struct Plan {
     pub continuation_directive: Option<ItemId>,
     /// The settings a run reads, merged over the spaces and frozen here: `resilience`, `coordination`,
     /// `error_classification`, `capability_risk`, by file name.
-    pub settings: BTreeMap<String, Value>,
+    pub settings: PlanSettings,
     /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<ManifestEntry>,
 }
@@ -330,16 +334,8 @@ pub enum NudgePolicy {
 /// The source of every limit, capability, hook, layer and tool. Stored beside the plan, not in its hash. Keys:
 /// `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
 /// `extends.<directive>` of each link that has a parent, `input.<name>`, `output.<name>`, `link.<directive>`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Origins(pub IndexMap<String, Origin>);
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// `None` for built-in parts and command line options.
-    pub place: Option<SourcePlace>,
-    /// The derivation: "declared by `project/deploy/base`".
-    pub because: String,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SourcePlace {

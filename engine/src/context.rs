@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::clock::Clock;
 use crate::control::ControlSender;
 use crate::error::DriveError;
-use crate::event::{ControlMessage, RunSettings};
+use crate::event::{CommandSettings, ControlMessage};
 use crate::exchange::CallError;
 use crate::image::ValidatedImage;
 use crate::keys::KeyFolder;
@@ -121,7 +121,7 @@ pub(crate) struct EngineContext {
     /// True if the user accepts transcripts that no key of theirs signed.
     pub accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,
-    pub settings: RunSettings,
+    pub settings: CommandSettings,
     pub live: Mutex<RunningThreads>,
     /// Notified when a thread of this process ends.
     pub gone: Notify,

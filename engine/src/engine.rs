@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
 use crate::disk_world::DiskWorld;
-use crate::event::{ControlMessage, RunSettings};
+use crate::event::{CommandSettings, ControlMessage};
 use crate::keys::KeyFolder;
 use crate::provider::environment::ProviderEnvironment;
 use crate::session::ResumePoint;
@@ -58,11 +58,11 @@ pub struct EngineOptions {
     /// The user's trust in what the project executes.
     pub trust: Trust,
     /// The time for which commits wait for each other, to form a group.
-    pub gathering: GroupCommit,
+    pub group_commit: GroupCommit,
     /// An additional check; `None` = every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
     /// The settings of the command, for the threads that it starts.
-    pub settings: RunSettings,
+    pub settings: CommandSettings,
 }
 
 /// An engine for one project. Cloning is cheap. Dropping the last clone releases the lock of the process.
@@ -105,9 +105,9 @@ impl EngineOptions {
             world: Arc::clone(&world),
             present: Mutex::default(),
         });
-        let (disk, plan_check, settings) = (None, None, RunSettings::default());
+        let (disk, plan_check, settings) = (None, None, CommandSettings::default());
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
-        let (gathering, compile): (GroupCommit, Compile) = (GroupCommit::default(), Arc::new(compile));
+        let (group_commit, compile): (GroupCommit, Compile) = (GroupCommit::default(), Arc::new(compile));
         Ok(Self {
             world,
             compile,
@@ -118,7 +118,7 @@ impl EngineOptions {
             disk,
             tools,
             trust,
-            gathering,
+            group_commit,
             plan_check,
             settings,
         })
@@ -138,7 +138,7 @@ impl Engine {
             disk,
             mut tools,
             trust,
-            gathering,
+            group_commit,
             plan_check,
             settings,
         } = options;
@@ -149,7 +149,7 @@ impl Engine {
         layout::create_folders(&*disk)?;
         let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
-        let writer = RegistryWriter::new(registry, gathering);
+        let writer = RegistryWriter::new(registry, group_commit);
         let signer = Arc::new(Signer::load(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<EngineContext>| {
             let engine = Weak::clone(engine);

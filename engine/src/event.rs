@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
-pub use settings::RunSettings;
+pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 
 /// The event format of this version. Older formats are read, newer ones are rejected.

@@ -1,10 +1,8 @@
 //! Handling of failed model calls: classification by the table, and the backoff before the next attempt (`engine.md`
 //! 3). Pure: the jitter is derived from the thread's recorded seed, so a replay waits equally long.
 
-use std::borrow::Cow;
-
 use rye_compiler::plan::Plan;
-use rye_compiler::semantics::classify::{Backoff, ClassifyTable, Failure, read_backoff};
+use rye_compiler::semantics::classify::{Category, Failure};
 
 use crate::event::FailureClassification;
 use crate::exchange::SCRIPT_ERROR;
@@ -28,7 +26,9 @@ pub fn classify_failure(
     now: i64,
 ) -> (FailureClassification, Option<u64>) {
     let failure = failure(error, failures.saturating_add(1));
-    let class = table(plan).classify(&failure);
+    // An invalid table repeats no call.
+    let Ok(table) = plan.settings.classification() else { return (unclassified(error), None) };
+    let class = table.classify(&failure);
     let named = FailureClassification {
         name: if is_script_error(error) { SCRIPT_MISMATCH.to_owned() } else { class.name.clone() },
         category: class.category.as_str().to_owned(),
@@ -48,7 +48,8 @@ fn is_script_error(error: &CallError) -> bool {
 
 /// Returns the maximum retries for this class of failure. `failures` counts this turn's failed attempts.
 pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
-    table(plan).classify(&failure(error, failures)).backoff.max_retries
+    let table = plan.settings.classification();
+    table.map_or(0, |table| table.classify(&failure(error, failures)).backoff.max_retries)
 }
 
 /// Returns whether the model is unavailable, as opposed to the request being wrong: retries exhausted, the model
@@ -72,13 +73,10 @@ fn failure(error: &CallError, attempt: u32) -> Failure {
     }
 }
 
-/// Returns the classification table stored in the plan, or the built-in one. The compiler rejects invalid tables.
-fn table(plan: &Plan) -> Cow<'static, ClassifyTable> {
-    let retry = plan.settings.get("resilience").and_then(|settings| settings.get("retry"));
-    let backoff = retry.and_then(|value| read_backoff(value, "retry", Backoff::default()).ok()).unwrap_or_default();
-    let written = plan.settings.get("error_classification");
-    let own = written.and_then(|value| ClassifyTable::from_value(value, backoff).ok());
-    own.map_or_else(|| Cow::Borrowed(ClassifyTable::built_in()), Cow::Owned)
+/// Returns the classification of a failure that no table classifies.
+fn unclassified(error: &CallError) -> FailureClassification {
+    let name = if is_script_error(error) { SCRIPT_MISMATCH } else { "unclassified" };
+    FailureClassification { name: name.into(), category: Category::Permanent.as_str().into(), retryable: false }
 }
 
 fn stage_word(stage: FailedStage) -> &'static str {

@@ -127,9 +127,8 @@ impl ThreadsToolCall {
     async fn default_wait_timeout(&self) -> Result<Duration, RefusalText> {
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
         let parent = blocking(move || threads.parent(&id)).await.map_err(to_refusal)?;
-        let setting = parent.as_ref().and_then(|parent| parent.plan.settings.get("coordination"));
-        let seconds = setting.and_then(|v| v.pointer("/wait_threads/default_timeout")).and_then(Value::as_u64);
-        Ok(Duration::from_secs(seconds.unwrap_or(600)))
+        let settings = parent.map(|parent| parent.plan.settings.clone()).unwrap_or_default();
+        Ok(Duration::from_secs(settings.values().wait_threads_seconds))
     }
 
     async fn stop(&self, thread: ThreadId, message: ControlMessage) -> Result<Value, RefusalText> {

@@ -1,19 +1,21 @@
 //! Read access to threads: registry rows and transcripts. Changes nothing and takes no lock.
 
-use crate::store::spilled::restore_event;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use rye_compiler::plan::PlanLimits;
 
 use crate::error::DriveError;
-use crate::event::{Event, EventBody, Opened, RunSettings, ThreadHead};
+use crate::event::{CommandSettings, Event, EventBody, Opened, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{ThreadState, apply, limit_mut};
 use crate::parent_thread::ParentThread;
-use crate::store::registry::{Liveness, RepairReport, repair};
-use crate::store::transcript;
-use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow};
+use crate::store::registry::{Liveness, RepairReport, fold_row, repair};
+use crate::store::spilled::restore_event;
+use crate::store::{
+    Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow, TranscriptContents, layout, owner, transcript,
+};
 use crate::thread::{RunError, RunResult, Status};
 use crate::thread_id::ThreadId;
 
@@ -24,12 +26,14 @@ mod wait;
 pub use chain::SearchMatch;
 pub use wait::WaitOutcome;
 
-/// The threads of a project.
+/// The threads of a project. Without a usable registry, the transcripts alone are read.
 #[derive(Debug, Clone)]
 pub struct Threads {
     disk: Arc<dyn Disk>,
+    objects: Arc<Objects>,
     /// `None` if no thread was ever started, or if the registry is unusable.
     registry: Option<Arc<Registry>>,
+    registry_error: Option<Arc<StoreError>>,
 }
 
 /// A thread's row and the state of its owner.
@@ -39,19 +43,46 @@ pub struct ListedThread {
     pub liveness: Liveness,
 }
 
-impl Threads {
-    /// Opens the threads of a project for reading.
-    pub fn open(project: &Path) -> Result<Self, StoreError> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
-        let registry = Registry::open_read_only(Arc::clone(&disk))?.map(Arc::new);
-        Ok(Self { disk, registry })
+/// A thread with all of its events.
+pub struct LoadedThread {
+    pub entry: ListedThread,
+    pub reading: TranscriptContents,
+    pub events: Vec<Event>,
+}
+
+impl ListedThread {
+    /// Returns true if the thread has not ended and no live process owns it.
+    pub fn is_orphaned(&self) -> bool {
+        self.liveness == Liveness::Orphaned
     }
 
-    /// Variant of `open` that ignores a damaged or missing registry; only transcripts are available then.
+    /// Returns the status, or `orphaned`.
+    pub fn status_name(&self) -> &'static str {
+        if self.is_orphaned() { "orphaned" } else { self.row.status.as_str() }
+    }
+}
+
+impl Threads {
+    /// Opens the threads of a project for reading.
+    ///
+    /// # Errors
+    /// The folder or the registry cannot be read.
+    pub fn open(project: &Path) -> Result<Self, StoreError> {
+        let mut threads = Self::open_lenient(project)?;
+        match threads.registry_error.take().and_then(Arc::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(threads),
+        }
+    }
+
+    /// Variant of `open` that keeps the error of a damaged registry in [`Self::registry_error`].
     pub fn open_lenient(project: &Path) -> Result<Self, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
-        let registry = Registry::open_read_only(Arc::clone(&disk)).ok().flatten().map(Arc::new);
-        Ok(Self { disk, registry })
+        let (registry, registry_error) = match Registry::open_read_only(Arc::clone(&disk)) {
+            Ok(registry) => (registry.map(Arc::new), None),
+            Err(error) => (None, Some(Arc::new(error))),
+        };
+        Ok(Self { registry_error, ..Self::new(disk, registry) })
     }
 
     /// Rebuilds the registry of a project from the transcripts alone.
@@ -64,39 +95,159 @@ impl Threads {
     }
 
     pub(crate) fn new(disk: Arc<dyn Disk>, registry: Option<Arc<Registry>>) -> Self {
-        Self { disk, registry }
+        Self { objects: Arc::new(Objects::new(Arc::clone(&disk))), disk, registry, registry_error: None }
+    }
+
+    /// Returns the error of a registry that exists but cannot be used.
+    pub fn registry_error(&self) -> Option<&StoreError> {
+        self.registry_error.as_deref()
+    }
+
+    pub fn registry(&self) -> Option<&Registry> {
+        self.registry.as_deref()
+    }
+
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    /// Returns the disk, shared for writing.
+    pub fn shared_disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Returns the liveness of a thread. Without the registry, any live owner counts as the owner of the thread.
+    pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
+        match &self.registry {
+            Some(registry) => registry.liveness(row),
+            None if row.status.has_ended() => Ok(Liveness::Over),
+            None if owner::live_owners(&*self.disk)?.is_empty() => Ok(Liveness::Orphaned),
+            None => Ok(Liveness::Alive),
+        }
     }
 
     /// Lists every thread, by id.
+    ///
+    /// # Errors
+    /// A thread cannot be read.
     pub fn list(&self) -> Result<Vec<ListedThread>, StoreError> {
-        let Some(registry) = &self.registry else { return Ok(Vec::new()) };
-        registry.threads()?.into_iter().map(|row| listed(registry, row)).collect()
+        let (threads, unreadable) = self.list_readable()?;
+        unreadable.into_iter().next().map_or(Ok(threads), Err)
     }
 
-    /// Returns one thread.
+    /// Lists every thread that can be read, by id, and the errors of the others.
+    pub fn list_readable(&self) -> Result<(Vec<ListedThread>, Vec<StoreError>), StoreError> {
+        if let Some(registry) = &self.registry {
+            let threads: Result<_, StoreError> = registry.threads()?.into_iter().map(|row| self.listed(row)).collect();
+            return Ok((threads?, Vec::new()));
+        }
+        let (mut threads, mut unreadable) = (Vec::new(), Vec::new());
+        for thread in layout::find_threads(&*self.disk)? {
+            match self.read(&thread, 0).map(|(_, events)| fold_row(&thread, &events)) {
+                Ok(Some(row)) => threads.push(self.listed(row)?),
+                Ok(None) => {}
+                Err(error) => unreadable.push(error),
+            }
+        }
+        Ok((threads, unreadable))
+    }
+
+    /// Returns the ids of all threads, also of those that cannot be read.
+    pub fn ids(&self) -> Result<Vec<ThreadId>, StoreError> {
+        match &self.registry {
+            Some(registry) => Ok(registry.threads()?.into_iter().map(|row| row.id).collect()),
+            None => layout::find_threads(&*self.disk),
+        }
+    }
+
+    /// Returns one thread; `None` if it is unknown, or unreadable without the registry.
     pub fn show(&self, thread: &ThreadId) -> Result<Option<ListedThread>, StoreError> {
-        let Some(registry) = &self.registry else { return Ok(None) };
-        registry.thread(thread)?.map(|row| listed(registry, row)).transpose()
+        let row = match &self.registry {
+            Some(registry) => registry.thread(thread)?,
+            None => self.read(thread, 0).ok().and_then(|(_, events)| fold_row(thread, &events)),
+        };
+        row.map(|row| self.listed(row)).transpose()
+    }
+
+    /// Returns true if a thread has a registry row or a transcript, whatever its state.
+    pub fn is_stored(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let registered = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
+        Ok(registered.is_some() || self.has_transcript(thread))
+    }
+
+    pub fn has_transcript(&self, thread: &ThreadId) -> bool {
+        self.disk.exists(&layout::transcript(thread)).unwrap_or(false)
+    }
+
+    /// Returns a thread with its transcript, which is empty if the thread never started; `None` if it is unknown. Status
+    /// and cost come from the transcript, which is newer than the registry row.
+    pub fn load(&self, thread: &ThreadId) -> Result<Option<LoadedThread>, StoreError> {
+        let Some(mut entry) = self.show(thread)? else { return Ok(None) };
+        let (reading, events) = match self.read(&entry.row.id, entry.row.synced) {
+            // The thread died before its first line, so its row is all there is.
+            Err(StoreError::UnknownThread { .. }) if entry.row.synced == 0 => {
+                (TranscriptContents::default(), Vec::new())
+            }
+            read => read?,
+        };
+        if let Some(recorded) = fold_row(&entry.row.id, &events) {
+            entry.row.cost = recorded.cost;
+            entry.row.updated_at = entry.row.updated_at.max(recorded.updated_at);
+            if recorded.status.has_ended() {
+                entry.row.status = recorded.status;
+                entry.liveness = Liveness::Over;
+            }
+        }
+        Ok(Some(LoadedThread { entry, reading, events }))
     }
 
     /// Reads the events recorded so far in a thread's transcript.
     pub fn transcript(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
-        let objects = Objects::new(Arc::clone(&self.disk));
-        let reading = transcript::read(&*self.disk, thread, 0)?;
-        reading.records.iter().map(|record| restore_event(record, thread, &objects)).collect()
+        Ok(self.read(thread, 0)?.1)
+    }
+
+    /// Returns the first `length` bytes of a transcript.
+    pub fn raw_transcript(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, StoreError> {
+        let path = layout::transcript(thread);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        self.disk.read_range(&path, 0, length).map_err(StoreError::io("read", &path))
+    }
+
+    /// Returns the number of threads with a transcript but without a registry row; `listed` are the threads of the
+    /// registry.
+    pub fn count_unregistered(&self, listed: &[ListedThread]) -> Result<usize, StoreError> {
+        if self.registry.is_none() {
+            return Ok(0);
+        }
+        let known: BTreeSet<&str> = listed.iter().map(|entry| entry.row.id.as_str()).collect();
+        Ok(layout::find_threads_outside(&*self.disk, &known)?.len())
+    }
+
+    fn listed(&self, row: ThreadRow) -> Result<ListedThread, StoreError> {
+        Ok(ListedThread { liveness: self.liveness(&row)?, row })
+    }
+
+    fn read(&self, thread: &ThreadId, synced: u64) -> Result<(TranscriptContents, Vec<Event>), StoreError> {
+        let reading = transcript::read(&*self.disk, thread, synced)?;
+        let events: Result<Vec<Event>, StoreError> =
+            reading.records.iter().map(|record| restore_event(record, thread, &self.objects)).collect();
+        Ok((reading, events?))
     }
 
     /// Returns the settings of the command that started a thread; the default ones if nothing was recorded.
-    pub fn settings(&self, thread: &ThreadId) -> Result<RunSettings, StoreError> {
+    pub fn settings(&self, thread: &ThreadId) -> Result<CommandSettings, StoreError> {
         let head = match transcript::read_head(&*self.disk, thread) {
-            Err(StoreError::UnknownThread { .. }) => return Ok(RunSettings::default()),
+            Err(StoreError::UnknownThread { .. }) => return Ok(CommandSettings::default()),
             head => head?,
         };
-        let objects = Objects::new(Arc::clone(&self.disk));
-        let first = head.records.first().map(|record| restore_event(record, thread, &objects)).transpose()?;
+        let first = head.records.first().map(|record| restore_event(record, thread, &self.objects)).transpose()?;
         Ok(match first.map(|event| event.body) {
             Some(EventBody::Opened(opened)) => opened.settings,
-            _ => RunSettings::default(),
+            _ => CommandSettings::default(),
         })
     }
 
@@ -106,7 +257,7 @@ impl Threads {
         let ThreadHead { opened: Some(launch), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {
             return Ok(None);
         };
-        let bytes = Objects::new(Arc::clone(&self.disk)).get(&ObjectId::parse(plan_id)?)?;
+        let bytes = self.objects.get(&ObjectId::parse(plan_id)?)?;
         let plan = serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))?;
         Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
     }
@@ -121,15 +272,11 @@ impl Threads {
         if result.tool.is_some()
             && let Some((_, object)) = events.iter().find_map(|event| event.body.shortened_result()).filter(unchanged)
         {
-            let whole = Objects::new(Arc::clone(&self.disk)).get(&ObjectId::parse(object)?)?;
+            let whole = self.objects.get(&ObjectId::parse(object)?)?;
             result.result = Some(String::from_utf8_lossy(&whole).into_owned());
         }
         Ok(Some(result))
     }
-}
-
-fn listed(registry: &Registry, row: ThreadRow) -> Result<ListedThread, StoreError> {
-    Ok(ListedThread { liveness: registry.liveness(&row)?, row })
 }
 
 /// Returns the approval request that a transcript leaves unanswered.

@@ -56,7 +56,7 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         }
         EventBody::ChildSpawned(child) => line(child.thread_id.clone()),
         EventBody::ChildEnded(child) => line(format!("{} {}", child.thread_id, child.status.as_str())),
-        EventBody::Mail(mail) => line(word(&mail.letter)),
+        EventBody::Mail(mail) => line(word(&mail.message)),
         EventBody::Limit(hit) => line(rye_compiler::semantics::limits::describe_exceeded(
             &hit.limit_code,
             &hit.current_value,

@@ -264,7 +264,7 @@ pub fn select_resume(
     match (over, message) {
         (false, message) => {
             let messages = message.map(|text| ControlMessage::Steer { text }).into_iter().collect();
-            Ok(ThreadStart::TakeUp { thread: row.id, messages })
+            Ok(ThreadStart::Recover { thread: row.id, messages })
         }
         (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
         (true, None) => {
@@ -278,7 +278,7 @@ pub fn select_resume(
 fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<PlannedModel, CommandError> {
     let thread = match start {
         ThreadStart::GoOn { thread, .. } | ThreadStart::Fork { thread, .. } => thread,
-        ThreadStart::Fresh { .. } | ThreadStart::TakeUp { .. } | ThreadStart::HandOver { .. } => {
+        ThreadStart::Fresh { .. } | ThreadStart::Recover { .. } | ThreadStart::HandOver { .. } => {
             return Err(CommandError::usage(
                 "`--model` applies to a finished thread: an unfinished one keeps its model",
             )

@@ -26,8 +26,8 @@ fn money(body: &EventBody) -> &'static [&'static str] {
         EventBody::Settled(_) => &["/amount", "/overspent"],
         EventBody::ChildSpawned(_) => &["/spend"],
         EventBody::ChildEnded(_) | EventBody::Ended(_) => &["/cost/spend"],
-        EventBody::Mail(mail) => match &mail.letter {
-            ControlMessage::Raise { limit, .. } if limit == "spend" => &["/letter/value"],
+        EventBody::Mail(mail) => match &mail.message {
+            ControlMessage::Raise { limit, .. } if limit == "spend" => &["/message/value"],
             ControlMessage::Raise { .. }
             | ControlMessage::Cancel
             | ControlMessage::Kill
@@ -88,13 +88,13 @@ mod tests {
                 json!(0.000_15),
             ),
             (
-                json!({"type":"mail","id":"m","letter":{"kind":"raise","limit":"spend","value":2_000_000_000_u64}}),
-                "/letter/value",
+                json!({"type":"mail","id":"m","message":{"kind":"raise","limit":"spend","value":2_000_000_000_u64}}),
+                "/message/value",
                 json!(2),
             ),
             (
-                json!({"type":"mail","id":"m","letter":{"kind":"raise","limit":"turns","value":20}}),
-                "/letter/value",
+                json!({"type":"mail","id":"m","message":{"kind":"raise","limit":"turns","value":20}}),
+                "/message/value",
                 json!(20),
             ),
         ] {

@@ -74,7 +74,7 @@ pub fn event_view(event: &Event) -> EventView {
         }
         EventBody::ChildSpawned(child) => line(format!("{} with {}", child.thread_id, format_money(child.spend))),
         EventBody::ChildEnded(child) => line(child_ended(child)),
-        EventBody::Mail(mail) => control_message_view(&mail.letter),
+        EventBody::Mail(mail) => control_message_view(&mail.message),
         EventBody::Limit(hit) => EventView { line: format_limit_hit(hit), text: None, bad: true },
         EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
         EventBody::ApprovalGiven(given) => line(match given.answer {

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::ListedThread;
 
-use super::{ThreadEntry, ThreadReader, status_name};
+use super::ThreadReader;
 use crate::CommandError;
 use crate::present::{format_count, format_elapsed, now};
 
@@ -91,7 +92,7 @@ impl ThreadReader {
 
     /// Returns the threads that a reference matches, newest first. A directive's id matches its threads only, even if
     /// ids of other threads have it as a prefix.
-    fn matching(&self, reference: &str) -> Result<Vec<ThreadEntry>, CommandError> {
+    fn matching(&self, reference: &str) -> Result<Vec<ListedThread>, CommandError> {
         if reference.is_empty() {
             return Ok(Vec::new());
         }
@@ -102,8 +103,8 @@ impl ThreadReader {
         self.newest_first(|entry| entry.row.id.as_str().starts_with(reference))
     }
 
-    fn newest_first(&self, is_wanted: impl Fn(&ThreadEntry) -> bool) -> Result<Vec<ThreadEntry>, CommandError> {
-        let (mut entries, _) = self.threads()?;
+    fn newest_first(&self, is_wanted: impl Fn(&ListedThread) -> bool) -> Result<Vec<ListedThread>, CommandError> {
+        let (mut entries, _) = self.list_readable()?;
         entries.retain(is_wanted);
         entries.sort_by_cached_key(|entry| Reverse((entry.row.created_at, entry.row.id.clone())));
         Ok(entries)
@@ -119,10 +120,10 @@ impl ThreadReader {
 }
 
 /// Returns the failure of a reference to several threads, which are newest first.
-fn ambiguous(reference: &str, several: &[ThreadEntry]) -> CommandError {
+fn ambiguous(reference: &str, several: &[ListedThread]) -> CommandError {
     let now = now();
-    let candidate = |entry: &ThreadEntry| {
-        format!("    {}  {}, {}", entry.row.id, status_name(entry), format_elapsed(entry.row.created_at, now))
+    let candidate = |entry: &ListedThread| {
+        format!("    {}  {}, {}", entry.row.id, entry.status_name(), format_elapsed(entry.row.created_at, now))
     };
     let mut listed: Vec<String> = several.iter().take(MAX_CANDIDATES).map(candidate).collect();
     if let more @ 1.. = several.len().saturating_sub(MAX_CANDIDATES) {

@@ -211,8 +211,11 @@ fn child_plan_is_bounded_by_its_spawn_parent() {
     assert!(!plan.capabilities.declared);
     let tools: Vec<(&str, PalettePrimary)> = plan.palette.iter().map(|t| (&*t.name, t.primary)).collect();
     assert_eq!(tools, [("rye_execute", PalettePrimary::Execute), ("rye_look", PalettePrimary::Execute)]);
-    assert_eq!(compilation.origins.get("capability.rye.execute.tool.rye.look").unwrap().because, "inherited at spawn");
-    assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "the parent thread has no more");
+    assert_eq!(
+        compilation.origins.get("capability.rye.execute.tool.rye.look").unwrap().cause.to_string(),
+        "inherited at spawn"
+    );
+    assert_eq!(compilation.origins.get("limit.turns").unwrap().cause.to_string(), "the parent thread has no more");
     assert_eq!(messages(&world, &request(0)).len(), 1);
 }
 
@@ -245,7 +248,7 @@ fn overrides_take_precedence_over_the_directive() {
     let compilation = expect_compilation(&world, &request);
     assert_eq!(compilation.plan.model.id, "small");
     assert_eq!((compilation.plan.limits.turns, compilation.plan.limits.spend), (7, 10_000_000));
-    assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "given with the call");
+    assert_eq!(compilation.origins.get("limit.turns").unwrap().cause.to_string(), "given with the call");
     request.limits =
         vec![("trns".into(), LimitValue::Text("7".into())), ("spend".into(), LimitValue::Text("no".into()))];
     request.model.model = Some("huge".into());

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 
 use super::context::record_suppression;
-use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, OriginKind, Suppression};
+use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
 use crate::item::{HookDecl, Items, OrderedHooks};
+use crate::plan::OriginKind;
 use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};

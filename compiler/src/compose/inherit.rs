@@ -6,8 +6,9 @@ use indexmap::IndexMap;
 use rye_grammar::data::{Entry, Node};
 use rye_grammar::{ItemId, Spanned};
 
-use super::{DeclaredOrigin, LimitLayers, OriginKind, WithOrigin};
+use super::{DeclaredOrigin, LimitLayers, WithOrigin};
 use crate::item::{Directive, FieldDecl, Items, Permissions};
+use crate::plan::OriginKind;
 use crate::semantics::limits::{LimitSetting, LimitValue};
 
 /// Returns the nearest link's value; the origin points at the directive itself.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Span};
-use serde_json::Value;
 
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
@@ -17,7 +16,7 @@ use crate::model::{self, ModelSettings, ProviderCatalog};
 use crate::palette::{self, OpeningSize, Palette, PreloadSettings, SizedTool, ToolIndex};
 use crate::plan::graph::{Graph, GraphNeeds, build_graph};
 use crate::plan::verify::verify_graph;
-use crate::plan::{Capabilities, PlannedModel, Tokenizer, ToolUse};
+use crate::plan::{Capabilities, PlanSettings, PlannedModel, Tokenizer, ToolUse};
 use crate::primary::Primary;
 use crate::semantics::risk::{Risk, RiskTable};
 use crate::wire_tool::SchemaDialect;
@@ -106,7 +105,7 @@ pub struct LowerContext<'i, 'w> {
     catalog: OnceCell<ProviderCatalog<'i>>,
     risk: OnceCell<RiskTable>,
     preload: OnceCell<PreloadSettings>,
-    frozen: OnceCell<BTreeMap<String, Value>>,
+    frozen: OnceCell<PlanSettings>,
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
@@ -383,13 +382,13 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Returns the merged settings that a run reads.
-    pub fn frozen_settings(&self) -> &BTreeMap<String, Value> {
+    pub fn frozen_settings(&self) -> &PlanSettings {
         self.frozen.get_or_init(|| {
             let value = |name: &&str| {
                 let node = self.items.config_by_name(&format!("agent/{name}"))?;
                 Some(((*name).to_owned(), node.to_value()))
             };
-            FROZEN_SETTINGS.iter().filter_map(value).collect()
+            PlanSettings::new(FROZEN_SETTINGS.iter().filter_map(value).collect())
         })
     }
 

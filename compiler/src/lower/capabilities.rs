@@ -8,7 +8,7 @@ use super::cache::LowerContext;
 use super::origin;
 use crate::compose::{Composed, WithOrigin};
 use crate::item::Permissions;
-use crate::plan::{Capabilities, Grant, Origin, Origins};
+use crate::plan::{Capabilities, Grant, Origin, OriginCause, Origins};
 use crate::semantics::risk::Policy;
 
 /// Returns the initial capabilities of a thread. If the chain declares none, the parent's apply.
@@ -43,7 +43,10 @@ pub fn lower(
     let set = initial_capabilities(composed, parent);
     let Some(WithOrigin { value: permissions, origin: by }) = &composed.permissions else {
         for grant in &set.grants {
-            origins.insert(format!("capability.{}", grant.pattern), origin::origin_without_place("inherited at spawn"));
+            origins.insert(
+                format!("capability.{}", grant.pattern),
+                origin::origin_without_place(OriginCause::InheritedGrant),
+            );
         }
         return set;
     };
@@ -52,7 +55,7 @@ pub fn lower(
         let place = origin::plan_place(sources, grant.span);
         let key = format!("capability.{}", grant.pattern.0);
         if origins.get(&key).is_none() {
-            origins.insert(key, Origin { place, because: from.because.clone() });
+            origins.insert(key, Origin { place, cause: from.cause.clone() });
         }
     }
     set

@@ -6,8 +6,8 @@ use super::facts::PlanTimeFacts;
 use super::origin;
 use super::phrases::{format_value, quote_list};
 use crate::compose::ComposedHook;
-use crate::hook::{HookPoint, HookSource, PlanVerdict, PlannedHook};
-use crate::plan::{Origin, Origins, SourcePlace};
+use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
+use crate::plan::{Origin, OriginCause, Origins, SourcePlace};
 use crate::semantics::condition::{FactReading, ReadingResult, Verdict};
 
 /// The explanation of a planned hook: the reason for its verdict, and its source location.
@@ -34,21 +34,11 @@ pub fn lower(
         traces.push(HookTrace { because, place: origin.place.clone() });
         let key = format!("hook.{}", plan.id);
         if origins.get(&key).is_none() || plan.is_live() {
-            origins.insert(key, Origin { because: describe_source(&plan), ..origin });
+            origins.insert(key, Origin { cause: OriginCause::HookSource(plan.source.clone()), ..origin });
         }
         planned.push(plan);
     }
     (planned, traces)
-}
-
-fn describe_source(hook: &PlannedHook) -> String {
-    match &hook.source {
-        HookSource::User => "a hook of the user space".to_owned(),
-        HookSource::Directive { id } => format!("a hook of `{id}`"),
-        HookSource::Builtin => "a hook of the standard library".to_owned(),
-        HookSource::Project => "a hook of the project".to_owned(),
-        HookSource::Infrastructure => "a hook of the infrastructure".to_owned(),
-    }
 }
 
 /// Returns the verdict of a hook, and the reason as text.

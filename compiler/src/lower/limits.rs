@@ -5,7 +5,7 @@ use rye_grammar::{Sources, Span};
 use super::origin;
 use crate::compose::{self, LimitLayers};
 use crate::diagnostics::{Diagnostics, LimitError, closest};
-use crate::plan::{Origin, Origins};
+use crate::plan::{Origin, OriginCause, OriginKind, Origins};
 use crate::semantics::limits::{
     LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, parse_limit_value, resolve,
 };
@@ -81,14 +81,14 @@ pub fn lower(
             name: name.clone(),
             written: written.clone(),
             source: LimitOrigin {
-                origin: origin::origin_without_place(origin::GIVEN_WITH_CALL),
+                origin: origin::origin_without_place(OriginCause::GivenWithCall),
                 span: None,
                 shown: shown(written),
             },
         })
         .collect();
     let ceiling = LimitOrigin {
-        origin: origin::origin_without_place("the parent thread has no more"),
+        origin: origin::origin_without_place(OriginCause::ParentLimit),
         span: None,
         shown: "used up".to_owned(),
     };
@@ -104,7 +104,7 @@ pub fn lower(
             }
             for (name, source) in resolved.sources {
                 let origin = match source {
-                    LimitSource::BuiltIn => origin::origin_without_place("built in"),
+                    LimitSource::BuiltIn => origin::origin_without_place(OriginCause::Declared(OriginKind::BuiltIn)),
                     LimitSource::Written(writer) | LimitSource::Parent(writer) => writer.origin,
                 };
                 origins.insert(format!("limit.{name}"), origin);

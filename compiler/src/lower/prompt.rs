@@ -67,10 +67,10 @@ impl LayerCollector<'_, '_> {
     fn add_items(&mut self, items: &[ContextItem], position: Option<Position>) {
         for item in items {
             let link = match &item.origin.by {
-                crate::compose::OriginKind::Directive(id) => Some(id.clone()),
-                crate::compose::OriginKind::Hook(_)
-                | crate::compose::OriginKind::Config(_)
-                | crate::compose::OriginKind::BuiltIn => None,
+                crate::plan::OriginKind::Directive(id) => Some(id.clone()),
+                crate::plan::OriginKind::Hook(_)
+                | crate::plan::OriginKind::Config(_)
+                | crate::plan::OriginKind::BuiltIn => None,
             };
             if !self.is_first(item.id.as_str(), link.as_ref().map_or("", |l| l.as_str()), false) {
                 continue;

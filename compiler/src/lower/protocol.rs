@@ -4,9 +4,10 @@
 use rye_grammar::{ItemId, Span};
 
 use super::cache::LowerContext;
-use crate::compose::{Composed, ContextItem, DeclaredOrigin, OriginKind};
+use crate::compose::{Composed, ContextItem, DeclaredOrigin};
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::hook::PlanVerdict;
+use crate::plan::OriginKind;
 use crate::primary::Primary;
 use crate::world::ItemKind;
 

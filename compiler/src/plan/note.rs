@@ -2,14 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use super::Origin;
+use super::{Origin, OriginCause, OriginKind};
 use crate::world::{ItemKind, Space};
 
 /// An item that compilation omitted or changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "note", rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// Suppressed item; `removed` lists the origins that would have provided it, and is empty if there are none.
     Suppressed { id: String, by: Origin, removed: Vec<Origin> },
@@ -92,12 +89,14 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Suppressed { by, removed, .. } => {
-                let suppressed_by = by.because.strip_prefix("declared by ").unwrap_or(&by.because);
-                write!(f, "suppressed by {suppressed_by}")?;
+                match &by.cause {
+                    OriginCause::Declared(OriginKind::Directive(id)) => write!(f, "suppressed by `{id}`")?,
+                    cause => write!(f, "suppressed by {cause}")?,
+                }
                 match removed.as_slice() {
                     [] => f.write_str("; nothing provides it"),
-                    [one] => write!(f, "; {}", one.because),
-                    [one, rest @ ..] => write!(f, "; {}, and {} more", one.because, rest.len()),
+                    [one] => write!(f, "; {}", one.cause),
+                    [one, rest @ ..] => write!(f, "; {}, and {} more", one.cause, rest.len()),
                 }
             }
             Self::Shadowed { kind, used, hidden, .. } => {
@@ -111,10 +110,10 @@ impl fmt::Display for Note {
                 )
             }
             Self::Deduplicated { kept: Some(kept), dropped, .. } => {
-                write!(f, "also {}; it stays where it was {}", dropped.because, kept.because)
+                write!(f, "also {}; it stays where it was {}", dropped.cause, kept.cause)
             }
             Self::Deduplicated { kept: None, dropped, .. } => {
-                write!(f, "{}; it stays at its first place", dropped.because)
+                write!(f, "{}; it stays at its first place", dropped.cause)
             }
             Self::Escaped { tag, count, .. } => {
                 let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };

@@ -4,6 +4,7 @@
 use crate::hook::HookPoint;
 use crate::lower::MIN_OUTPUT_TOKENS;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
+use crate::plan::settings::BILLIONTHS;
 use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, Segment, Tokenizer, Tokens};
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
@@ -14,8 +15,6 @@ pub const TYPICAL_TURNS: u64 = 6;
 pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 /// Tokens that the tools of one reply return in a typical run.
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
-/// Largest tool result in bytes if `tool_result.max_bytes` is not set.
-const DEFAULT_MAX_RESULT_BYTES: u64 = 32 * 1024;
 /// Bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
 /// Frames of the messages that one turn adds: the reply and a tool result, each with one block.
@@ -57,9 +56,6 @@ impl StopReason {
         }
     }
 }
-
-/// The value 1 in billionths.
-pub const BILLIONTHS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
@@ -184,19 +180,11 @@ impl Plan {
         }
         // The first request is sent however large it is.
         let (used, window) = (u128::from(prompt), u128::from(self.model.context_window));
-        let threshold = u128::from(self.continuation_threshold());
+        let threshold = u128::from(self.settings.values().continuation_threshold);
         if course.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
             return StopReason::Window;
         }
         StopReason::Done
-    }
-
-    /// Returns the usable part of the context window, in billionths: `continuation.trigger_threshold`.
-    pub fn continuation_threshold(&self) -> u64 {
-        let settings = self.settings.get("coordination");
-        let written = settings.and_then(|v| v.pointer("/continuation/trigger_threshold"));
-        let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
-        read.filter(|part| (1..=BILLIONTHS).contains(part)).unwrap_or(BILLIONTHS / 10 * 9)
     }
 
     fn least_output(&self) -> u64 {
@@ -239,9 +227,7 @@ impl Plan {
     }
 
     fn largest_result_bytes(&self) -> u64 {
-        let resilience = self.settings.get("resilience").or_else(|| self.settings.get("agent/resilience"));
-        let written = resilience.and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
-        written.and_then(serde_json::Value::as_u64).unwrap_or(DEFAULT_MAX_RESULT_BYTES)
+        u64::try_from(self.settings.values().max_result_bytes).unwrap_or(u64::MAX)
     }
 
     /// Returns the tokens that every turn of a thread repeats; 0 if a hook rewrites earlier messages, because the cache

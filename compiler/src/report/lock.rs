@@ -137,7 +137,7 @@ fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) 
     put("limits".into(), json(serde_json::to_value(plan.limits)));
     put("interface".into(), json(serde_json::to_value(&plan.interface)));
     put("graph".into(), json(serde_json::to_value(&plan.graph)));
-    for (name, value) in &plan.settings {
+    for (name, value) in plan.settings.iter() {
         put(format!("settings {name}"), value.clone());
     }
     for hook in &plan.hooks {

@@ -4,7 +4,7 @@
 use crate::compile::{Compilation, Note};
 use crate::hook::{HookSource, PlanVerdict};
 use crate::plan::note::OmissionReason;
-use crate::plan::{Layer, Origin, SourcePlace};
+use crate::plan::{Layer, Origin, OriginCause, OriginKind, SourcePlace};
 
 /// A step of a derivation: a statement and the source line it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,21 +63,18 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
         return steps;
     }
     let Some(origin) = compilation.origins.get(&format!("layer.{}", layer.id)) else { return Vec::new() };
-    let mut steps = vec![DerivationStep::new(origin.because.clone(), origin.place.clone())];
+    let mut steps = vec![DerivationStep::new(origin.cause.to_string(), origin.place.clone())];
     steps.extend(declared(compilation, origin));
     steps
 }
 
 /// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
 fn declared(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
-    if let Some(id) = quoted(&origin.because, "brought by the hook `") {
-        return hook(compilation, id);
+    match &origin.cause {
+        OriginCause::Declared(OriginKind::Hook(id)) => hook(compilation, id),
+        OriginCause::Declared(OriginKind::Directive(id)) => chain(compilation, id.as_str()),
+        _ => Vec::new(),
     }
-    quoted(&origin.because, "declared by `").map(|id| chain(compilation, id)).unwrap_or_default()
-}
-
-fn quoted<'t>(text: &'t str, before: &str) -> Option<&'t str> {
-    text.strip_prefix(before)?.strip_suffix('`')
 }
 
 /// Returns the steps that put a directive into the chain: each child down to the leaf, with its `extends` line.
@@ -123,9 +120,9 @@ fn hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
 
 /// Returns the grant behind a tool and the declaration of the grant.
 fn tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
-    let Some(pattern) = quoted(&origin.because, "granted by `") else { return Vec::new() };
+    let OriginCause::Grant(pattern) = &origin.cause else { return Vec::new() };
     let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };
-    let mut steps = vec![DerivationStep::new(format!("`{pattern}`: {}", grant.because), grant.place.clone())];
+    let mut steps = vec![DerivationStep::new(format!("`{pattern}`: {}", grant.cause), grant.place.clone())];
     steps.extend(declared(compilation, grant));
     steps
 }

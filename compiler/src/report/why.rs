@@ -134,7 +134,7 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Expl
         }
         Some(_) | None => None,
     };
-    let reason = value.map_or_else(|| origin.because.clone(), |value| format!("{value}, {}", origin.because));
+    let reason = value.map_or_else(|| origin.cause.to_string(), |value| format!("{value}, {}", origin.cause));
     Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: derive(compilation, key) }
 }
 
@@ -187,7 +187,7 @@ fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation
     let Some(grant) = grants.iter().find(|g| Glob::new(&g.pattern).matches(name)) else { return };
     let key = format!("capability.{}", grant.pattern);
     let origin = compilation.origins.get(&key);
-    let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.because.clone()).unwrap_or_default());
+    let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.cause.to_string()).unwrap_or_default());
     let place = origin.and_then(|o| o.place.clone());
     found.push(Explanation { subject: format!("capability.{name}"), reason, place, steps: derive(compilation, &key) });
 }

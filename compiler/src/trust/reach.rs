@@ -28,15 +28,15 @@ const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Kno
 /// or if an untrusted project may use all of them.
 pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
     let links = links(plan);
-    let table = plan.settings.get("capability_risk").map(RiskTable::from_value);
+    let table = plan.settings.risk();
     // An unreadable table classifies nothing as harmless.
     let tier_of = |pattern: &str| match &table {
-        None => (BUILT_IN.classify_grant(pattern).tier, Policy::Allow),
-        Some(Ok(table)) => {
+        Ok(None) => (BUILT_IN.classify_grant(pattern).tier, Policy::Allow),
+        Ok(Some(table)) => {
             let risk = table.classify_grant(pattern);
             (risk.tier.max(BUILT_IN.classify_grant(pattern).tier), risk.policy)
         }
-        Some(Err(_)) => (Tier::Unrestricted, Policy::Block),
+        Err(_) => (Tier::Unrestricted, Policy::Block),
     };
     let beyond = |grant: &Grant| {
         let pattern = grant.pattern.as_str();

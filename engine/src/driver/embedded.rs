@@ -32,8 +32,6 @@ mod hook_runner;
 mod ledger;
 mod tools;
 
-/// Default maximum of children that run at the same time.
-const DEFAULT_MAX_CHILDREN: usize = 8;
 /// Time after the deadline in which awaited children may still end.
 const CHILD_END_GRACE_MS: u64 = 5_000;
 /// A provider connection, or the error of connecting.
@@ -85,9 +83,8 @@ impl EmbeddedDriver {
         let hooks = engine.plans.hooks(plan_id, &plan, &launch.inputs)?;
         let (provider, fallback, tools) = (OnceLock::new(), OnceLock::new(), Mutex::default());
         let (halting, hook_children) = (CancellationSource::new(), Mutex::default());
-        let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));
-        let most = setting.and_then(serde_json::Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let running = Arc::new(Semaphore::new(most.unwrap_or(DEFAULT_MAX_CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
+        let most = plan.settings.values().max_concurrent_children;
+        let running = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let stopped_calls = watch::Sender::default();
         Ok(Self {
             engine,

@@ -9,7 +9,7 @@ use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::event::{Approval, RunSettings};
+use crate::event::{Approval, CommandSettings};
 use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
@@ -52,8 +52,8 @@ pub struct Opened {
     /// The thread completes although required outputs are missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing_outputs: bool,
-    #[serde(default, skip_serializing_if = "RunSettings::is_default")]
-    pub settings: RunSettings,
+    #[serde(default, skip_serializing_if = "CommandSettings::is_default")]
+    pub settings: CommandSettings,
 }
 
 impl Opened {
@@ -446,7 +446,8 @@ pub struct ChildEnded {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceivedMessage {
     pub id: String,
-    pub letter: ControlMessage,
+    #[serde(alias = "letter")]
+    pub message: ControlMessage,
 }
 
 /// A control message to a thread.

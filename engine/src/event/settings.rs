@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The settings of the command that started a thread. A resume keeps each of them unless its own command names another
 /// value; children and continuations have the settings of their process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunSettings {
+pub struct CommandSettings {
     /// Policy for calls that need an approval when there is no terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<HeadlessPolicy>,
@@ -18,7 +18,7 @@ pub struct RunSettings {
     pub locked: bool,
 }
 
-impl RunSettings {
+impl CommandSettings {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

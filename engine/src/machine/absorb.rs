@@ -343,7 +343,7 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
         | ControlMessage::Raise { .. }
         | ControlMessage::Unreadable { .. } => Vec::new(),
     };
-    [EventBody::Mail(ReceivedMessage { id, letter: message })].into_iter().chain(answer).collect()
+    [EventBody::Mail(ReceivedMessage { id, message })].into_iter().chain(answer).collect()
 }
 
 /// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.

@@ -83,7 +83,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::ChildEnded(ended) => child_ended(state, ended),
         EventBody::Mail(mail) => {
             state.mail.taken.insert(mail.id.clone());
-            on_control_message(state, &mail.letter);
+            on_control_message(state, &mail.message);
         }
         EventBody::Limit(hit) => limit(state, hit),
         EventBody::ApprovalAsked(ApprovalAsked { asked, what }) => {

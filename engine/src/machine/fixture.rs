@@ -15,8 +15,8 @@ use rye_compiler::hook::{HookAction, HookPoint, HookSource, OnFailure, PlanVerdi
 use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{
     Capabilities, FieldType, Grant, Interface, InterfaceField, Layer, LayerKind, Node, NudgePolicy, Outcome,
-    PLAN_FORMAT, PalettePrimary, PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Prompt, Sampling, Segment,
-    ToolUse, ValueParts,
+    PLAN_FORMAT, PalettePrimary, PaletteTool, Plan, PlanLimits, PlanSettings, PlannedModel, Prices, Prompt, Sampling,
+    Segment, ToolUse, ValueParts,
 };
 use rye_compiler::tool_spec::Idempotence;
 use rye_compiler::world::Space;
@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use super::signal::CallAnswer;
 use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, build_request, next};
 use crate::event::{
-    Approval, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, RunSettings, ThreadOrigin,
+    Approval, CommandSettings, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin,
 };
 use crate::exchange::{CallError, FailedStage, Reply, Request, RequestTurns, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
@@ -141,11 +141,18 @@ pub(crate) fn plan() -> Plan {
         },
         nudge: NudgePolicy::Never,
         continuation_directive: None,
-        settings: BTreeMap::new(),
+        settings: PlanSettings::default(),
         manifest: Vec::new(),
     };
     rebuild(&mut plan);
     plan
+}
+
+/// Adds a settings file to a plan.
+pub fn set_setting(plan: &mut Plan, file: &str, value: Value) {
+    let mut files = (*plan.settings).clone();
+    files.insert(file.to_owned(), value);
+    plan.settings = PlanSettings::new(files);
 }
 
 /// Rebuilds the graph from the plan's parts.
@@ -304,7 +311,7 @@ impl SimulatedThread {
             call: None,
             carried_ms: 0,
             allow_missing_outputs: false,
-            settings: RunSettings::default(),
+            settings: CommandSettings::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, 
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
 use rye_compiler::sandbox::{SandboxKind, ToolSandbox};
 use rye_compiler::semantics::capability::{self, CapabilityRequest, CapabilitySet, Primary};
-use rye_compiler::semantics::risk::{Policy, RiskTable, RiskTableError};
+use rye_compiler::semantics::risk::{Policy, RiskTableError};
 use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -521,8 +521,8 @@ fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
 ///
 /// # Errors
 /// The table cannot be read: nothing classifies the call, so it must not pass.
-fn needs_approval(plan: &Plan, capability: &str) -> Result<bool, RiskTableError> {
-    let Some(table) = plan.settings.get("capability_risk").map(RiskTable::from_value).transpose()? else {
+fn needs_approval<'p>(plan: &'p Plan, capability: &str) -> Result<bool, &'p RiskTableError> {
+    let Some(table) = plan.settings.risk()? else {
         return Ok(false);
     };
     if !plan.graph.has(Node::Ask(ApprovalOrigin::Call)) {

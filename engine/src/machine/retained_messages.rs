@@ -2,14 +2,12 @@
 //! result.
 
 use rye_compiler::plan::Plan;
-use serde_json::Value;
 
 use crate::message::{ContentBlock, Message, SharedMessage};
 
 /// Returns the maximum tokens of trailing messages that a continuation starts with.
 pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
-    let setting = plan.settings.get("coordination").and_then(|v| v.pointer("/continuation/resume_ceiling_tokens"));
-    setting.and_then(Value::as_u64).unwrap_or(16_000)
+    plan.settings.values().resume_ceiling_tokens
 }
 
 /// Returns the last messages within a number of tokens, starting at a user message.

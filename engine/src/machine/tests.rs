@@ -14,7 +14,9 @@ use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
 use rye_compiler::world::ItemKind;
 use serde_json::json;
 
-use super::fixture::{SimulatedThread, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
+use super::fixture::{
+    SimulatedThread, call, calls, grant, plan, reply, rewire, set_setting, status, text, with_hook, with_outputs,
+};
 use super::{Effect, Fact, HookChild, Signal, ThreadState, absorb, apply, next};
 use crate::event::{
     Approval, ContextOperation, ControlMessage, Event, EventBody, HookOutcome, MessageSource, ResultKind,
@@ -400,7 +402,7 @@ fn risky_call_waits_for_approval() {
         let mut plan = plan();
         let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
             "classifications": [{"risk": "safe", "patterns": ["rye.*"]}, {"risk": "elevated", "patterns": ["rye.execute.tool.a.look"]}]});
-        plan.settings.insert("capability_risk".into(), table);
+        set_setting(&mut plan, "capability_risk", table);
         let parts = [GraphPart::Tools, GraphPart::Ask].into();
         plan.graph = build_graph(&GraphNeeds { parts, ..GraphNeeds::default() });
         let list = [call("a_read", json!({})), call("a_look", json!({"x": 1})), call("a_read", json!({}))];
@@ -425,7 +427,7 @@ fn risky_call_waits_for_approval() {
 fn unreadable_risk_table_refuses_every_call() {
     for table in [json!("all safe"), json!({"risk_levels": {"elevated": {"policy": "whatever"}}})] {
         let mut plan = plan();
-        plan.settings.insert("capability_risk".into(), table);
+        set_setting(&mut plan, "capability_risk", table);
         let mut play = SimulatedThread::new(plan, vec![calls(&[call("a_look", json!({}))]), text("done")]);
         play.run();
         assert!(play.results()[0].1.starts_with("permission denied: the risk table"), "{:?}", play.results());

@@ -115,7 +115,7 @@ impl EngineContext {
         row.spawns = Some(init.limits.spawns);
         row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let mut changes = vec![
-            Change::Room { parent: above.clone(), spawn },
+            Change::SpawnLimit { parent: above.clone(), spawn },
             Change::Ledger(LedgerStep::child(above, spawn, &id, named, init.limits.spend)),
             Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
         ];

@@ -264,7 +264,7 @@ impl EngineContext {
             waiting.into_iter().find(|mail| does_more_than_stop(&ControlMessage::from_file(mail.body.clone())))
         {
             let reason =
-                format!("the control message `{}` waits in its inbox, and no lasting key signed the record", mail.id);
+                format!("the control message `{}` waits in its inbox, and no permanent key signed the record", mail.id);
             return self.require_acceptance(thread, reason);
         }
         Ok(())
@@ -281,8 +281,8 @@ impl EngineContext {
     }
 }
 
-fn does_more_than_stop(letter: &ControlMessage) -> bool {
-    match letter {
+fn does_more_than_stop(message: &ControlMessage) -> bool {
+    match message {
         ControlMessage::Cancel | ControlMessage::Kill | ControlMessage::Unreadable { .. } => false,
         ControlMessage::Approve { .. }
         | ControlMessage::Raise { .. }

@@ -9,8 +9,6 @@ use super::ToolOutcome;
 use crate::secrets::{mask_secrets, mask_value};
 use crate::store::{ObjectId, Objects, StoreError};
 
-/// Default of `tool_result.max_bytes`.
-pub const DEFAULT_MAX_BYTES: usize = 32 * 1024;
 /// Maximum bytes of `details` that are kept.
 const MAX_DETAILS_BYTES: usize = 8 * 1024;
 /// Minimum size in bytes of a repeated result that is replaced by a reference; shorter ones are cheaper to repeat.

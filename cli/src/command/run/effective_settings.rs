@@ -7,7 +7,7 @@ use rye::ScriptedProviders;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::report::lock::Lock;
 use rye_engine::engine::{EngineError, EngineOptions};
-use rye_engine::event::RunSettings;
+use rye_engine::event::CommandSettings;
 use rye_engine::signer::Signer;
 use rye_engine::threads::Threads;
 
@@ -18,11 +18,11 @@ use crate::workspace::Spaces;
 
 /// The settings of a run: those of its command, else those of the resumed thread.
 pub struct EffectiveSettings {
-    pub settings: RunSettings,
+    pub settings: CommandSettings,
     /// The lock of a resumed thread that was started with `--locked`.
     pub lock: Option<Lock>,
     /// The recorded settings that apply.
-    kept: RunSettings,
+    kept: CommandSettings,
 }
 
 impl EffectiveSettings {
@@ -38,7 +38,7 @@ impl EffectiveSettings {
         let mut kept = match start.existing_thread() {
             // A damaged transcript is refused when the engine verifies it.
             Some(thread) => Threads::open_lenient(&spaces.project)?.settings(thread).unwrap_or_default(),
-            None => RunSettings::default(),
+            None => CommandSettings::default(),
         };
         // Without a key, anyone could have written the transcript: its policy can only be stricter.
         if Signer::load(options.keys.as_ref()).map_err(EngineError::from)?.is_keyless() {
@@ -51,7 +51,7 @@ impl EffectiveSettings {
         kept.locked &= how.lock.is_none() && !how.silent;
         let lock = if kept.locked { Some(lockfile::read_required(&spaces.project)?) } else { None };
         let given = how.script.map(|file| std::path::absolute(file).map(|file| file.display().to_string()));
-        let settings = RunSettings {
+        let settings = CommandSettings {
             unattended: how.unattended.or(kept.unattended).or(how.unattended_default),
             script: given.transpose()?.or_else(|| kept.script.clone()),
             locked: how.lock.is_some() || kept.locked,
@@ -76,7 +76,7 @@ impl EffectiveSettings {
 
     /// Describes the recorded settings that apply; `None` if there are none.
     pub fn describe(&self) -> Option<String> {
-        let RunSettings { unattended, script, locked } = &self.kept;
+        let CommandSettings { unattended, script, locked } = &self.kept;
         let flags = [
             unattended.map(|policy| format!("`--unattended {}`", policy.word())),
             script.as_ref().map(|file| format!("`--script {file}`")),

@@ -9,8 +9,8 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
         let name = key.strip_prefix("limit.")?;
         let origin = compilation.origins.get(key)?;
         let place = match &origin.place {
-            Some(place) => format!(" comes from {}:{} ({})", place.file, place.line, origin.because),
-            None => format!(": {}", origin.because),
+            Some(place) => format!(" comes from {}:{} ({})", place.file, place.line, origin.cause),
+            None => format!(": {}", origin.cause),
         };
         Some((name.to_owned(), place))
     };

@@ -34,7 +34,7 @@ pub enum ThreadStart {
         parent: Option<Box<ParentThread>>,
     },
     /// Recovers an interrupted or suspended thread, which handles the control messages first.
-    TakeUp {
+    Recover {
         thread: ThreadId,
         messages: Vec<ControlMessage>,
     },
@@ -60,7 +60,7 @@ impl ThreadStart {
     pub fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Fresh { .. } => None,
-            Self::TakeUp { thread, .. }
+            Self::Recover { thread, .. }
             | Self::GoOn { thread, .. }
             | Self::Fork { thread, .. }
             | Self::HandOver { thread } => Some(thread),
@@ -72,7 +72,7 @@ impl ThreadStart {
         match self {
             Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::WORKERS_FOR_ONE_THREAD,
             Self::Fresh { .. }
-            | Self::TakeUp { .. }
+            | Self::Recover { .. }
             | Self::GoOn { .. }
             | Self::Fork { .. }
             | Self::HandOver { .. } => runtime::WORKERS_FOR_SEVERAL_THREADS,
@@ -142,7 +142,7 @@ pub fn run_to_end(
     }
     let limits = match &start {
         ThreadStart::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
-        ThreadStart::TakeUp { .. }
+        ThreadStart::Recover { .. }
         | ThreadStart::GoOn { .. }
         | ThreadStart::Fork { .. }
         | ThreadStart::HandOver { .. } => Vec::new(),
@@ -205,10 +205,10 @@ async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) 
             let launch = StartOptions { parent, images, allow_missing_outputs, ..StartOptions::default() };
             engine.start(&compilation, launch).await
         }
-        ThreadStart::TakeUp { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {
+        ThreadStart::Recover { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
-        ThreadStart::TakeUp { thread, messages } => engine.recover_with(&thread, messages).await,
+        ThreadStart::Recover { thread, messages } => engine.recover_with(&thread, messages).await,
         ThreadStart::GoOn { thread, message } => {
             engine.resume(&thread, UserMessage { text: message, images, model }).await
         }

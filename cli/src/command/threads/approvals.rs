@@ -47,7 +47,7 @@ pub struct ApprovalOutput {
 }
 
 pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let (mut entries, unreadable) = reader.threads()?;
+    let (mut entries, unreadable) = reader.list_readable()?;
     for error in &unreadable {
         report.note(&format!("skipped: {error}"));
     }
@@ -81,7 +81,7 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
             kind: word,
             what: asked.what,
             since: format_date(at),
-            at_terminal: !row.status.has_ended() && !entry.orphaned,
+            at_terminal: !row.status.has_ended() && !entry.is_orphaned(),
             approve: format!("rye threads approve {}{how}", row.id),
         });
     }

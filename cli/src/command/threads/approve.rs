@@ -132,7 +132,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         unattended_default,
         ..RunOptions::default()
     };
-    run_to_end(ThreadStart::TakeUp { thread: id.clone(), messages }, how, spaces, report)
+    run_to_end(ThreadStart::Recover { thread: id.clone(), messages }, how, spaces, report)
 }
 
 /// Waits until the thread has consumed the answer, and reports if another answer preceded it.

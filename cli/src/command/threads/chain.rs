@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use regex::Regex;
+use rye_engine::threads::ListedThread;
 use rye_engine::threads::Threads;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,8 +14,8 @@ use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
-use crate::thread_reader::{ThreadEntry, ThreadReader};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
@@ -60,7 +61,7 @@ pub struct MatchOutput {
 pub fn chain(args: &ChainArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let thread = args.thread.select(reader)?;
     let chain = Threads::open(&spaces.project)?.chain(&thread)?;
-    let entries: Result<Vec<ThreadEntry>, CommandError> = chain.iter().map(|id| reader.find(id.as_str())).collect();
+    let entries: Result<Vec<ListedThread>, CommandError> = chain.iter().map(|id| reader.find(id.as_str())).collect();
     print_entries(&entries?, report)
 }
 

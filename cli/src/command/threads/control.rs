@@ -11,6 +11,7 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::store::{ThreadRow, mailbox, owner};
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::ListedThread;
 
 use super::list::{ListOutput, ThreadOutput};
 use crate::CommandError;
@@ -19,9 +20,8 @@ use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::now;
 use crate::report::Printer;
+use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::{ThreadArg, ThreadsArg};
-use crate::thread_reader::status_name;
-use crate::thread_reader::{ThreadEntry, ThreadReader};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Resul
     let text = args.text.clone();
     reader
         .send(id, &if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } })?;
-    if entry.orphaned {
+    if entry.is_orphaned() {
         report.note(&format!("`{id}` is orphaned: run `rye run --resume {id}` to continue it and deliver the message"));
     }
     Ok(Exit::Fine)
@@ -123,7 +123,7 @@ pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
 /// Kills a thread that a live process runs: with a control message, then by ending the process if it runs no other
 /// trees. Returns false if the thread still runs.
 fn kill_running(
-    entry: &ThreadEntry,
+    entry: &ListedThread,
     reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
@@ -135,7 +135,7 @@ fn kill_running(
     }
     let Some(owner) = &entry.row.owner else { return Ok(false) };
     let Some(info) = owner::read_owner_info(reader.disk(), owner)? else { return Ok(false) };
-    let others = reader.threads()?.0.into_iter().filter(|other| {
+    let others = reader.list_readable()?.0.into_iter().filter(|other| {
         other.row.owner.as_ref() == Some(owner) && !other.row.status.has_ended() && other.row.root != entry.row.root
     });
     let others: Vec<String> = others.map(|other| other.row.id.to_string()).collect();
@@ -179,13 +179,13 @@ fn wait_for_end(id: &ThreadId, reader: &ThreadReader) -> Result<bool, CommandErr
 
 /// Recovers an orphaned or suspended thread with the control message that ends it.
 fn end_orphan(
-    entry: &ThreadEntry,
+    entry: &ListedThread,
     message: ControlMessage,
     reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<(), CommandError> {
-    let start = ThreadStart::TakeUp { thread: entry.row.id.clone(), messages: vec![message] };
+    let start = ThreadStart::Recover { thread: entry.row.id.clone(), messages: vec![message] };
     let Err(failure) = run_to_end(start, RunOptions { silent: true, ..RunOptions::default() }, spaces, report) else {
         return Ok(());
     };
@@ -200,19 +200,19 @@ fn end_orphan(
 
 /// Prints the current status of the threads.
 pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let entries: Result<Vec<ThreadEntry>, CommandError> =
+    let entries: Result<Vec<ListedThread>, CommandError> =
         threads.iter().map(|thread| reader.last_of_chain(thread.as_str())).collect();
     print_entries(&entries?, report)
 }
 
 /// Prints a line per thread, or the JSON objects of `rye threads list`.
-pub fn print_entries(entries: &[ThreadEntry], report: &Printer) -> Result<Exit, CommandError> {
+pub fn print_entries(entries: &[ListedThread], report: &Printer) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
         return Ok(Exit::Fine);
     }
     for entry in entries {
-        report.line(&format!("{}\t{}", entry.row.id, status_name(entry)))?;
+        report.line(&format!("{}\t{}", entry.row.id, entry.status_name()))?;
     }
     Ok(Exit::Fine)
 }

@@ -1,6 +1,5 @@
 //! `rye threads list`: lists the threads of a project.
 
-use crate::thread_reader::status_name;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +11,7 @@ use jiff::tz::TimeZone;
 use rye_engine::store::ThreadRow;
 use rye_engine::thread::{PrintedCost, Status};
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::ListedThread;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::present::step::Step;
 use crate::present::table::{Cell, Table};
 use crate::present::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
 use crate::report::Printer;
-use crate::thread_reader::{ThreadEntry, ThreadReader};
+use crate::thread_reader::ThreadReader;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -59,7 +59,7 @@ enum StatusFilter {
 }
 
 impl StatusFilter {
-    fn accepts(self, entry: &ThreadEntry) -> bool {
+    fn accepts(self, entry: &ListedThread) -> bool {
         let name = match self {
             Self::Created => "created",
             Self::Running => "running",
@@ -71,7 +71,7 @@ impl StatusFilter {
             Self::Suspended => "suspended",
             Self::Orphaned => "orphaned",
         };
-        status_name(entry) == name
+        entry.status_name() == name
     }
 }
 
@@ -158,14 +158,14 @@ impl From<PrintedCost> for CostOutput {
 }
 
 impl ThreadOutput {
-    pub fn new(entry: &ThreadEntry) -> Self {
+    pub fn new(entry: &ListedThread) -> Self {
         let row = &entry.row;
         Self {
             thread_id: row.id.to_string(),
             directive: row.directive.clone(),
             tool: row.tool.clone(),
             status: row.status.as_str().to_owned(),
-            orphaned: entry.orphaned,
+            orphaned: entry.is_orphaned(),
             step: None,
             parent: row.parent.as_ref().map(ToString::to_string),
             root: row.root.to_string(),
@@ -180,7 +180,7 @@ impl ThreadOutput {
 }
 
 pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let (mut entries, unreadable) = reader.threads()?;
+    let (mut entries, unreadable) = reader.list_readable()?;
     for error in &unreadable {
         report.note(&format!("skipped: {error}"));
     }
@@ -195,13 +195,13 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     entries.retain(|entry| args.status.is_empty() || args.status.iter().any(|status| status.accepts(entry)));
     entries.retain(|entry| args.since.is_none_or(|since| entry.row.created_at >= since.0));
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
-    let rows: Vec<ListedThread> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX))
+    let rows: Vec<ListRow> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX))
         .into_iter()
-        .map(|(entry, branch)| ListedThread { step: current_step(&entry, reader), entry, branch })
+        .map(|(entry, branch)| ListRow { step: current_step(&entry, reader), entry, branch })
         .collect();
     match report.format() {
         Format::Json => {
-            let output = |row: &ListedThread| ThreadOutput { step: row.step.clone(), ..ThreadOutput::new(&row.entry) };
+            let output = |row: &ListRow| ThreadOutput { step: row.step.clone(), ..ThreadOutput::new(&row.entry) };
             report.json(&ListOutput { threads: rows.iter().map(output).collect() })?;
         }
         Format::Human if rows.is_empty() => report.note("no threads"),
@@ -213,8 +213,8 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
 }
 
 /// A thread in the list, with its place in its tree.
-struct ListedThread {
-    entry: ThreadEntry,
+struct ListRow {
+    entry: ListedThread,
     /// Lines that connect the thread with its parent, for human output.
     branch: String,
     step: Option<String>,
@@ -222,12 +222,12 @@ struct ListedThread {
 
 /// Arranges threads as trees, the newest first; children follow their parent in the order of their start. A thread whose
 /// parent is not among them starts a tree of its own.
-fn arrange_trees(mut entries: Vec<ThreadEntry>, limit: usize) -> Vec<(ThreadEntry, String)> {
+fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
-    let parent = |entry: &ThreadEntry| entry.row.parent.clone().filter(|parent| ids.contains(parent));
+    let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));
     // Popped from the end: the oldest child and the newest root come last.
     entries.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
-    let mut children: BTreeMap<Option<ThreadId>, Vec<ThreadEntry>> = BTreeMap::new();
+    let mut children: BTreeMap<Option<ThreadId>, Vec<ListedThread>> = BTreeMap::new();
     for entry in entries {
         children.entry(parent(&entry)).or_default().push(entry);
     }
@@ -235,7 +235,7 @@ fn arrange_trees(mut entries: Vec<ThreadEntry>, limit: usize) -> Vec<(ThreadEntr
     roots.sort_by(|a, b| (Reverse(a.row.created_at), &a.row.id).cmp(&(Reverse(b.row.created_at), &b.row.id)));
     roots.truncate(limit);
     let mut arranged = Vec::new();
-    let mut open: Vec<(ThreadEntry, String, String)> =
+    let mut open: Vec<(ListedThread, String, String)> =
         roots.into_iter().rev().map(|root| (root, String::new(), String::new())).collect();
     while let Some((entry, branch, below)) = open.pop() {
         let own = children.remove(&Some(entry.row.id.clone())).unwrap_or_default();
@@ -249,7 +249,7 @@ fn arrange_trees(mut entries: Vec<ThreadEntry>, limit: usize) -> Vec<(ThreadEntr
 }
 
 /// Returns the current step of a thread that has not ended; `None` if its transcript cannot be read yet.
-fn current_step(entry: &ThreadEntry, reader: &ThreadReader) -> Option<String> {
+fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     let status = entry.row.status;
     if status.has_ended() && status != Status::Suspended {
         return None;
@@ -262,13 +262,13 @@ fn current_step(entry: &ThreadEntry, reader: &ThreadReader) -> Option<String> {
     Some(step.to_string())
 }
 
-fn table(rows: &[ListedThread], format: Format) -> Table {
+fn table(rows: &[ListRow], format: Format) -> Table {
     let mut head = vec!["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"];
     let has_steps = format == Format::Plain || rows.iter().any(|row| row.step.is_some());
     head.extend(has_steps.then_some("STEP"));
     let mut table = Table::new(&head, &[3, 4, 5]);
     let now = now();
-    for ListedThread { entry, branch, step } in rows {
+    for ListRow { entry, branch, step } in rows {
         let row = &entry.row;
         let id = if format == Format::Human { format!("{branch}{}", row.id) } else { row.id.to_string() };
         let started =
@@ -277,7 +277,7 @@ fn table(rows: &[ListedThread], format: Format) -> Table {
         let mut cells: Vec<Cell> = vec![
             id.into(),
             runs(&entry.row).into(),
-            Cell::styled(status_name(entry), standing_style(entry)),
+            Cell::styled(entry.status_name(), standing_style(entry)),
             row.cost.turns.to_string().into(),
             tokens.to_string().into(),
             format_money(row.cost.spend).into(),
@@ -296,6 +296,6 @@ fn runs(row: &ThreadRow) -> String {
     row.tool.as_ref().map_or_else(|| row.directive.clone(), |tool| format!("{} › {tool}", row.directive))
 }
 
-fn standing_style(entry: &ThreadEntry) -> Style {
-    if entry.orphaned { colored(AnsiColor::Yellow) } else { status_style(entry.row.status) }
+fn standing_style(entry: &ListedThread) -> Style {
+    if entry.is_orphaned() { colored(AnsiColor::Yellow) } else { status_style(entry.row.status) }
 }

@@ -7,13 +7,14 @@ use rye_engine::store::prune::prune;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::ListedThread;
 
 use super::control::print_entries;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::present::{format_count, now};
 use crate::report::Printer;
-use crate::thread_reader::{ThreadEntry, ThreadReader};
+use crate::thread_reader::ThreadReader;
 
 #[derive(Debug, Args)]
 pub struct PruneArgs {
@@ -34,8 +35,8 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
     }
     #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
     let before = now().saturating_sub((args.older_than * 86_400_000.0) as i64);
-    let (entries, _) = reader.threads()?;
-    let mut going: Vec<ThreadEntry> = Vec::new();
+    let (entries, _) = reader.list_readable()?;
+    let mut going: Vec<ListedThread> = Vec::new();
     for family in group_related(entries) {
         let wanted = args.directive.as_ref().is_none_or(|id| family.iter().any(|entry| entry.row.directive == *id));
         let mut over = wanted;
@@ -60,7 +61,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
 }
 
 /// Groups threads by tree and continuation chain.
-fn group_related(entries: Vec<ThreadEntry>) -> Vec<Vec<ThreadEntry>> {
+fn group_related(entries: Vec<ListedThread>) -> Vec<Vec<ListedThread>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {
         let row = &entry.row;
@@ -70,7 +71,7 @@ fn group_related(entries: Vec<ThreadEntry>) -> Vec<Vec<ThreadEntry>> {
             of.entry(other.clone()).or_default().insert(row.id.clone());
         }
     }
-    let mut left: BTreeMap<ThreadId, ThreadEntry> =
+    let mut left: BTreeMap<ThreadId, ListedThread> =
         entries.into_iter().map(|entry| (entry.row.id.clone(), entry)).collect();
     let mut families = Vec::new();
     while let Some((id, first)) = left.pop_first() {

@@ -91,8 +91,11 @@ pub fn handoff(
         Liveness::Over if row.status != Status::Suspended => {
             run_to_end(ThreadStart::HandOver { thread: id }, how, spaces, report)
         }
-        Liveness::Over | Liveness::Orphaned => {
-            run_to_end(ThreadStart::TakeUp { thread: id, messages: vec![ControlMessage::Handoff] }, how, spaces, report)
-        }
+        Liveness::Over | Liveness::Orphaned => run_to_end(
+            ThreadStart::Recover { thread: id, messages: vec![ControlMessage::Handoff] },
+            how,
+            spaces,
+            report,
+        ),
     }
 }

@@ -9,6 +9,7 @@ use rye_engine::event::{Ended, Event, EventBody, Opened, Settled};
 use rye_engine::store::{layout, owner};
 use rye_engine::thread::dollars;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::LoadedThread;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -19,9 +20,8 @@ use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::{DIM, event, format_count, format_date, format_money, format_signed_money, truncate_line};
 use crate::report::{Printer, printable};
+use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
-use crate::thread_reader::status_name;
-use crate::thread_reader::{LoadedThread, ThreadReader};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -152,7 +152,7 @@ fn output(
 
 /// Returns the error of a thread that failed or never started.
 fn error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
-    if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.orphaned) {
+    if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.is_orphaned()) {
         let message = "the thread never started: it has no transcript".to_owned();
         return Some(ThreadErrorOutput { code: "never_started".to_owned(), message });
     }
@@ -218,9 +218,9 @@ fn labeled_values(
     let (entry, row) = (&record.entry, &record.entry.row);
     let one = |text: String| vec![text];
     let json = |map: &Map<String, Value>| map.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(status_name(entry).to_owned()))];
+    let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(entry.status_name().to_owned()))];
     if let Some(pid) = pid(reader, record)?.filter(|_| !row.status.has_ended()) {
-        facts.push(("process", one(format!("{pid}{}", if entry.orphaned { ", ended" } else { "" }))));
+        facts.push(("process", one(format!("{pid}{}", if entry.is_orphaned() { ", ended" } else { "" }))));
     }
     facts.push(("directive", one(row.directive.clone())));
     facts.extend(row.tool.clone().map(|tool| ("tool", one(tool))));

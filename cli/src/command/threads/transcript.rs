@@ -59,7 +59,7 @@ pub fn run(args: &TranscriptArgs, reader: &ThreadReader, report: &Printer) -> Re
         return Ok(Exit::Fine);
     }
     if args.json {
-        let bytes = reader.raw_lines(&record.entry.row.id, record.reading.length)?;
+        let bytes = reader.raw_transcript(&record.entry.row.id, record.reading.length)?;
         let from = skipped.checked_sub(1).and_then(|last| record.reading.ends.get(last)).copied().unwrap_or(0);
         let bytes = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
         std::io::stdout().lock().write_all(bytes)?;

@@ -200,12 +200,10 @@ fn acknowledgement(items: &Items<'_>, compilation: &Compilation, tier: &str) -> 
 
 /// Returns the direction of the approval rules for calls that both plans allow. The rules are evaluated at one
 /// capability in every region that the patterns of both tables and the grants define.
-fn strictness(before: &Plan, after: &Plan) -> Direction {
-    let read = |plan: &Plan| match plan.settings.get("capability_risk") {
-        Some(value) => RiskTable::from_value(value).ok(),
-        None => Some(RiskTable::default()),
-    };
-    let (Some(old), Some(new)) = (read(before), read(after)) else { return Direction::Unknown };
+fn strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
+    let built_in = RiskTable::default();
+    let read = |plan: &'p Plan| plan.settings.risk().map(|table| table.unwrap_or(&built_in));
+    let (Ok(old), Ok(new)) = (read(before), read(after)) else { return Direction::Unknown };
     let grants = |plan: &Plan| -> Vec<String> {
         let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
         plan.capabilities.grants.iter().map(|grant| grant.pattern.clone()).chain(hooks).collect()

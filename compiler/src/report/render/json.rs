@@ -67,7 +67,7 @@ pub struct PlanReport {
     #[serde(default)]
     pub approvals_required: Vec<ApprovalRequired>,
     /// The policy for such calls when there is no approver.
-    #[serde(default)]
+    #[serde(default = "policy_of_0_1")]
     pub headless_policy: HeadlessPolicy,
     /// True if tool programs run in bubblewrap.
     #[serde(default)]
@@ -379,6 +379,11 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
+/// Plans that 0.1 printed have no policy: it allowed the calls.
+fn policy_of_0_1() -> HeadlessPolicy {
+    HeadlessPolicy::Allow
+}
+
 fn source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
@@ -386,7 +391,7 @@ fn source(origin: Option<&Origin>) -> Option<SourceReport> {
 /// Returns the reason for a part, and its source.
 fn origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
-    (origin.map(|o| o.because.clone()).unwrap_or_default(), source(origin))
+    (origin.map(|o| o.cause.to_string()).unwrap_or_default(), source(origin))
 }
 
 fn message(compilation: &Compilation, view: MessageView) -> SystemReport {

@@ -73,7 +73,7 @@ fn tokens(count: u64) -> String {
 fn chain(out: &mut String, compilation: &Compilation) {
     let plan = &compilation.plan;
     let extends = compilation.origins.get("extends").filter(|_| plan.route.is_some());
-    let aside = extends.map(|o| format!("{} {}", o.because, at(o.place.as_ref()))).unwrap_or_default();
+    let aside = extends.map(|o| format!("{} {}", o.cause, at(o.place.as_ref()))).unwrap_or_default();
     heading(out, "Chain", aside.trim_end());
     let rows: Vec<Vec<String>> = plan
         .chain
@@ -89,7 +89,7 @@ fn chain(out: &mut String, compilation: &Compilation) {
 fn model(out: &mut String, compilation: &Compilation) {
     let model = &compilation.plan.model;
     let origin = compilation.origins.get("model");
-    heading(out, "Model", &origin.map(|o| o.because.clone()).unwrap_or_default());
+    heading(out, "Model", &origin.map(|o| o.cause.to_string()).unwrap_or_default());
     let mut rows = vec![vec![
         format!("{}/{}", model.provider, model.id),
         format!("requested as {}", model.requested),
@@ -236,7 +236,7 @@ fn palette(out: &mut String, compilation: &Compilation) {
             group_thousands(tool.tokens),
             per_turn(&plan.model, tool.tokens),
             tool.name.to_string(),
-            origin.map(|o| o.because.clone()).unwrap_or_default(),
+            origin.map(|o| o.cause.to_string()).unwrap_or_default(),
             at(origin.and_then(|o| o.place.as_ref())),
         ]
     };
@@ -315,7 +315,7 @@ fn limits(out: &mut String, compilation: &Compilation) {
         vec![
             name.to_string(),
             value,
-            origin.map(|o| o.because.clone()).unwrap_or_default(),
+            origin.map(|o| o.cause.to_string()).unwrap_or_default(),
             at(origin.and_then(|o| o.place.as_ref())),
         ]
     };

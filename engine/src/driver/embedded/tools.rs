@@ -29,7 +29,7 @@ use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::thread_count::blocking;
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::environment::{declared_variables, provider_keys};
-use crate::tool::guard::{DEFAULT_MAX_BYTES, guard_result, is_kept_whole};
+use crate::tool::guard::{guard_result, is_kept_whole};
 #[cfg(feature = "mcp")]
 use crate::tool::mcp;
 use crate::tool::primary::{FetchSources, fetch, sign};
@@ -329,8 +329,7 @@ impl EmbeddedDriver {
     /// Returns a result as it enters the conversation, shortened by the guard.
     pub(crate) async fn guarded(&self, outcome: ToolOutcome) -> Result<CallAnswer, DriveError> {
         let was_refused = outcome.was_refused;
-        let setting = self.plan.settings.get("resilience").and_then(|v| v.pointer("/tool_result/max_bytes"));
-        let most = setting.and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_MAX_BYTES);
+        let most = self.plan.settings.values().max_result_bytes;
         let objects = Arc::clone(&self.engine.objects);
         // A small result is guarded inline; one that may have to be stored is guarded on a blocking thread.
         let guarded = if is_kept_whole(&outcome, most) {

@@ -50,11 +50,9 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
 /// cancellation or a kill they always end; after completion the setting `child_policy.on_end` of `agent/resilience`
 /// decides.
 pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, status: Status) -> Option<Vec<String>> {
-    let policy =
-        plan.settings.get("resilience").and_then(|v| v.pointer("/child_policy/on_end")).and_then(Value::as_str);
     let cancels = match status {
         Status::Error | Status::Cancelled | Status::Killed => true,
-        Status::Completed => policy == Some("cancel"),
+        Status::Completed => plan.settings.values().cancels_children_on_completion,
         Status::Created | Status::Running | Status::Continued | Status::Suspended => false,
     };
     cancels.then(|| state.living_children().filter_map(|(_, child)| child.thread_id.clone()).collect())

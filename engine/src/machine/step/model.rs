@@ -1,12 +1,9 @@
 //! The steps around a model call: the check of the limits, the call itself, the check of the context window.
 
-use std::collections::BTreeMap;
-
+use rye_compiler::plan::settings::BILLIONTHS;
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
-use rye_compiler::report::forecast::BILLIONTHS;
 use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
 use rye_compiler::semantics::money::Nanos;
-use serde_json::Value;
 
 use super::super::effect::{AwaitedChild, Effect, ModelCall, Reservation};
 use super::super::request;
@@ -144,7 +141,9 @@ pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> E
     let (amount, usage) = match owed.unknown {
         None => (reported, owed.usage),
         // A free and complete reply is bound by its tokens alone, which are not worth their worst case.
-        Some(unknown) if (unknown.replied && unknown.worst_case == 0) || estimates_unknown_outcome(&plan.settings) => {
+        Some(unknown)
+            if (unknown.replied && unknown.worst_case == 0) || plan.settings.values().estimates_unknown_outcome =>
+        {
             let estimate = unknown.cut.estimate();
             let usage = owed.usage.at_least(Usage { output: estimate.output.min(unknown.max_output), ..estimate });
             (price(model, &usage).min(unknown.worst_case.max(reported)), usage)
@@ -157,12 +156,6 @@ pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> E
     let (turn, attempt, unknown_outcome) = (owed.turn, owed.attempt, owed.unknown.is_some());
     let overspent = amount.saturating_sub(owed.worst_case);
     EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome, overspent })
-}
-
-/// Returns true if the settings select an estimate instead of the worst case.
-fn estimates_unknown_outcome(settings: &BTreeMap<String, Value>) -> bool {
-    let written = settings.get("resilience").and_then(|v| v.pointer("/budget/unknown_outcome"));
-    written.and_then(Value::as_str) == Some("estimate")
 }
 
 /// Returns the cost of a call with this usage, in nano-dollars; the largest amount that a ledger holds if the cost
@@ -190,7 +183,11 @@ pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     }
     let window = state.model(plan).context_window;
     // After a compaction in this turn, only a request that does not fit at all is handed over.
-    let usable = if state.compacted == Some(state.cost.turns) { BILLIONTHS } else { plan.continuation_threshold() };
+    let usable = if state.compacted == Some(state.cost.turns) {
+        BILLIONTHS
+    } else {
+        plan.settings.values().continuation_threshold
+    };
     let used = request::tokens_used(plan, state);
     let full = u128::from(used) * u128::from(BILLIONTHS) >= u128::from(window) * u128::from(usable);
     StepResult::Gives(if full && window > 0 { Outcome::Full } else { Outcome::Fits })

@@ -6,7 +6,7 @@ use rye_grammar::ItemId;
 use serde_json::json;
 
 use super::super::effect::CallToApprove;
-use super::super::fixture::{SimulatedThread, call, calls, plan, text};
+use super::super::fixture::{SimulatedThread, call, calls, plan, set_setting, text};
 use super::super::{Effect, Fact, next};
 use crate::event::{Approval, ControlMessage, EventBody, ResultKind};
 use crate::thread::Status;
@@ -18,7 +18,7 @@ fn plan_with_risky_tool() -> Plan {
     let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
         "classifications": [{"risk": "safe", "patterns": ["rye.*"]},
                             {"risk": "elevated", "patterns": ["rye.execute.tool.a.look"]}]});
-    plan.settings.insert("capability_risk".into(), table);
+    set_setting(&mut plan, "capability_risk", table);
     plan.graph = build_graph(&GraphNeeds { parts: [GraphPart::Tools, GraphPart::Ask].into(), ..GraphNeeds::default() });
     plan
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::fixture::{SimulatedThread, plan, text};
+use super::super::fixture::{SimulatedThread, plan, set_setting, text};
 use super::super::{ThreadState, apply, next};
 use crate::event::{EventBody, Settled};
 use crate::exchange::{CallError, CutStream, FailedStage, Reply, Usage};
@@ -26,7 +26,7 @@ fn first(play: &SimulatedThread) -> (&Settled, u64) {
 
 fn estimating() -> rye_compiler::plan::Plan {
     let mut plan = plan();
-    plan.settings.insert("resilience".into(), json!({"budget": {"unknown_outcome": "estimate"}}));
+    set_setting(&mut plan, "resilience", json!({"budget": {"unknown_outcome": "estimate"}}));
     plan
 }
 

@@ -3,7 +3,7 @@
 use rye_compiler::hook::{HookAction, HookPoint};
 use serde_json::{Value, json};
 
-use super::super::fixture::{SimulatedThread, call, calls, plan, status, text, with_hook};
+use super::super::fixture::{SimulatedThread, call, calls, plan, set_setting, status, text, with_hook};
 use crate::event::{Approval, EventBody, HookOutcome, ResultKind};
 use crate::exchange::{CallError, CutStream, Reply};
 use crate::machine::signal::CallAnswer;
@@ -77,7 +77,7 @@ fn call_cut_at_the_deadline_costs_its_worst_case_and_no_other_model_is_asked() {
     assert_eq!(play.ended().cost.spend, play.reservations[0].0, "the worst case");
     // An estimate counts the estimated input and the text that was received.
     let mut play = short(vec![Err(CallError::cut_at_deadline(40))]);
-    play.plan.settings.insert("resilience".into(), json!({"budget": {"unknown_outcome": "estimate"}}));
+    set_setting(&mut play.plan, "resilience", json!({"budget": {"unknown_outcome": "estimate"}}));
     play.run();
     let estimate = play.ended().cost;
     assert_eq!(estimate.output_tokens, CutStream { sent: 0, received: 40 }.estimate().output);

@@ -60,7 +60,7 @@ impl EngineContext {
                     },
                 }));
             }
-            list.push(Change::Room { parent: parent.id.clone(), spawn });
+            list.push(Change::SpawnLimit { parent: parent.id.clone(), spawn });
             list.push(Change::Ledger(LedgerStep::child(&parent.id, spawn, &child.id, named, share)));
             list.push(Change::Spawn { parent: parent.id.clone(), spawn, child: Box::new(row) });
             if child.known {

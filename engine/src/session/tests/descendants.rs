@@ -118,7 +118,7 @@ fn broken_mailbox_files_are_recorded() {
         assert_eq!(engine.recover(&root).await.unwrap().join().await.status, Status::Completed);
         let events = engine.threads().transcript(&root).unwrap();
         let reason = |event: crate::event::Event| match event.body {
-            EventBody::Mail(mail) => match mail.letter {
+            EventBody::Mail(mail) => match mail.message {
                 ControlMessage::Unreadable { reason } => Some(reason),
                 _ => None,
             },

@@ -31,7 +31,7 @@ async fn twenty_children_take_few_commits() {
     // Replies arrive together, and the commit waits for late ones: a busy machine only makes the run longer.
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(100);
     let mut options = lab.options();
-    options.gathering = GroupCommit { next: Duration::from_secs(2), longest: Duration::from_secs(20) };
+    options.group_commit = GroupCommit { next: Duration::from_secs(2), longest: Duration::from_secs(20) };
     let engine = Engine::open(&lab.path(), options).unwrap();
     let before = engine.commits();
     let result = lab.run(&engine, "parent").await;

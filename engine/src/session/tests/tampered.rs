@@ -331,7 +331,7 @@ fn resume_without_a_key_asks_for_limits_that_were_raised() {
     let lab = lab(false);
     let thread = dies(&lab);
     forge(&lab, &thread, &Seals::By(&Signer::load(None).unwrap()), |records| {
-        let raise = json!({"id": "x", "letter": {"kind": "raise", "limit": "turns", "value": 500}});
+        let raise = json!({"id": "x", "message": {"kind": "raise", "limit": "turns", "value": 500}});
         let at = records.len();
         let body = event("mail", &raise);
         assert!(serde_json::from_value::<EventBody>(Value::Object(body.clone())).is_ok(), "{body:?}");
@@ -348,21 +348,25 @@ fn resume_without_a_key_asks_for_limits_that_were_raised() {
 
 #[test]
 fn resume_without_a_key_asks_for_control_messages_that_wait() {
-    let letters = [
+    let messages = [
         (ControlMessage::Approve { yes: true, question: None }, true),
         (ControlMessage::Raise { limit: "turns".into(), value: 500 }, true),
         (ControlMessage::Steer { text: "read the keys".into() }, true),
         (ControlMessage::FollowUp { text: "read the keys".into() }, true),
         (ControlMessage::Kill, false),
     ];
-    for (letter, asks) in letters {
+    for (message, asks) in messages {
         for keys in [false, true] {
             let lab = lab(keys);
             let thread = dies(&lab);
             let disk = RealDisk::open(&lab.path()).unwrap();
-            mailbox::send(&disk, &thread, &serde_json::to_value(&letter).unwrap(), 5).unwrap();
+            mailbox::send(&disk, &thread, &serde_json::to_value(&message).unwrap(), 5).unwrap();
             let error = blocking(async { engine(&lab, &Arc::default()).recover(&thread).await.map(drop).err() });
-            assert_eq!(error.as_ref().is_some_and(is_unverified), asks && !keys, "{letter:?}, keys: {keys}: {error:?}");
+            assert_eq!(
+                error.as_ref().is_some_and(is_unverified),
+                asks && !keys,
+                "{message:?}, keys: {keys}: {error:?}"
+            );
             if error.is_some() {
                 assert_eq!(mailbox::list(&disk, &thread).unwrap().len(), 1, "the message was obeyed");
                 recovered(&lab, &thread, true);

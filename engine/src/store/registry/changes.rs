@@ -27,7 +27,7 @@ pub enum Change {
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },
     /// Checks that no spawn limit of the thread or its ancestors forbids this child. Changes nothing: the check
     /// precedes the reservation for the child.
-    Room { parent: ThreadId, spawn: u64 },
+    SpawnLimit { parent: ThreadId, spawn: u64 },
     /// Makes a process the owner of a thread, unless another live process owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
     /// Releases a thread that this owner holds, unless the thread has ended; `status` restores the previous status.
@@ -136,7 +136,7 @@ impl Registry {
                 }
             }),
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
-            Change::Room { parent, spawn } => check_spawn_limit(transaction, parent, *spawn),
+            Change::SpawnLimit { parent, spawn } => check_spawn_limit(transaction, parent, *spawn),
             Change::Own { thread, owner, now } => self.acquire(transaction, thread, owner, *now),
             Change::Disown { thread, owner, status, now } => edit(transaction, thread, |row| {
                 if row.owner.as_ref() == Some(owner) && !row.status.has_ended() {

@@ -39,8 +39,8 @@ const MIN_GROUP_THREADS: usize = 4;
 pub struct RegistryWriter {
     registry: Arc<Registry>,
     /// Number of threads that may commit at the same time.
-    crowd: Arc<AtomicUsize>,
-    gathering: GroupCommit,
+    active_threads: Arc<AtomicUsize>,
+    group_commit: GroupCommit,
     worker: Mutex<Option<WriterThread>>,
 }
 
@@ -58,13 +58,13 @@ struct CommitJob {
 }
 
 impl RegistryWriter {
-    pub fn new(registry: Arc<Registry>, gathering: GroupCommit) -> Self {
-        Self { registry, crowd: Arc::default(), gathering, worker: Mutex::default() }
+    pub fn new(registry: Arc<Registry>, group_commit: GroupCommit) -> Self {
+        Self { registry, active_threads: Arc::default(), group_commit, worker: Mutex::default() }
     }
 
     /// Sets how many threads of this process may write: with several, their commits are grouped.
     pub fn set_running_threads(&self, threads: usize) {
-        self.crowd.store(threads, Ordering::Relaxed);
+        self.active_threads.store(threads, Ordering::Relaxed);
     }
 
     /// Applies changes in one transaction, possibly together with other tasks' changes: see [`Registry::commit`]. The
@@ -77,7 +77,7 @@ impl RegistryWriter {
     /// Applies several lists in one transaction, in this order: a refusal ends only its own list. See
     /// [`Registry::commit_all`].
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
-        if self.crowd.load(Ordering::Relaxed) <= 1 {
+        if self.active_threads.load(Ordering::Relaxed) <= 1 {
             let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
             if let Some(done) = self.registry.try_commit_all(&slices) {
                 return done;
@@ -102,10 +102,11 @@ impl RegistryWriter {
     /// Starts the writer thread.
     fn start_thread(&self) -> Result<WriterThread, StoreError> {
         let (jobs, received) = channel();
-        let (registry, crowd, gathering) = (Arc::clone(&self.registry), Arc::clone(&self.crowd), self.gathering);
+        let (registry, active_threads, group_commit) =
+            (Arc::clone(&self.registry), Arc::clone(&self.active_threads), self.group_commit);
         let thread = std::thread::Builder::new()
             .name("registry".to_string())
-            .spawn(move || run_writer(&registry, &received, &crowd, gathering))
+            .spawn(move || run_writer(&registry, &received, &active_threads, group_commit))
             .map_err(super::registry_error("starting its writer"))?;
         Ok(WriterThread { jobs, thread })
     }
@@ -128,16 +129,21 @@ impl Drop for RegistryWriter {
     }
 }
 
-fn run_writer(registry: &Registry, jobs: &Receiver<CommitJob>, crowd: &AtomicUsize, gathering: GroupCommit) {
+fn run_writer(
+    registry: &Registry,
+    jobs: &Receiver<CommitJob>,
+    active_threads: &AtomicUsize,
+    group_commit: GroupCommit,
+) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
-        let most = Some(crowd.load(Ordering::Relaxed))
-            .filter(|crowd| *crowd >= MIN_GROUP_THREADS)
+        let most = Some(active_threads.load(Ordering::Relaxed))
+            .filter(|active_threads| *active_threads >= MIN_GROUP_THREADS)
             .map_or(1, |n| n.min(MAX_BATCH));
-        let until = Instant::now() + gathering.longest;
+        let until = Instant::now() + group_commit.longest;
         batch.extend(jobs.try_iter().take(MAX_BATCH - 1));
         while batch.len() < most {
-            let left = until.saturating_duration_since(Instant::now()).min(gathering.next);
+            let left = until.saturating_duration_since(Instant::now()).min(group_commit.next);
             let Ok(job) = jobs.recv_timeout(left) else { break };
             batch.push(job);
         }

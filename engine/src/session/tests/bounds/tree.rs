@@ -123,7 +123,7 @@ impl Project {
     fn open(&'static self, habits: Habits, log: &Arc<CallLog>) -> Engine {
         let mut options = self.lab.options();
         options.disk = Some(Arc::new(SimulatedDisk::new()));
-        options.gathering = GroupCommit { next: Duration::ZERO, longest: Duration::ZERO };
+        options.group_commit = GroupCommit { next: Duration::ZERO, longest: Duration::ZERO };
         options.providers = Arc::new(RandomProviders(habits, Arc::clone(log)));
         let compile = Arc::clone(&options.compile);
         options.compile = Arc::new(move |world, request| self.compiled(request, || compile(world, request)));

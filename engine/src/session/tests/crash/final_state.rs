@@ -216,8 +216,8 @@ impl EventNormalizer<'_> {
             }
             match &event.body {
                 EventBody::Recovered(_) | EventBody::Checkpoint(_) => continue,
-                EventBody::Mail(letter) => {
-                    mail.insert(serde_json::to_string(&letter.letter).unwrap());
+                EventBody::Mail(mail_event) => {
+                    mail.insert(serde_json::to_string(&mail_event.message).unwrap());
                     continue;
                 }
                 EventBody::ChildEnded(child) if detached.contains(&child.spawn) => {

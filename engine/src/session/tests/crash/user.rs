@@ -20,7 +20,7 @@ use crate::thread_id::ThreadId;
 /// The next action of the user.
 enum UserAction {
     Start,
-    TakeUp(ThreadId, Vec<ControlMessage>),
+    Recover(ThreadId, Vec<ControlMessage>),
     Resume(ThreadId, &'static str),
     Nothing,
 }
@@ -33,7 +33,7 @@ pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outsi
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
             UserAction::Start => engine.start(&plan(scenario, lab), StartOptions::default()).await,
-            UserAction::TakeUp(thread, messages) => engine.recover_with(&thread, messages).await,
+            UserAction::Recover(thread, messages) => engine.recover_with(&thread, messages).await,
             UserAction::Resume(thread, message) => engine.resume(&thread, message).await,
             UserAction::Nothing => return Ok(()),
         };
@@ -70,10 +70,10 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserA
     let last = chain.last().cloned().ok_or("an empty chain")?;
     let events = record(&last);
     if status(&last).is_some_and(|status| !status.has_ended() || status == Status::Continued) {
-        return Ok(UserAction::TakeUp(last.clone(), messages(scenario, engine, outside, &last, &events)));
+        return Ok(UserAction::Recover(last.clone(), messages(scenario, engine, outside, &last, &events)));
     }
     if status(&last) == Some(Status::Suspended) {
-        return Ok(UserAction::TakeUp(last, (scenario.answers)()));
+        return Ok(UserAction::Recover(last, (scenario.answers)()));
     }
     let went_on = chain.iter().filter(|id| {
         matches!(record(id).first().map(|event| &event.body), Some(EventBody::Opened(o)) if o.origin == ThreadOrigin::Resume)
@@ -83,7 +83,7 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserA
     }
     // Children orphaned while their process waited for them.
     let orphan = listed.iter().find(|listed| listed.liveness == Liveness::Orphaned);
-    Ok(orphan.map_or(UserAction::Nothing, |orphan| UserAction::TakeUp(orphan.row.id.clone(), Vec::new())))
+    Ok(orphan.map_or(UserAction::Nothing, |orphan| UserAction::Recover(orphan.row.id.clone(), Vec::new())))
 }
 
 /// Returns the control messages for a recovered thread: those of the user that it has not received.
@@ -95,7 +95,7 @@ fn messages(
     events: &[Event],
 ) -> Vec<ControlMessage> {
     let any = |test: &dyn Fn(&EventBody) -> bool| events.iter().any(|event| test(&event.body));
-    let told = |wanted: &ControlMessage| any(&|body| matches!(body, EventBody::Mail(mail) if mail.letter == *wanted));
+    let told = |wanted: &ControlMessage| any(&|body| matches!(body, EventBody::Mail(mail) if mail.message == *wanted));
     if any(&|body| matches!(body, EventBody::Ended(ended) if ended.status == Status::Suspended)) {
         return (scenario.answers)().into_iter().filter(|message| !told(message)).collect();
     }

@@ -106,7 +106,7 @@ impl RegistryFold {
                 cost.spend = cost.spend.saturating_add(child.cost.spend);
             }
             EventBody::Mail(mail) => {
-                if let ControlMessage::Raise { limit, value } = &mail.letter {
+                if let ControlMessage::Raise { limit, value } = &mail.message {
                     self.raise(ts, limit, *value);
                 }
             }

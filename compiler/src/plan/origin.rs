@@ -1,0 +1,95 @@
+//! The origin of a part of a plan: the declaration that it comes from, and the source line.
+
+use std::fmt;
+
+use rye_grammar::ItemId;
+
+use super::SourcePlace;
+use crate::hook::HookSource;
+use crate::world::Space;
+
+/// The origin of a part of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// `None` for built-in parts and command line options.
+    pub place: Option<SourcePlace>,
+    pub cause: OriginCause,
+}
+
+/// The kind of declaration that a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OriginKind {
+    /// A link of the chain.
+    Directive(ItemId),
+    Hook(String),
+    /// A settings file: `agent/resilience`.
+    Config(ItemId),
+    /// A built-in default.
+    BuiltIn,
+}
+
+/// The cause of a part of a plan. Its text is what `plan` and `why` print: "declared by `project/deploy/base`".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OriginCause {
+    /// A declaration of the chain, a hook, the settings or this program.
+    Declared(OriginKind),
+    /// An option of the command, or an argument of the call.
+    GivenWithCall,
+    /// A limit that the parent thread's remaining amount lowered.
+    ParentLimit,
+    /// A grant of the spawning thread.
+    InheritedGrant,
+    /// A grant of the plan, by its pattern.
+    Grant(String),
+    /// A primary that is offered because no link declares permissions.
+    NoPermissions,
+    /// The return tool: the directive declares outputs.
+    OutputsDeclared,
+    /// The tool instructions of a model without native tool calls.
+    TextToolCalls { model: String },
+    /// The text of the directive itself.
+    Body,
+    /// A link of the chain; `position` counts from 1.
+    ChainLink { position: usize, count: usize, space: Space },
+    /// The extends parent that a directive declares.
+    ExtendsParent { parent: ItemId, child: ItemId },
+    /// The extends parent that a routing hook sets.
+    RoutedParent { parent: ItemId, hook: String },
+    /// The place where a hook is declared.
+    HookSource(HookSource),
+    /// The default model of the settings.
+    DefaultModel,
+    /// A knowledge item that a hook brings a second time.
+    RepeatedBy { hook: String },
+}
+
+impl fmt::Display for OriginCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Declared(OriginKind::Directive(id)) => write!(f, "declared by `{id}`"),
+            Self::Declared(OriginKind::Hook(id)) => write!(f, "brought by the hook `{id}`"),
+            Self::Declared(OriginKind::Config(id)) => write!(f, "set in `{id}`"),
+            Self::Declared(OriginKind::BuiltIn) => f.write_str("built in"),
+            Self::GivenWithCall => f.write_str("given with the call"),
+            Self::ParentLimit => f.write_str("the parent thread has no more"),
+            Self::InheritedGrant => f.write_str("inherited at spawn"),
+            Self::Grant(pattern) => write!(f, "granted by `{pattern}`"),
+            Self::NoPermissions => f.write_str("the chain declares no permissions; the gate decides"),
+            Self::OutputsDeclared => f.write_str("outputs are declared"),
+            Self::TextToolCalls { model } => write!(f, "the model `{model}` has `tool_use: text_parsed`"),
+            Self::Body => f.write_str("the directive's own body"),
+            Self::ChainLink { position, count, space } => {
+                write!(f, "link {position} of {count}, from the {} space", space.word())
+            }
+            Self::ExtendsParent { parent, child } => write!(f, "`{parent}`, declared by `{child}`"),
+            Self::RoutedParent { parent, hook } => write!(f, "`{parent}`, set by the hook `{hook}`"),
+            Self::HookSource(HookSource::User) => f.write_str("a hook of the user space"),
+            Self::HookSource(HookSource::Directive { id }) => write!(f, "a hook of `{id}`"),
+            Self::HookSource(HookSource::Builtin) => f.write_str("a hook of the standard library"),
+            Self::HookSource(HookSource::Project) => f.write_str("a hook of the project"),
+            Self::HookSource(HookSource::Infrastructure) => f.write_str("a hook of the infrastructure"),
+            Self::DefaultModel => f.write_str("the default of `agent/models`"),
+            Self::RepeatedBy { hook } => write!(f, "brought again by `{hook}`"),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The settings of a plan: the files that it freezes, and their values, read once.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::semantics::classify::{Backoff, ClassifyTable, ClassifyTableError, built_in, read_backoff};
+use crate::semantics::money::Nanos;
+use crate::semantics::risk::{RiskTable, RiskTableError};
+
+/// The value 1 in billionths.
+pub const BILLIONTHS: u64 = 1_000_000_000;
+
+/// The settings files that a plan freezes, merged over the spaces, by file name. Copies share the values.
+#[derive(Debug, Clone, Default)]
+pub struct PlanSettings(Arc<Frozen>);
+
+#[derive(Debug, Default)]
+struct Frozen {
+    files: BTreeMap<String, Value>,
+    values: OnceLock<RunSettings>,
+    risk: OnceLock<Result<Option<RiskTable>, RiskTableError>>,
+    classification: OnceLock<Result<ClassifyTable, ClassifyTableError>>,
+}
+
+/// The values of the settings files that a run uses.
+#[derive(Debug, Clone, Copy)]
+pub struct RunSettings {
+    /// Bytes of a tool result that enter the conversation whole: `tool_result.max_bytes`.
+    pub max_result_bytes: usize,
+    /// Children of one thread that run at the same time: `concurrency.max_concurrent_children`.
+    pub max_concurrent_children: usize,
+    /// True if living children are cancelled when their parent completes: `child_policy.on_end: cancel`.
+    pub cancels_children_on_completion: bool,
+    /// True if a call with an unknown outcome is settled at an estimate: `budget.unknown_outcome: estimate`.
+    pub estimates_unknown_outcome: bool,
+    /// The usable part of the context window, in billionths: `continuation.trigger_threshold`.
+    pub continuation_threshold: u64,
+    /// Tokens of trailing messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
+    pub resume_ceiling_tokens: u64,
+    /// Seconds that `wait_threads` waits without a timeout of the call: `wait_threads.default_timeout`.
+    pub wait_threads_seconds: u64,
+}
+
+impl PlanSettings {
+    pub fn new(files: BTreeMap<String, Value>) -> Self {
+        Self(Arc::new(Frozen { files, ..Frozen::default() }))
+    }
+
+    /// Returns the values. They are read at the first call.
+    pub fn values(&self) -> &RunSettings {
+        self.0.values.get_or_init(|| RunSettings::read(&self.0.files))
+    }
+
+    /// Returns the risk table; `None` if the settings have none, so that no call needs approval.
+    ///
+    /// # Errors
+    /// The table is invalid. The caller treats every call as a risk.
+    pub fn risk(&self) -> Result<Option<&RiskTable>, &RiskTableError> {
+        let read = || self.0.files.get("capability_risk").map(RiskTable::from_value).transpose();
+        self.0.risk.get_or_init(read).as_ref().map(Option::as_ref)
+    }
+
+    /// Returns the classification table of the settings, else the built-in one; both with the backoff of `retry`.
+    ///
+    /// # Errors
+    /// The table or `retry` is invalid. The caller repeats no call.
+    pub fn classification(&self) -> Result<&ClassifyTable, &ClassifyTableError> {
+        self.0.classification.get_or_init(|| read_classification(&self.0.files)).as_ref()
+    }
+}
+
+/// The files by name.
+impl Deref for PlanSettings {
+    type Target = BTreeMap<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.files
+    }
+}
+
+impl PartialEq for PlanSettings {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.files == other.0.files
+    }
+}
+
+impl Serialize for PlanSettings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.files.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for PlanSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl RunSettings {
+    /// Reads the values. A missing value has its default; the check of the settings files reports wrong types.
+    fn read(files: &BTreeMap<String, Value>) -> Self {
+        let at = |file: &str, section: &str, key: &str| files.get(file)?.get(section)?.get(key);
+        let number = |file, section, key| at(file, section, key).and_then(Value::as_u64);
+        let count = |section, key| number("resilience", section, key).and_then(|n| usize::try_from(n).ok());
+        let word = |section, key| at("resilience", section, key).and_then(Value::as_str);
+        let threshold = at("coordination", "continuation", "trigger_threshold");
+        let threshold = threshold.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
+        Self {
+            max_result_bytes: count("tool_result", "max_bytes").unwrap_or(32 * 1024),
+            max_concurrent_children: count("concurrency", "max_concurrent_children").unwrap_or(8),
+            cancels_children_on_completion: word("child_policy", "on_end") == Some("cancel"),
+            estimates_unknown_outcome: word("budget", "unknown_outcome") == Some("estimate"),
+            continuation_threshold: threshold
+                .filter(|part| (1..=BILLIONTHS).contains(part))
+                .unwrap_or(BILLIONTHS / 10 * 9),
+            resume_ceiling_tokens: number("coordination", "continuation", "resume_ceiling_tokens").unwrap_or(16_000),
+            wait_threads_seconds: number("coordination", "wait_threads", "default_timeout").unwrap_or(600),
+        }
+    }
+}
+
+fn read_classification(files: &BTreeMap<String, Value>) -> Result<ClassifyTable, ClassifyTableError> {
+    let retry = files.get("resilience").and_then(|settings| settings.get("retry"));
+    let backoff = match retry {
+        Some(value) => read_backoff(value, "retry", Backoff::default())?,
+        None => Backoff::default(),
+    };
+    match files.get("error_classification") {
+        Some(table) => ClassifyTable::from_value(table, backoff),
+        None => ClassifyTable::from_value(&built_in(), backoff),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::semantics::classify::Failure;
+
+    fn settings(files: Value) -> PlanSettings {
+        let files = files.as_object().unwrap().clone();
+        PlanSettings::new(files.into_iter().collect())
+    }
+
+    #[test]
+    fn retry_settings_apply_to_the_built_in_classification_table() {
+        let given = settings(json!({"resilience": {"retry": {"max_retries": 1, "base_seconds": 2}}}));
+        let table = given.classification().unwrap();
+        let backoff = table.classify(&Failure { status: Some(503), ..Failure::default() }).backoff;
+        assert_eq!((backoff.max_retries, backoff.base_ms), (1, 2_000));
+    }
+
+    #[test]
+    fn invalid_tables_are_errors() {
+        assert!(settings(json!({"capability_risk": {"risk_levels": {"unknown": {}}}})).risk().is_err());
+        assert!(settings(json!({"error_classification": {"patterns": "none"}})).classification().is_err());
+        assert!(settings(json!({"resilience": {"retry": {"max_retries": -1}}})).classification().is_err());
+        assert!(settings(json!({})).risk().unwrap().is_none());
+    }
+
+    #[test]
+    fn stored_settings_keep_their_bytes() {
+        let files = json!({"coordination": {"wait_threads": {"default_timeout": 7}}, "resilience": {}});
+        let stored = serde_json::to_string(&settings(files.clone())).unwrap();
+        assert_eq!(stored, files.to_string());
+        let read: PlanSettings = serde_json::from_str(&stored).unwrap();
+        assert_eq!(read.values().wait_threads_seconds, 7);
+        assert_eq!(read.values().max_concurrent_children, 8);
+    }
+}
