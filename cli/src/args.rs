@@ -45,6 +45,8 @@ pub enum Command {
     /// List MCP servers, update the items of their tools, or serve a directive over MCP
     #[cfg(feature = "mcp")]
     Mcp(command::mcp::McpArgs),
+    /// Chat with a directive: each line is a prompt
+    Chat(Box<command::chat::ChatArgs>),
     /// Run a directive, or resume a thread
     Run(Box<command::run::RunArgs>),
     /// List model providers with their keys, models and prices, or test one

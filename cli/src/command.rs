@@ -2,6 +2,7 @@
 //! code.
 
 pub mod assert;
+pub mod chat;
 pub mod check;
 pub mod completions;
 pub mod doctor;
@@ -53,6 +54,7 @@ pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
         Command::Fetch(fetch) => fetch::run(&fetch, global, report),
         #[cfg(feature = "mcp")]
         Command::Mcp(mcp) => mcp::run(&mcp, global, report),
+        Command::Chat(chat) => chat::run(&chat, global, report),
         Command::Run(run) => run::run(&run, global, report),
         Command::Providers(providers) => providers::run(&providers, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),

@@ -24,7 +24,7 @@ pub fn status_style(status: Status) -> Style {
         Status::Created | Status::Running => colored(AnsiColor::Cyan),
         Status::Completed | Status::Continued => colored(AnsiColor::Green),
         Status::Error => colored(AnsiColor::Red),
-        Status::Cancelled | Status::Killed | Status::Suspended => colored(AnsiColor::Yellow),
+        Status::Cancelled | Status::Killed | Status::Suspended | Status::Idle => colored(AnsiColor::Yellow),
     }
 }
 

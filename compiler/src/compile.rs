@@ -14,7 +14,7 @@ use crate::lower::cache::LowerContext;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
 pub use crate::plan::note::{Note, OmissionReason};
-use crate::plan::{FieldType, ManifestEntry, Origins, Plan};
+use crate::plan::{FieldType, ManifestEntry, Origins, Plan, PlanMode};
 pub use crate::request::{CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
@@ -110,6 +110,10 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         let mut lowered = compile_with_context(&shared, request, &mut diagnostics);
         if let Some(lowered) = &mut lowered {
             lowered.plan.settings.clone_from(shared.frozen_settings());
+            if request.mode == PlanMode::Chat {
+                let session = lowered.plan.settings.values().session_limits;
+                lowered.plan.session_limits = Some(session.bound(&lowered.plan.limits));
+            }
         }
         diagnostics.append(shared.diagnostics());
         lowered

@@ -114,7 +114,7 @@ pub fn one_line(text: &str) -> String {
 
 fn node_style(node: Node) -> (NodeShape, NodeGroup) {
     match node {
-        Node::Start | Node::Finish => (NodeShape::Oval, NodeGroup::Step),
+        Node::Start | Node::Idle | Node::Finish => (NodeShape::Oval, NodeGroup::Step),
         Node::Hooks(_) => (NodeShape::Component, NodeGroup::Hook),
         Node::Limits | Node::Gate | Node::Context => (NodeShape::Diamond, NodeGroup::Decision),
         Node::Inbox

@@ -17,14 +17,14 @@ use std::collections::BTreeSet;
 
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
-use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
+use crate::hook::{HookPoint, PlanVerdict};
 use crate::model::ModelOverride;
 use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::note::Note;
 use crate::plan::{
     Capabilities, ChainLink, Interface, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT, PalettePrimary,
-    PaletteTool, Plan, PlanSettings, PlannedModel, Segment, Tokenizer,
+    PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, Tokenizer,
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
@@ -106,15 +106,22 @@ pub fn lower(
         origins.insert(format!("layer.{}", layer.id), origin::origin_without_place(cause));
         prompt.system.push(layer);
     }
+    if request.mode == PlanMode::Chat {
+        prompt.first_message.push(prompt::first_prompt());
+    }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);
 
     let asks = !capabilities::unacknowledged_grants(&capabilities, shared).is_empty();
-    let (graph, broken) = shared.graph(graph_needs(&hooks, &built.tools, composed.nudge.value, asks));
+    let (graph, broken) = shared.graph(GraphNeeds {
+        points: hooks.iter().filter(|hook| hook.is_live()).map(|hook| hook.event).collect(),
+        parts: graph_parts(&built.tools, composed.nudge.value, asks, request.mode),
+    });
     diagnostics.extend(broken);
     let leaf = composed.leaf();
     let plan = Plan {
         format: PLAN_FORMAT,
+        mode: request.mode,
         directive: composed.id.clone(),
         category: leaf.map_or(composed.id.category(), |l| l.category()).to_owned(),
         description: leaf.map(|l| l.description.clone()).unwrap_or_default(),
@@ -130,6 +137,7 @@ pub fn lower(
         dropped_tools: built.dropped,
         capabilities,
         limits: limits.into(),
+        session_limits: None,
         hooks,
         interface: Interface {
             inputs: interface::lower_fields(&composed.inputs),
@@ -269,21 +277,24 @@ fn sum_first_request(composed: &Composed, count: impl Fn(&str) -> u64) -> u64 {
     texts.chain(body).fold(0, |sum, text| sum.saturating_add(count(text)))
 }
 
-fn graph_needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks: bool) -> GraphNeeds {
+fn graph_parts(tools: &[PaletteTool], nudge: NudgePolicy, asks: bool, mode: PlanMode) -> BTreeSet<GraphPart> {
     let mut parts = BTreeSet::new();
+    if mode == PlanMode::Chat {
+        parts.insert(GraphPart::Chat);
+    }
     if tools.iter().any(|t| t.primary != PalettePrimary::Return) {
         parts.insert(GraphPart::Tools);
     }
     if tools.iter().any(|t| t.primary == PalettePrimary::Return) {
         parts.insert(GraphPart::Return);
     }
-    if nudge != NudgePolicy::Never {
+    if nudge != NudgePolicy::Never && mode == PlanMode::Run {
         parts.insert(GraphPart::Nudge);
     }
     if asks {
         parts.insert(GraphPart::Ask);
     }
-    GraphNeeds { points: hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect(), parts }
+    parts
 }
 
 /// Records the origin of each knowledge item of the chain, and of the body.

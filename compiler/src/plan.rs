@@ -45,6 +45,8 @@ pub const PLAN_FORMAT: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     pub format: u32,
+    #[serde(default, skip_serializing_if = "PlanMode::is_run")]
+    pub mode: PlanMode,
     pub directive: ItemId,
     pub category: String,
     pub description: String,
@@ -57,8 +59,11 @@ pub struct Plan {
     pub palette: Vec<PaletteTool>,
     pub dropped_tools: Vec<DroppedTool>,
     pub capabilities: Capabilities,
-    /// The effective limits. A child's are already bounded by its parent's.
+    /// The effective limits: of the run, or of each prompt of a chat. A child's are already bounded by its parent's.
     pub limits: PlanLimits,
+    /// The limits of a whole chat; `None` for a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_limits: Option<PlanLimits>,
     /// In evaluation order.
     pub hooks: Vec<PlannedHook>,
     pub interface: Interface,
@@ -73,12 +78,35 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the limits of a thread of this plan: of the run, or of the whole chat.
+    pub fn thread_limits(&self) -> PlanLimits {
+        self.session_limits.unwrap_or(self.limits)
+    }
+
     /// Checks whether a thread of this plan may start another one: by a grant, or by a hook that runs a directive.
     pub fn can_start_threads(&self) -> bool {
         let runs = |hook: &PlannedHook| {
             matches!(hook.action.call(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))
         };
         self.capabilities.grants.iter().any(|grant| may_spawn(&grant.pattern)) || self.hooks.iter().any(runs)
+    }
+}
+
+/// The use of a plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanMode {
+    /// One prompt, from the start of the thread to its end.
+    #[default]
+    Run,
+    /// Any number of prompts; between two of them the thread is idle.
+    Chat,
+}
+
+impl PlanMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands the field over by reference")]
+    fn is_run(&self) -> bool {
+        *self == Self::Run
     }
 }
 

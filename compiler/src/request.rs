@@ -4,7 +4,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use crate::model::ModelOverride;
-use crate::plan::{Capabilities, PlanLimits};
+use crate::plan::{Capabilities, PlanLimits, PlanMode};
 use crate::semantics::limits::LimitValue;
 
 /// A request to compile one directive.
@@ -19,6 +19,7 @@ pub struct CompileRequest {
     pub model: ModelOverride,
     /// The thread that spawns this one, if any.
     pub parent: Option<SpawnParent>,
+    pub mode: PlanMode,
 }
 
 /// The bounds that a spawning thread puts on its child.
@@ -32,7 +33,14 @@ pub struct SpawnParent {
 impl CompileRequest {
     /// Creates a request without inputs, overrides or a parent.
     pub fn new(directive: ItemId) -> Self {
-        Self { directive, inputs: None, limits: Vec::new(), model: ModelOverride::default(), parent: None }
+        Self {
+            directive,
+            inputs: None,
+            limits: Vec::new(),
+            model: ModelOverride::default(),
+            parent: None,
+            mode: PlanMode::Run,
+        }
     }
 
     /// Sets the inputs.

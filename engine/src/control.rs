@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::mpsc;
 
@@ -36,7 +37,7 @@ pub struct ControlReceiver {
 /// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct ControlSender {
-    sender: mpsc::UnboundedSender<Incoming>,
+    sender: Arc<RwLock<mpsc::UnboundedSender<Incoming>>>,
     /// Distinguishes the message ids of this process from those of others.
     owner: String,
 }
@@ -46,6 +47,7 @@ static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 /// Creates a channel; `owner` names this process.
 pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
+    let sender = Arc::new(RwLock::new(sender));
     (ControlSender { sender, owner: owner.into() }, ControlReceiver { receiver, again: VecDeque::new() })
 }
 
@@ -57,25 +59,40 @@ impl Incoming {
 }
 
 impl ControlSender {
+    /// Sends everything to another thread from now on, for all clones.
+    pub fn redirect(&self, to: &Self) {
+        let target = to.sender().clone();
+        *self.sender.write().unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    /// Passes an item on; returns false if the thread has ended.
+    pub fn forward(&self, item: Incoming) -> bool {
+        self.sender().send(item).is_ok()
+    }
+
+    fn sender(&self) -> RwLockReadGuard<'_, mpsc::UnboundedSender<Incoming>> {
+        self.sender.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends a control message from this process; returns false if the thread has ended.
     pub fn send(&self, message: ControlMessage) -> bool {
         let id = format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed));
-        self.sender.send(Incoming::Message { id, message, on_disk: false }).is_ok()
+        self.sender().send(Incoming::Message { id, message, on_disk: false }).is_ok()
     }
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
     pub fn deliver(&self, id: String, message: ControlMessage) -> bool {
-        self.sender.send(Incoming::Message { id, message, on_disk: true }).is_ok()
+        self.sender().send(Incoming::Message { id, message, on_disk: true }).is_ok()
     }
 
     /// Stops one call; returns false if the thread has ended.
     pub fn stop_call(&self, call_id: String) -> bool {
-        self.sender.send(Incoming::StopCall { call_id }).is_ok()
+        self.sender().send(Incoming::StopCall { call_id }).is_ok()
     }
 
     /// Reports the end of a child; returns false if the thread itself has ended.
     pub fn child_ended(&self, spawn: u64, thread_id: String, status: Status, cost: Cost) -> bool {
-        self.sender.send(Incoming::ChildEnded { spawn, thread_id, status, cost }).is_ok()
+        self.sender().send(Incoming::ChildEnded { spawn, thread_id, status, cost }).is_ok()
     }
 }
 

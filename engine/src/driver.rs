@@ -17,7 +17,7 @@ use crate::BoxFuture;
 use crate::event::{ControlMessage, Ended, Settled};
 use crate::exchange::{Request, RequestTurns};
 use crate::machine::{self, Effect, Fact, ModelCall, Signal, StepKey, ThreadState};
-use crate::thread::{Cost, Status};
+use crate::thread::Cost;
 use crate::thread_id::ThreadId;
 use crate::tool::cancellation::CancellationToken;
 pub use stream::{LiveLine, LivePiece};
@@ -148,7 +148,7 @@ pub async fn drive(
             Effect::Done { settle, ended, cancel, leaves } => {
                 thread.journal.flush(true).await?;
                 let end = (*ended).clone();
-                let both = !exported && end.status != Status::Suspended;
+                let both = !exported && !end.status.is_parked();
                 let paper = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);
                 // The commit joins a group commit; the artifacts are written meanwhile.
@@ -164,7 +164,8 @@ pub async fn drive(
             | Effect::Spawn(_)
             | Effect::Await(_)
             | Effect::Sleep { .. }
-            | Effect::Ask { .. }) => {
+            | Effect::Ask { .. }
+            | Effect::Wait) => {
                 thread.journal.flush(effect.has_side_effects(&thread.plan)).await?;
                 if thread.journal.is_durable() {
                     discard(driver, &mut settled).await;
@@ -186,7 +187,7 @@ pub async fn drive(
 enum InterruptPolicy {
     /// Any control message ends a wait.
     AnyMessage,
-    /// Only a kill ends a call.
+    /// Only a kill or an interruption ends a call.
     Killed,
     /// None: children of a group are created all or none. A kill ends them afterwards.
     Done,
@@ -201,7 +202,7 @@ async fn perform(
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
     let until = match effect {
-        Effect::Sleep { .. } | Effect::Ask { .. } => InterruptPolicy::AnyMessage,
+        Effect::Sleep { .. } | Effect::Ask { .. } | Effect::Wait => InterruptPolicy::AnyMessage,
         Effect::Spawn(_) => InterruptPolicy::Done,
         Effect::Record
         | Effect::Reserve(_)
@@ -283,7 +284,7 @@ async fn record_and_check_interrupt(
     discard(driver, settled).await;
     Ok(match until {
         InterruptPolicy::AnyMessage => message.is_some(),
-        InterruptPolicy::Killed => message == Some(ControlMessage::Kill),
+        InterruptPolicy::Killed => matches!(message, Some(ControlMessage::Kill | ControlMessage::Interrupt)),
         InterruptPolicy::Done => false,
     })
 }
@@ -303,7 +304,7 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             return None;
         }
     };
-    if message.end_status().is_some() {
+    if message.end_status().is_some() || message == ControlMessage::Interrupt {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
         driver.forward(&children, &message);
@@ -330,6 +331,7 @@ fn split(effect: Effect) -> Vec<Effect> {
         | Effect::Spawn(_)
         | Effect::Sleep { .. }
         | Effect::Ask { .. }
+        | Effect::Wait
         | Effect::Done { .. }) => vec![single],
     }
 }

@@ -56,6 +56,8 @@ pub enum EventBody {
     ArtifactStored(ArtifactStored),
     Recovered(Recovered),
     Checkpoint(Checkpoint),
+    PromptStarted(PromptStarted),
+    PromptEnded(Box<PromptEnded>),
     Ended(Box<Ended>),
 }
 
@@ -113,6 +115,8 @@ impl EventBody {
             Self::ArtifactStored(_) => EventKind::ArtifactStored,
             Self::Recovered(_) => EventKind::Recovered,
             Self::Checkpoint(_) => EventKind::Checkpoint,
+            Self::PromptStarted(_) => EventKind::PromptStarted,
+            Self::PromptEnded(_) => EventKind::PromptEnded,
             Self::Ended(_) => EventKind::Ended,
         }
     }

@@ -54,6 +54,8 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
             | EventBody::ArtifactStored(_)
             | EventBody::Recovered(_)
             | EventBody::Checkpoint(_)
+            | EventBody::PromptStarted(_)
+            | EventBody::PromptEnded(_)
             | EventBody::Ended(_) => {}
         }
         apply(&mut state, event);

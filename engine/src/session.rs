@@ -4,18 +4,18 @@ use crate::image_objects;
 use std::sync::Arc;
 
 use rye_compiler::compile::Compilation;
-use rye_compiler::plan::{Grant, Plan, PlanLimits};
+use rye_compiler::plan::{Grant, Plan, PlanLimits, PlanMode};
 use rye_compiler::trust::requirements_of_plan;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::context::{EngineContext, RunningThread, StartOptions, TaskEnd, ThreadHandle};
-use crate::control::ControlReceiver;
+use crate::control::{ControlReceiver, ControlSender};
 use crate::driver::embedded::EmbeddedDriver;
 use crate::driver::{DrivenThread, Driver, drive};
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::{Continues, Opened, ParentLink, ThreadOrigin};
+use crate::event::{Continues, ControlMessage, Opened, ParentLink, ThreadOrigin};
 use crate::image::{self, ImageRef, ValidatedImage};
 use crate::journal::Journal;
 use crate::live::EventSink;
@@ -107,8 +107,8 @@ impl EngineContext {
         let init = ThreadInit {
             inputs,
             plan_id: compilation.plan_id.clone(),
-            origin: ThreadOrigin::Run,
-            limits: plan.limits,
+            origin: if plan.mode == PlanMode::Chat { ThreadOrigin::Chat } else { ThreadOrigin::Run },
+            limits: plan.thread_limits(),
             grants: vec![plan.capabilities.grants.clone()],
             parent: None,
             continues: None,
@@ -273,6 +273,7 @@ impl EngineContext {
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let (sender, mut control) = control::control_channel(self.owner.id().as_str());
         let (tell, done) = watch::channel(None);
+        let own = sender.clone();
         let running = RunningThread { control: sender, done };
         let id = thread.id.clone();
         self.register(&id, running.clone());
@@ -281,7 +282,7 @@ impl EngineContext {
         let working = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = acquire_slot(queue, &mut control).await;
-            working.run_to_end(thread, driver, control, sink).await
+            working.run_to_end(thread, driver, (own, control), sink).await
         });
         tokio::spawn(async move {
             // A panic in one thread does not affect others.
@@ -303,7 +304,7 @@ impl EngineContext {
         self: &Arc<Self>,
         mut thread: DrivenThread,
         driver: Arc<dyn Driver>,
-        mut control: ControlReceiver,
+        (own, mut control): (ControlSender, ControlReceiver),
         sink: Arc<EventSink>,
     ) -> TaskEnd {
         self.write_initial(&thread).await;
@@ -318,13 +319,27 @@ impl EngineContext {
         };
         if ended.status == Status::Continued {
             return match self.continue_after_handoff(&thread.id, sink).await {
-                Ok(running) => Box::pin(async move { running.end().await }).await,
+                Ok(running) => {
+                    redirect(&thread.state, &own, &mut control, &running.control);
+                    Box::pin(async move { running.end().await }).await
+                }
                 Err(error) => task_failure(&thread, &error),
             };
         }
         let tool = thread.state.launch.as_ref().and_then(|launch| launch.tool());
         let result = RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended);
         RunResult { tool: tool.map(str::to_owned), ..result }.into()
+    }
+}
+
+/// Sends what the thread has not handled, and everything that its handles send from now on, to its continuation.
+fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
+    for prompt in state.chat.iter().flat_map(|chat| &chat.queue) {
+        next.send(ControlMessage::Submit { text: prompt.text.clone() });
+    }
+    own.redirect(next);
+    while let Some(item) = unread.try_next() {
+        next.forward(item);
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Status {
     Killed,
     Continued,
     Suspended,
+    /// The session of a chat is closed and can be opened again.
+    Idle,
 }
 
 impl Status {
@@ -22,7 +24,13 @@ impl Status {
     pub fn has_ended(self) -> bool {
         match self {
             Self::Created | Self::Running => false,
-            Self::Completed | Self::Error | Self::Cancelled | Self::Killed | Self::Continued | Self::Suspended => true,
+            Self::Completed
+            | Self::Error
+            | Self::Cancelled
+            | Self::Killed
+            | Self::Continued
+            | Self::Suspended
+            | Self::Idle => true,
         }
     }
 
@@ -36,7 +44,13 @@ impl Status {
             Self::Killed => "killed",
             Self::Continued => "continued",
             Self::Suspended => "suspended",
+            Self::Idle => "idle",
         }
+    }
+
+    /// Returns whether the thread has stopped and can be recovered: its account stays open.
+    pub fn is_parked(self) -> bool {
+        matches!(self, Self::Suspended | Self::Idle)
     }
 }
 
@@ -63,6 +77,19 @@ fn is_zero(ms: &u64) -> bool {
 }
 
 impl Cost {
+    /// Returns the cost since an earlier state of the same thread.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            turns: self.turns.saturating_sub(before.turns),
+            input_tokens: self.input_tokens.saturating_sub(before.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
+            spend: self.spend.saturating_sub(before.spend),
+            asked_ms: self.asked_ms.saturating_sub(before.asked_ms),
+        }
+    }
+
     /// Returns the `cost` fact of conditions and templates: dollars, and the thread's own time in seconds.
     pub fn fact(&self, elapsed_ms: u64, spend_limit: u64) -> Value {
         let mut map = Map::new();

@@ -15,7 +15,7 @@ use crate::event::ControlMessage;
 use crate::session::ResumePoint;
 use crate::store::mailbox;
 use crate::store::registry::Liveness;
-use crate::thread::{PrintedCost, Status};
+use crate::thread::PrintedCost;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 use crate::threads::{ListedThread, Threads, WaitOutcome};
@@ -162,7 +162,7 @@ impl ThreadsToolCall {
         self.require_descendant(&thread).await?;
         let last = self.last_in_chain(&thread).await?;
         let listed = self.listed(&last).await?.ok_or_else(|| unknown(&thread))?;
-        if listed.liveness != Liveness::Over || listed.row.status == Status::Suspended {
+        if listed.liveness != Liveness::Over || listed.row.status.is_parked() {
             return Err(format!("`{last}` has not ended: {}", listed.row.status.as_str()));
         }
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());

@@ -65,6 +65,8 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
         EventBody::ApprovalGiven(given) => line(word(&given.answer)),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),
+        EventBody::PromptStarted(started) => line(started.prompt.to_string()),
+        EventBody::PromptEnded(ended) => line(format!("{} {}", ended.prompt, word(&ended.status))),
         EventBody::Compacted(compacted) => line(compacted.summary.clone()),
         EventBody::Continues(continues) => line(continues.thread.clone()),
         EventBody::Ended(ended) => ending(name, ended),

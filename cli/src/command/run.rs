@@ -26,7 +26,7 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity};
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::PlannedModel;
+use rye_compiler::plan::{PlanMode, PlannedModel};
 use rye_engine::engine::EngineError;
 use rye_engine::engine::ParentThread;
 use rye_engine::error::DriveError;
@@ -145,7 +145,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                     return Err(lockfile::drift_refusal(&drifts));
                 }
             }
-            match compile_directive(id, &args.call, parent.as_deref(), args.script.is_some(), &spaces, report)? {
+            let mode = PlanMode::Run;
+            match compile_directive(id, &args.call, parent.as_deref(), mode, args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => ThreadStart::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),
             }
@@ -182,25 +183,36 @@ pub fn compile_directive(
     id: &str,
     call: &RunRequestArgs,
     parent: Option<&ParentThread>,
+    mode: PlanMode,
     is_scripted: bool,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
     let world = spaces.open()?;
     let mut request = call.request(parse_directive_id(id)?, &world)?;
+    request.mode = mode;
     request.inputs.get_or_insert_default();
     request.parent = parent.map(ParentThread::bounds);
     let mut sources = Sources::default();
     let checked = compile_with_sources(&world, &request, &mut sources);
     match checked.value {
         Some(compilation) => {
-            report.diagnostics(&checked.diagnostics, &compilation.sources);
+            report.diagnostics(&of_own_files(checked.diagnostics, &compilation.sources), &compilation.sources);
             world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
             trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
         None => print_errors(&checked.diagnostics, &sources, report).map(Err),
     }
+}
+
+/// Returns the diagnostics without the warnings about files of the standard library, which the user cannot change.
+fn of_own_files(mut diagnostics: Diagnostics, sources: &Sources) -> Diagnostics {
+    diagnostics.retain(|one| {
+        let place = one.labels().into_iter().next().and_then(|label| sources.get(label.span.source));
+        one.is_error() || place.is_none_or(|source| !source.path.to_string().starts_with("system:"))
+    });
+    diagnostics
 }
 
 fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<Exit, CommandError> {
@@ -254,7 +266,7 @@ pub fn select_resume(
         return Ok(ThreadStart::Fork { thread: row.id, turn, message: message.clone() });
     }
     let over = match row.status {
-        Status::Suspended => false,
+        Status::Suspended | Status::Idle => false,
         // The thread ended for a handoff, but nothing continues it: recovery starts the continuation.
         Status::Continued => message.is_some(),
         Status::Created | Status::Running | Status::Completed | Status::Error | Status::Cancelled | Status::Killed => {

@@ -21,11 +21,13 @@ pub fn event_in_dollars(body: &EventBody) -> Value {
 fn money(body: &EventBody) -> &'static [&'static str] {
     match body {
         EventBody::Opened(_) => &["/limits/spend", "/ceiling/spend"],
+        EventBody::PromptStarted(_) => &["/limits/spend"],
+        EventBody::Continues(_) => &["/prompt/limits/spend"],
         EventBody::AttemptIntended(_) => &["/worst_case"],
         EventBody::Reserved(_) => &["/amount"],
         EventBody::Settled(_) => &["/amount", "/overspent"],
         EventBody::ChildSpawned(_) => &["/spend"],
-        EventBody::ChildEnded(_) | EventBody::Ended(_) => &["/cost/spend"],
+        EventBody::ChildEnded(_) | EventBody::PromptEnded(_) | EventBody::Ended(_) => &["/cost/spend"],
         EventBody::Mail(mail) => match &mail.message {
             ControlMessage::Raise { limit, .. } if limit == "spend" => &["/message/value"],
             ControlMessage::Raise { .. }
@@ -35,6 +37,9 @@ fn money(body: &EventBody) -> &'static [&'static str] {
             | ControlMessage::FollowUp { .. }
             | ControlMessage::Approve { .. }
             | ControlMessage::Handoff
+            | ControlMessage::Submit { .. }
+            | ControlMessage::Interrupt
+            | ControlMessage::Close
             | ControlMessage::Unreadable { .. } => &[],
         },
         EventBody::HookPoint(run) if matches!(&run.answer, HookOutcome::Raise { limit, .. } if limit == "spend") => {
@@ -42,7 +47,6 @@ fn money(body: &EventBody) -> &'static [&'static str] {
         }
         EventBody::HookPoint(_)
         | EventBody::PlanBound(_)
-        | EventBody::Continues(_)
         | EventBody::SystemPrompt(_)
         | EventBody::ContextInjected(_)
         | EventBody::CognitionIn(_)

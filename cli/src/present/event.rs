@@ -3,7 +3,7 @@
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
     Approval, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation, HookPointRun,
-    HookVerdict, LimitHit, Opened, ResultKind, Settled, ToolCallResult,
+    HookVerdict, LimitHit, Opened, PromptEnded, ResultKind, Settled, ToolCallResult,
 };
 use rye_engine::message::{ContentBlock, Message, ToolCall};
 use rye_engine::thread::Cost;
@@ -94,6 +94,8 @@ pub fn event_view(event: &Event) -> EventView {
             0 => "another process took over".to_owned(),
             cut => format!("another process took over and removed {} of a torn tail", format_count(cut, "byte")),
         }),
+        EventBody::PromptStarted(started) => line(format!("prompt {}", started.prompt)),
+        EventBody::PromptEnded(ended) => prompt_ended(ended),
         EventBody::Checkpoint(checkpoint) => line(format!("turn {}, signed by {}", checkpoint.turn, checkpoint.key_id)),
         EventBody::Ended(ended) => end_view(ended),
     }
@@ -225,6 +227,15 @@ fn tool_result(result: &ToolCallResult) -> EventView {
     EventView { line, text: Some(result.content.clone()).filter(|text| !text.is_empty()), bad: result.is_error }
 }
 
+fn prompt_ended(ended: &PromptEnded) -> EventView {
+    let line = format!("prompt {} {}: {}", ended.prompt, serialized_name(&ended.status), format_cost(&ended.cost));
+    let text = ended.code.as_ref().map(|code| {
+        let message = ended.message.as_deref().unwrap_or_default();
+        if message.is_empty() { code.clone() } else { format!("{code}: {message}") }
+    });
+    EventView { line, bad: text.is_some(), text }
+}
+
 fn child_ended(child: &ChildEnded) -> String {
     format!("{} {}: {}", child.thread_id, child.status.as_str(), format_cost(&child.cost))
 }
@@ -236,6 +247,9 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         ControlMessage::Handoff => ("hand over".to_owned(), None),
         ControlMessage::Steer { text } => ("steer".to_owned(), Some(text.clone())),
         ControlMessage::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
+        ControlMessage::Submit { text } => ("prompt".to_owned(), Some(text.clone())),
+        ControlMessage::Interrupt => ("interrupt".to_owned(), None),
+        ControlMessage::Close => ("close".to_owned(), None),
         ControlMessage::Approve { yes: true, .. } => ("approve".to_owned(), None),
         ControlMessage::Approve { yes: false, .. } => ("refuse".to_owned(), None),
         ControlMessage::Raise { limit, value } if limit == "spend" => {

@@ -53,6 +53,23 @@ pub fn lower(
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
+/// Returns the layer of the first prompt of a chat, which ends the first user message.
+pub fn first_prompt() -> Layer {
+    let pending = RuntimePlaceholder::Fact { path: "prompt".to_owned(), fallback: None };
+    let why = "the first prompt of the session".to_owned();
+    Layer {
+        id: "prompt".to_owned(),
+        kind: LayerKind::Prompt,
+        position: None,
+        hook: None,
+        depends: false,
+        link: None,
+        tag: None,
+        escaped: 0,
+        segments: vec![Segment::Pending { pending, why }],
+    }
+}
+
 struct LayerCollector<'a, 'f> {
     frame: &'a PlanTimeFacts<'f>,
     /// Ids of knowledge that is always sent. Items of hooks that only may fire are not included; a run deduplicates

@@ -18,6 +18,8 @@ pub enum Node {
     Hooks(HookPoint),
     /// Takes control messages: cancel, steer, follow-up.
     Inbox,
+    /// Waits for the next prompt of a chat.
+    Idle,
     Limits,
     /// Converts, reserves, calls and settles, including the retries of one call.
     Model,
@@ -68,8 +70,10 @@ pub enum Outcome {
     Handled,
     /// Inbox: no message is left.
     Clear,
-    /// Inbox: the prompt of the thread was taken.
+    /// Inbox: the prompt of the thread was taken. Idle: a prompt has arrived.
     Prompt,
+    /// Idle: the session is closed.
+    Closed,
     /// Inbox: one later user message was taken.
     Message,
     Cancelled,
@@ -142,6 +146,7 @@ pub fn outcomes_of(node: Node) -> &'static [Outcome] {
         Node::Start => &[O::Ready],
         Node::Hooks(point) => hook_outcomes(point),
         Node::Inbox => &[O::Clear, O::Prompt, O::Message, O::Cancelled],
+        Node::Idle => &[O::Prompt, O::Closed],
         Node::Limits => &[O::Within, O::Exceeded],
         Node::Model => &[O::Calls, O::Text, O::Queued, O::Failed, O::Exhausted, O::Full],
         Node::Nudge => &[O::Sent, O::Skipped],
@@ -200,9 +205,10 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-const NODE_NAMES: [(Node, &str); 15] = [
+const NODE_NAMES: [(Node, &str); 16] = [
     (Node::Start, "start"),
     (Node::Inbox, "inbox"),
+    (Node::Idle, "idle"),
     (Node::Limits, "limits"),
     (Node::Model, "model"),
     (Node::Nudge, "nudge"),

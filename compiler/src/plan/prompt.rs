@@ -68,6 +68,8 @@ pub enum LayerKind {
     Answer,
     /// The tools that a model without native tool use is offered.
     Tools,
+    /// The first prompt of a chat.
+    Prompt,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::PlanLimits;
 use crate::semantics::classify::{Backoff, ClassifyTable, ClassifyTableError, built_in, read_backoff};
 use crate::semantics::money::Nanos;
 use crate::semantics::risk::{RiskTable, RiskTableError};
@@ -41,8 +42,31 @@ pub struct RunSettings {
     pub continuation_threshold: u64,
     /// Tokens of trailing messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
     pub resume_ceiling_tokens: u64,
+    /// The limits of a whole chat: `session_limits`.
+    pub session_limits: SessionLimits,
     /// Seconds that `wait_threads` waits without a timeout of the call: `wait_threads.default_timeout`.
     pub wait_threads_seconds: u64,
+}
+
+/// The limits of a whole chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    pub turns: u64,
+    pub tokens: u64,
+    /// Nano-dollars.
+    pub spend: u64,
+    pub duration_seconds: u64,
+}
+
+impl SessionLimits {
+    const DEFAULT: Self = Self { turns: 500, tokens: 10_000_000, spend: 5 * BILLIONTHS, duration_seconds: 28_800 };
+
+    /// Returns the limits of a chat whose prompts have these limits. Children and the output of one request are bounded
+    /// by the prompt alone.
+    pub fn bound(&self, prompt: &PlanLimits) -> PlanLimits {
+        let Self { turns, tokens, spend, duration_seconds } = *self;
+        PlanLimits { turns, tokens, spend, duration_seconds, spawns: u64::MAX >> 11, ..*prompt }
+    }
 }
 
 impl PlanSettings {
@@ -109,7 +133,16 @@ impl RunSettings {
         let word = |section, key| at("resilience", section, key).and_then(Value::as_str);
         let threshold = at("coordination", "continuation", "trigger_threshold");
         let threshold = threshold.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
+        let session = |key| number("resilience", "session_limits", key);
+        let spend = at("resilience", "session_limits", "spend").and_then(|value| Nanos::from_json(value).ok());
+        let session_limits = SessionLimits {
+            turns: session("turns").unwrap_or(SessionLimits::DEFAULT.turns),
+            tokens: session("tokens").unwrap_or(SessionLimits::DEFAULT.tokens),
+            spend: spend.map_or(SessionLimits::DEFAULT.spend, Nanos::to_u64),
+            duration_seconds: session("duration_seconds").unwrap_or(SessionLimits::DEFAULT.duration_seconds),
+        };
         Self {
+            session_limits,
             max_result_bytes: count("tool_result", "max_bytes").unwrap_or(32 * 1024),
             max_concurrent_children: count("concurrency", "max_concurrent_children").unwrap_or(8),
             cancels_children_on_completion: word("child_policy", "on_end") == Some("cancel"),

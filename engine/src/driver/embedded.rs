@@ -290,6 +290,10 @@ impl Driver for EmbeddedDriver {
                     None => Fact::Tick,
                 },
                 Effect::Ask { asked, what, call } => Fact::Answered(self.ask(asked, &what, call.as_deref()).await),
+                Effect::Wait => {
+                    self.commit_settlements(&unsettled).await?;
+                    std::future::pending().await
+                }
                 Effect::Done { settle, ended, cancel, leaves } => {
                     if cancel.is_some() {
                         Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.sink)).await?;

@@ -76,6 +76,8 @@ pub struct ParentLink {
 #[serde(rename_all = "snake_case")]
 pub enum ThreadOrigin {
     Run,
+    /// A session that the user writes prompts to.
+    Chat,
     Child,
     Resume,
     Handoff,
@@ -89,6 +91,9 @@ pub struct PlanBound {
     /// The observing hook points at which the plan has a live hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
+    /// The plan is a chat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chat: bool,
 }
 
 /// The thread continues another thread from one of its events; a reference, not a copy.
@@ -101,6 +106,18 @@ pub struct Continues {
     /// The user's message for the continuation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The unfinished prompt of a chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<ContinuedPrompt>,
+}
+
+/// A prompt of a chat that began in the continued thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContinuedPrompt {
+    /// Number of the prompt in the session, from 1.
+    pub number: u64,
+    /// The remaining limits of the prompt.
+    pub limits: PlanLimits,
 }
 
 /// The text of the provider's system field, and the ids of its layers in order.
@@ -470,6 +487,12 @@ pub enum ControlMessage {
     },
     /// Hands the thread off, as if the context were full.
     Handoff,
+    /// The next prompt of a chat. While a prompt runs, the new one waits for its end.
+    Submit { text: String },
+    /// Ends the current prompt of a chat: the model call is cut, calls are stopped.
+    Interrupt,
+    /// Closes the session of a chat at the end of the current prompt.
+    Close,
     /// A higher limit in its own unit (nano-dollars for spend).
     Raise { limit: String, value: u64 },
     /// A file of the mailbox that holds no control message. Has no effect but its record.
@@ -487,6 +510,9 @@ impl ControlMessage {
             | Self::Approve { .. }
             | Self::Raise { .. }
             | Self::Handoff
+            | Self::Submit { .. }
+            | Self::Interrupt
+            | Self::Close
             | Self::Unreadable { .. } => None,
         }
     }
@@ -550,6 +576,38 @@ pub struct Checkpoint {
     pub signature: String,
 }
 
+/// The start of a prompt of a chat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptStarted {
+    /// Number of the prompt in the session, from 1.
+    pub prompt: u64,
+    /// The limits of the thread while the prompt runs: what it has used, and the limits of the prompt.
+    pub limits: PlanLimits,
+}
+
+/// The end of a prompt of a chat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptEnded {
+    pub prompt: u64,
+    pub status: PromptStatus,
+    /// The code of the limit or the error.
+    pub code: Option<String>,
+    /// The message of the limit or the error.
+    pub message: Option<String>,
+    /// The cost of the prompt alone.
+    pub cost: Cost,
+}
+
+/// The end status of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStatus {
+    Done,
+    Interrupted,
+    Limit,
+    Error,
+}
+
 /// The last event of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
@@ -573,6 +631,7 @@ impl Ended {
             Status::Cancelled | Status::Killed => "thread_cancelled",
             Status::Continued => "thread_continued",
             Status::Suspended => "thread_suspended",
+            Status::Idle => "thread_idle",
             Status::Error | Status::Created | Status::Running => "thread_error",
         }
     }

@@ -32,6 +32,8 @@ pub enum EventKind {
     ArtifactStored,
     Recovered,
     Checkpoint,
+    PromptStarted,
+    PromptEnded,
     Ended,
 }
 
@@ -101,7 +103,7 @@ const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conver
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// All events, in the order in which a thread first meets them.
-pub static EVENT_TABLE: [EventRow; 27] = [
+pub static EVENT_TABLE: [EventRow; 29] = [
     line(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -255,6 +257,14 @@ pub static EVENT_TABLE: [EventRow; 27] = [
         &["turn", "key_id", "signature"],
         &[EventReader::View],
     ),
+    line(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], LEDGER),
+    line(
+        EventKind::PromptEnded,
+        ("prompt_ended", "prompt_ended"),
+        BARRIER,
+        &["prompt", "status", "code", "message", "cost"],
+        STATE,
+    ),
     line(
         EventKind::Ended,
         ("ended", "thread_ended"),
@@ -292,8 +302,8 @@ mod tests {
              "images":[{"media_type":"image/png","sha256":"s","bytes":1,"width":1,"height":1}],
              "call":{"id":"c","name":"n","input":{}},"carried_ms":1,"allow_missing_outputs":true,
              "settings":{"unattended":"queue","script":"/s","locked":true}},
-            {"type":"plan_bound","plan_id":"x","observes":["cognition_out"]},
-            {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m"},
+            {"type":"plan_bound","plan_id":"x","observes":["cognition_out"],"chat":true},
+            {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m","prompt":{"number":1,"limits":limits}},
             {"type":"system_prompt","text":"t","layers":[]},
             {"type":"context_injected","before":[],"after":[]},
             {"type":"cognition_in","source":"prompt","message":{"kind":"user","content":[]}},
@@ -321,6 +331,8 @@ mod tests {
             {"type":"artifact_stored","sha256":"s","bytes":1,"call_id":"c"},
             {"type":"recovered","owner":"o","cut_bytes":1},
             {"type":"checkpoint","turn":1,"key_id":"k","signature":"s"},
+            {"type":"prompt_started","prompt":1,"limits":limits},
+            {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost},
             {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},
         ])
         .as_array()
@@ -362,7 +374,7 @@ mod tests {
         for (row, mut sample) in EVENT_TABLE.iter().zip(samples()) {
             let criticality = serde_json::to_value(row.criticality).unwrap().as_str().unwrap().to_owned();
             // The name of the last event depends on the end status.
-            let ends = ["completed", "error", "cancelled", "killed", "continued", "suspended"];
+            let ends = ["completed", "error", "cancelled", "killed", "continued", "suspended", "idle"];
             let statuses = if row.kind == EventKind::Ended { ends.as_slice() } else { &[""] };
             for status in statuses.iter().copied() {
                 if !status.is_empty() {

@@ -1,12 +1,12 @@
 //! Conversion of signals to the events that record them.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::Plan;
+use rye_compiler::plan::{Plan, PlanMode};
 use serde_json::json;
 
 use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
-use super::step::{INTERRUPTED, answer_event, duration_limit, settlement};
+use super::step::{INTERRUPTED, answer_event, duration_limit, interruption_events, settlement};
 use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
@@ -16,7 +16,6 @@ use crate::event::{
 use crate::exchange::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::message::{Message, reply_text};
 use crate::retry::{self, SeededJitter};
-use crate::thread::Status;
 
 pub(super) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     let mut events = record_fact(plan, state, signal);
@@ -40,8 +39,8 @@ fn insert_checkpoint(state: &ThreadState, events: &mut Vec<EventBody>) {
 fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
     if let Some(ended) = &state.ended {
-        // Only a suspended thread can be resumed.
-        if ended.status != Status::Suspended || !matches!(signal.fact, Fact::Recovered { .. }) {
+        // Only a parked thread can be resumed.
+        if !ended.status.is_parked() || !matches!(signal.fact, Fact::Recovered { .. }) {
             return Vec::new();
         }
     }
@@ -51,8 +50,14 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             StepResult::Do(_) | StepResult::Gives(_) => Vec::new(),
         },
         Fact::Opened { launch, plan_id, continues } => {
-            let mut events =
-                vec![EventBody::Opened(launch), EventBody::PlanBound(PlanBound { plan_id, observes: observed(plan) })];
+            let mut events = vec![
+                EventBody::Opened(launch),
+                EventBody::PlanBound(PlanBound {
+                    plan_id,
+                    observes: observed(plan),
+                    chat: plan.mode == PlanMode::Chat,
+                }),
+            ];
             events.extend(continues.map(EventBody::Continues));
             events
         }
@@ -338,6 +343,9 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
         ControlMessage::Cancel
         | ControlMessage::Kill
         | ControlMessage::Handoff
+        | ControlMessage::Submit { .. }
+        | ControlMessage::Interrupt
+        | ControlMessage::Close
         | ControlMessage::Steer { .. }
         | ControlMessage::FollowUp { .. }
         | ControlMessage::Raise { .. }
@@ -349,6 +357,11 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
 /// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.
 fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
+    if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {
+        // A chat continues only when the user says so.
+        events.extend(interruption_events(state));
+        return events;
+    }
     if let Some(attempt) = &state.attempt {
         events.push(EventBody::Settled(Settled {
             turn: attempt.turn,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, PlanLimits};
 
 use super::state::{
-    AcceptedReturn, Attempt, CallPhase, CallResult, CallState, ChildState, EarlyEnd, MeasuredTokens,
+    AcceptedReturn, Attempt, CallPhase, CallResult, CallState, ChatState, ChildState, EarlyEnd, MeasuredTokens,
     OpenApprovalRequest, QueuedMessage, ReplyCalls, RunPosition, ThreadState,
 };
 use super::{request, state_store};
@@ -19,6 +19,7 @@ use crate::message::{ContentBlock, Message, SharedMessage, reply_text};
 use crate::retry;
 use crate::thread::Status;
 
+mod chat;
 mod hooks;
 mod observe;
 
@@ -37,8 +38,14 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::PlanBound(bound) => {
             state.plan_id.clone_from(&bound.plan_id);
             state.observes = bound.observes.iter().copied().collect();
+            state.chat = bound.chat.then(ChatState::default);
         }
-        EventBody::Continues(continues) => state.continues = Some(continues.clone()),
+        EventBody::Continues(continues) => {
+            if let (Some(chat), Some(prompt)) = (&mut state.chat, &continues.prompt) {
+                chat.prompts = prompt.number.saturating_sub(1);
+            }
+            state.continues = Some(continues.clone());
+        }
         EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
         EventBody::CognitionIn(said) => on_user_message(state, said),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
@@ -98,7 +105,8 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state.clock.before += until.saturating_sub(state.clock.since).max(0);
             state.clock.since = event.ts;
             state.clock.paused = state.clock.paused.map(|_| event.ts);
-            resume_suspended(state);
+            chat::hold_queues(state);
+            resume_parked(state);
         }
         EventBody::Compacted(compacted) => summarised(state, compacted),
         EventBody::Ended(ended) => {
@@ -106,9 +114,11 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state.ended = Some(ended.clone());
         }
         EventBody::Checkpoint(checkpoint) => state.sealed = checkpoint.turn,
+        EventBody::PromptStarted(started) => chat::on_prompt_started(state, started),
+        EventBody::PromptEnded(_) => chat::on_prompt_ended(state),
         EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) => {}
     }
-    state.clock.set_paused(state.question.is_some(), state.clock.now);
+    state.clock.set_paused(state.question.is_some() || state.is_idle(), state.clock.now);
     state.events += 1;
 }
 
@@ -117,6 +127,7 @@ const REFUSED_CODE: &str = "refused";
 
 fn open(state: &mut ThreadState, opened: &Opened) {
     state.limits = opened.limits;
+    state.thread_limits = opened.limits;
     state.clock.before = i64::try_from(opened.carried_ms).unwrap_or(0);
     if let Some(call) = &opened.call {
         // The thread runs one call and has no conversation.
@@ -130,6 +141,7 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
     match said.source {
         MessageSource::Prompt => {
             state.talk.prompted = true;
+            chat::on_prompt_delivered(state);
             state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
         }
         MessageSource::Continuation => {
@@ -259,9 +271,9 @@ fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     state.position = RunPosition::After(Node::Compact, Outcome::Finished);
 }
 
-/// Resumes a suspended thread, which repeats its approval request.
-fn resume_suspended(state: &mut ThreadState) {
-    if state.ended.as_ref().is_none_or(|ended| ended.status != Status::Suspended) {
+/// Resumes a suspended thread, which repeats its approval request, or the closed session of a chat.
+fn resume_parked(state: &mut ThreadState) {
+    if state.ended.as_ref().is_none_or(|ended| !ended.status.is_parked()) {
         return;
     }
     state.ended = None;
@@ -429,8 +441,23 @@ fn on_control_message(state: &mut ThreadState, message: &ControlMessage) {
         ControlMessage::Cancel => state.mail.cancelled = true,
         ControlMessage::Kill => state.mail.killed = true,
         ControlMessage::Handoff => state.mail.handoff = true,
-        ControlMessage::Steer { text } => state.mail.steering.push_back(QueuedMessage::new(text)),
-        ControlMessage::FollowUp { text } => state.mail.following.push_back(QueuedMessage::new(text)),
+        ControlMessage::Steer { text } => chat::queue_message(state, text, |mail| &mut mail.steering),
+        ControlMessage::FollowUp { text } => chat::queue_message(state, text, |mail| &mut mail.following),
+        ControlMessage::Submit { text } => {
+            if let Some(chat) = &mut state.chat {
+                chat.queue.push_back(QueuedMessage::new(text));
+            }
+        }
+        ControlMessage::Interrupt => {
+            if let Some(chat) = &mut state.chat {
+                chat.is_interrupted = chat.current.is_some();
+            }
+        }
+        ControlMessage::Close => {
+            if let Some(chat) = &mut state.chat {
+                chat.is_closing = true;
+            }
+        }
         ControlMessage::Approve { .. } | ControlMessage::Unreadable { .. } => {}
         ControlMessage::Raise { limit, value } => {
             raise_limit(state, limit, *value);
@@ -454,10 +481,29 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
 fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
+    if let Some(chat) = &state.chat {
+        // The limit of a prompt rises, at most to what remains of the session.
+        let before = chat.current.map_or_else(Default::default, |current| current.cost_before);
+        let used = match name {
+            "turns" => before.turns,
+            "tokens" => before.input_tokens.saturating_add(before.output_tokens),
+            "spend" => before.spend,
+            _ => 0,
+        };
+        let most = limit_mut(&mut state.thread_limits, name).map_or(0, |limit| *limit);
+        let Some(limit) = limit_mut(&mut state.limits, name) else { return false };
+        let raised = used.saturating_add(value).min(most);
+        let lifts = raised > *limit;
+        *limit = (*limit).max(raised);
+        return lifts;
+    }
     let Some(limit) = limit_mut(&mut state.limits, name) else { return false };
     let lifts = value.min(most) > *limit;
     if lifts {
         *limit = value.min(most);
+        if let Some(of_thread) = limit_mut(&mut state.thread_limits, name) {
+            *of_thread = (*of_thread).max(value.min(most));
+        }
     }
     lifts
 }

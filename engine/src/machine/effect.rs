@@ -42,6 +42,8 @@ pub enum Effect {
         /// The call; `None` at a limit.
         call: Option<Box<CallToApprove>>,
     },
+    /// A chat waits for the next prompt. Any control message ends the wait; the driver books the open settlements first.
+    Wait,
     /// The thread has ended: the driver settles open attempts and releases the reservation. If `cancel` is given, the
     /// descendants end too; it names the children that the transcript knows. `leaves` holds the limits for the
     /// continuation, if there is one.
@@ -166,6 +168,7 @@ impl Effect {
             }
             Self::Sleep { .. } => format!("sleep.{events}"),
             Self::Ask { .. } => format!("ask.{events}"),
+            Self::Wait => format!("wait.{events}"),
             Self::Done { .. } => "done".to_owned(),
         })
     }
@@ -189,6 +192,7 @@ impl Effect {
             | Self::RunTools(_)
             | Self::Spawn(_)
             | Self::Ask { .. }
+            | Self::Wait
             | Self::Done { .. } => true,
         }
     }

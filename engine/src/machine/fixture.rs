@@ -15,8 +15,8 @@ use rye_compiler::hook::{HookAction, HookPoint, HookSource, OnFailure, PlanVerdi
 use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{
     Capabilities, FieldType, Grant, Interface, InterfaceField, Layer, LayerKind, Node, NudgePolicy, Outcome,
-    PLAN_FORMAT, PalettePrimary, PaletteTool, Plan, PlanLimits, PlanSettings, PlannedModel, Prices, Prompt, Sampling,
-    Segment, ToolUse, ValueParts,
+    PLAN_FORMAT, PalettePrimary, PaletteTool, Plan, PlanLimits, PlanMode, PlanSettings, PlannedModel, Prices, Prompt,
+    RuntimePlaceholder, Sampling, Segment, ToolUse, ValueParts,
 };
 use rye_compiler::tool_spec::Idempotence;
 use rye_compiler::world::Space;
@@ -76,6 +76,8 @@ pub(crate) fn plan() -> Plan {
     };
     let mut plan = Plan {
         format: PLAN_FORMAT,
+        mode: PlanMode::Run,
+        session_limits: None,
         directive: id("test/hello"),
         category: "test".into(),
         description: "says hello".into(),
@@ -165,7 +167,21 @@ pub(crate) fn rebuild(plan: &mut Plan) {
     if plan.nudge != NudgePolicy::Never {
         parts.insert(GraphPart::Nudge);
     }
+    if plan.mode == PlanMode::Chat {
+        parts.insert(GraphPart::Chat);
+    }
     plan.graph = build_graph(&GraphNeeds { points, parts });
+}
+
+/// Turns the plan into a chat with these limits of the session.
+pub(crate) fn into_chat(plan: &mut Plan, session: PlanLimits) {
+    plan.mode = PlanMode::Chat;
+    plan.session_limits = Some(session);
+    let pending = RuntimePlaceholder::Fact { path: "prompt".into(), fallback: None };
+    let segments = vec![Segment::Pending { pending, why: "the first prompt".into() }];
+    let prompt = Layer { segments, kind: LayerKind::Prompt, position: None, ..plan.prompt.first_message[0].clone() };
+    plan.prompt.first_message.push(Layer { tag: None, id: "prompt".into(), ..prompt });
+    rebuild(plan);
 }
 
 pub(crate) fn grant(pattern: &str) -> Grant {
@@ -267,6 +283,8 @@ pub(crate) struct SimulatedThread {
     pub reservations: Vec<(u64, usize)>,
     /// Control messages to deliver before the n-th effect.
     pub messages: Vec<(usize, ControlMessage)>,
+    /// Prompts of a chat, one for each wait; without one, the session closes.
+    pub prompts: VecDeque<String>,
     pub steps: usize,
     pub asked: Vec<String>,
     /// The answer to every approval request.
@@ -287,6 +305,7 @@ impl SimulatedThread {
             sleeps: Vec::new(),
             reservations: Vec::new(),
             messages: Vec::new(),
+            prompts: VecDeque::new(),
             steps: 0,
             asked: Vec::new(),
             says: Approval::Refused,
@@ -297,11 +316,11 @@ impl SimulatedThread {
         Opened {
             thread_id: "test/hello-1".into(),
             directive: self.plan.directive.to_string(),
-            origin: ThreadOrigin::Run,
+            origin: if self.plan.mode == PlanMode::Chat { ThreadOrigin::Chat } else { ThreadOrigin::Run },
             parent: None,
             root: "test/hello-1".into(),
             inputs: Map::new(),
-            limits: self.plan.limits,
+            limits: self.plan.thread_limits(),
             ceiling: None,
             grants: vec![self.plan.capabilities.grants.clone()],
             seed: 7,
@@ -401,6 +420,11 @@ impl SimulatedThread {
                     });
                 }
                 written
+            }
+            Effect::Wait => {
+                let prompt = self.prompts.pop_front();
+                let message = prompt.map_or(ControlMessage::Close, |text| ControlMessage::Submit { text });
+                self.signal(Fact::Mail { id: format!("wait-{step}"), message })
             }
             Effect::Ask { what, .. } => {
                 self.asked.push(what);

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::facts;
 use super::state::ThreadState;
+use super::step;
 use crate::event::{CognitionIn, ContextInjected, EventBody, MessageSource, SystemPrompt};
 use crate::message::Message;
 
@@ -22,6 +23,9 @@ pub(super) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody>
         (MessageSource::Continuation, plan.prompt.render_continuation(&mut known, said))
     } else {
         let mut known = RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadStarted, None) };
+        if let Some(prompt) = step::undelivered_prompt(state) {
+            known.facts.insert("prompt".into(), prompt.into());
+        }
         (MessageSource::Prompt, plan.prompt.render_opening(&mut known))
     };
     vec![

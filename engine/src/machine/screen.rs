@@ -15,6 +15,8 @@ use super::step::{has_hooks, hook_run};
 pub(super) enum ScreenedSource {
     Steer,
     FollowUp,
+    /// A prompt of a chat.
+    Prompt,
     /// The message of a resumed or forked thread.
     Resume,
 }
@@ -24,26 +26,30 @@ impl ScreenedSource {
         match self {
             Self::Steer => "steer",
             Self::FollowUp => "follow_up",
+            Self::Prompt => "prompt",
             Self::Resume => "resume",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Steer, Self::FollowUp, Self::Resume].into_iter().find(|source| source.as_str() == text)
+        [Self::Steer, Self::FollowUp, Self::Prompt, Self::Resume].into_iter().find(|source| source.as_str() == text)
     }
 }
 
 /// Returns the run of the `input` hooks for the first queued message that they have not seen. While an approval request
 /// is open, messages wait: its answer must find the request.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
-    if !state.talk.prompted || state.question.is_some() {
+    // The first prompt of a chat precedes the conversation.
+    if (!state.talk.prompted && state.chat.is_none()) || state.question.is_some() {
         return None;
     }
+    let prompts = state.chat.as_ref().map(|chat| (ScreenedSource::Prompt, &chat.queue));
     let queues = [(ScreenedSource::Steer, &state.mail.steering), (ScreenedSource::FollowUp, &state.mail.following)];
+    let queues = queues.into_iter().chain(prompts);
     let unseen = |(source, queue): (ScreenedSource, &std::collections::VecDeque<super::state::QueuedMessage>)| {
         queue.iter().find(|message| !message.screened).map(|message| (source, message.text.clone()))
     };
-    let (source, text) = queues.into_iter().find_map(unseen)?;
+    let (source, text) = { queues }.find_map(unseen)?;
     screen(plan, state, source, &text)
 }
 

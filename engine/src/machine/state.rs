@@ -25,8 +25,13 @@ pub struct ThreadState {
     pub continues: Option<Continues>,
     pub position: RunPosition,
     pub clock: OwnedTime,
-    /// The limits at launch, including later raises.
+    /// The limits at launch, including later raises. In a chat, those of the current prompt, counted from the start of the
+    /// thread.
     pub limits: PlanLimits,
+    /// The limits of the thread's account. They differ from `limits` in a chat only.
+    pub thread_limits: PlanLimits,
+    /// The state of a chat; `None` in a run.
+    pub chat: Option<ChatState>,
     pub cost: Cost,
     pub talk: Conversation,
     /// The model call under way.
@@ -346,6 +351,33 @@ pub struct Mailbox {
     pub handoff: bool,
 }
 
+/// The state of a chat.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChatState {
+    /// Prompts of the session so far.
+    pub prompts: u64,
+    /// The current prompt; `None` while the thread is idle.
+    pub current: Option<CurrentPrompt>,
+    /// Prompts that wait.
+    pub queue: VecDeque<QueuedMessage>,
+    /// Messages that waited when their process ended. A chat sends them only if the user submits them again.
+    pub held: Vec<String>,
+    /// The user has interrupted the current prompt.
+    pub is_interrupted: bool,
+    /// The session closes at the next idle step.
+    pub is_closing: bool,
+}
+
+/// The current prompt of a chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CurrentPrompt {
+    pub number: u64,
+    /// The cost of the thread when the prompt started.
+    pub cost_before: Cost,
+    /// The message is part of the conversation.
+    pub is_delivered: bool,
+}
+
 /// An open approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenApprovalRequest {
@@ -379,6 +411,10 @@ pub struct Observation {
     pub facts: Map<String, Value>,
 }
 
+/// The limits before the first event.
+const NO_LIMITS: PlanLimits =
+    PlanLimits { turns: 0, tokens: 0, spend: 0, spawns: 0, depth: 0, duration_seconds: 0, output: 0 };
+
 impl ThreadState {
     /// Returns the state before the first event.
     pub fn new() -> Self {
@@ -389,7 +425,9 @@ impl ThreadState {
             continues: None,
             position: RunPosition::At(Node::Start),
             clock: OwnedTime::default(),
-            limits: PlanLimits { turns: 0, tokens: 0, spend: 0, spawns: 0, depth: 0, duration_seconds: 0, output: 0 },
+            limits: NO_LIMITS,
+            thread_limits: NO_LIMITS,
+            chat: None,
             cost: Cost::default(),
             talk: Conversation::default(),
             attempt: None,
@@ -451,8 +489,17 @@ impl ThreadState {
 
     /// Returns the nano-dollars that are neither spent nor reserved for a living child.
     pub fn available_spend(&self) -> u64 {
+        self.remaining_spend(self.limits.spend)
+    }
+
+    fn remaining_spend(&self, limit: u64) -> u64 {
         let held: u64 = self.children.values().filter(|c| c.ended.is_none()).map(|c| c.spend).sum();
-        self.limits.spend.saturating_sub(self.cost.spend).saturating_sub(held)
+        limit.saturating_sub(self.cost.spend).saturating_sub(held)
+    }
+
+    /// Returns true if the thread is a chat without a current prompt.
+    pub fn is_idle(&self) -> bool {
+        self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
     /// Returns the remaining owned time in milliseconds at `now`; `None` while the thread waits for a person.
@@ -463,11 +510,16 @@ impl ThreadState {
 
     /// Returns the limits for a continuation. Reservations of living children are not included.
     pub fn remaining_limits(&self) -> PlanLimits {
-        let (limits, cost) = (&self.limits, &self.cost);
+        self.remaining_of(&self.thread_limits)
+    }
+
+    /// Returns what remains of these limits, which count from the start of the thread.
+    pub fn remaining_of(&self, limits: &PlanLimits) -> PlanLimits {
+        let cost = &self.cost;
         PlanLimits {
             turns: limits.turns.saturating_sub(cost.turns),
             tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
-            spend: self.available_spend(),
+            spend: self.remaining_spend(limits.spend),
             duration_seconds: limits.duration_seconds.saturating_sub(self.clock.elapsed_ms() / 1000),
             ..*limits
         }
@@ -477,7 +529,7 @@ impl ThreadState {
     /// the whole conversation of another thread.
     pub fn starts_afresh(&self) -> bool {
         self.launch.as_ref().is_none_or(|launch| match launch.origin {
-            ThreadOrigin::Run | ThreadOrigin::Child | ThreadOrigin::Handoff => true,
+            ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Handoff => true,
             ThreadOrigin::Resume | ThreadOrigin::Fork => false,
         })
     }

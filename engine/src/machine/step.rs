@@ -19,10 +19,12 @@ use crate::exchange::Usage;
 use crate::message::Message;
 
 mod calls;
+mod chat;
 mod end;
 mod model;
 
 pub(super) use calls::answer_event;
+pub(super) use chat::{interruption_events, stop_prompt, undelivered_prompt};
 pub(super) use end::{children_to_cancel, finish};
 pub(super) use model::settlement;
 
@@ -32,6 +34,7 @@ pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
         Node::Start => StepResult::Gives(Outcome::Ready),
         Node::Hooks(point) => hooks(walk, point),
         Node::Inbox => inbox(walk),
+        Node::Idle => chat::idle(walk),
         Node::Limits => model::limits(walk),
         Node::Model => model::model(walk),
         Node::Nudge => nudge(walk),
@@ -209,6 +212,9 @@ fn inbox(walk: &WalkContext<'_>) -> StepResult {
             return StepResult::Do(effect);
         }
         return StepResult::Write(super::prompt::opening_events(walk.plan, state));
+    }
+    if let Some(text) = chat::undelivered_prompt(state) {
+        return StepResult::Write(vec![user_event(MessageSource::Prompt, text)]);
     }
     match state.waiting_message() {
         None => StepResult::Gives(Outcome::Clear),

@@ -105,6 +105,7 @@ fn gate_checks_exactly_the_dispatched_call() {
 
 mod approvals;
 mod async_tools;
+mod chat;
 mod cut_streams;
 mod deadline;
 mod guardrails;

@@ -73,6 +73,9 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
     if let Some(written) = step::closing_events(state) {
         return WalkResult { decision: StepResult::Write(written) };
     }
+    if let Some(written) = step::stop_prompt(plan, &walk) {
+        return WalkResult { decision: StepResult::Write(written) };
+    }
     if step::is_ending(state) {
         return exit_early(walk);
     }
@@ -127,7 +130,7 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
         Effect::Sleep { until } => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
         Effect::Reserve(_) | Effect::CallModel { .. } | Effect::RunTools(_) | Effect::Spawn(_) | Effect::Await(_) => 0,
         // Hooks may still answer, and a person may raise the limit.
-        Effect::Record | Effect::RunHooks(_) | Effect::Ask { .. } | Effect::Done { .. } => {
+        Effect::Record | Effect::RunHooks(_) | Effect::Ask { .. } | Effect::Wait | Effect::Done { .. } => {
             return StepResult::Do(effect);
         }
     };

@@ -9,7 +9,7 @@ use rye_compiler::compile::{Compilation, CompileRequest, SpawnParent};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Grant, Node, Plan, PlanLimits};
+use rye_compiler::plan::{Grant, Node, Plan, PlanLimits, PlanMode};
 use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 use serde_json::Value;
@@ -510,6 +510,7 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
         limits: overrides.collect(),
         model: ModelOverride { model: start.model, provider: None },
         parent: Some(SpawnParent { limits, capabilities: parent.plan.capabilities.clone() }),
+        mode: PlanMode::Run,
     }
 }
 

@@ -10,7 +10,7 @@ use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::{Continues, ControlMessage, Event, EventBody, Opened, ThreadHead, ThreadOrigin};
+use crate::event::{ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, ThreadHead, ThreadOrigin};
 use crate::image::{self, ImageNotAccepted};
 use crate::live;
 use crate::live::EventSink;
@@ -19,7 +19,6 @@ use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
 use crate::parent_thread::ParentThread;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{Change, RowUpdate, StoreError};
-use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
@@ -96,6 +95,9 @@ impl EngineContext {
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan).await?;
         let spend = account.reserved().to_u64();
+        let current = state.chat.as_ref().and_then(|chat| chat.current);
+        let prompt = current
+            .map(|current| ContinuedPrompt { number: current.number, limits: state.remaining_of(&state.limits) });
         let init = ThreadInit {
             plan_id,
             inputs: opened.inputs.clone(),
@@ -103,7 +105,13 @@ impl EngineContext {
             limits: PlanLimits { spend, ..state.remaining_limits() },
             grants: opened.grants.clone(),
             parent: above(&opened),
-            continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
+            continues: Some(Continues {
+                thread: thread.to_string(),
+                at_seq: at,
+                at_h: hash,
+                message: Some(message),
+                prompt,
+            }),
             history: trailing_messages(&state.talk.messages, max_trailing_tokens(&plan)),
             shown: Vec::new(),
             sink,
@@ -128,7 +136,7 @@ impl EngineContext {
         if let Some(tool) = row.tool.filter(|_| !said.text.is_empty()) {
             return Err(EngineError::OfTool { thread: thread.to_string(), tool });
         }
-        if !row.status.has_ended() || row.status == Status::Suspended {
+        if !row.status.has_ended() || row.status.is_parked() {
             if said.model.is_some() {
                 return Err(EngineError::KeepsModel { thread: thread.to_string() });
             }
@@ -160,6 +168,9 @@ impl EngineContext {
             }
             None => (plan_id, plan),
         };
+        // The message of a resumed chat is its next prompt.
+        let prompts = state.chat.as_ref().map(|chat| chat.prompts);
+        let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits });
         let history = state.talk.messages;
         let (origin, message, history) = match place {
             ResumePoint::End => (ThreadOrigin::Resume, said.text, history),
@@ -172,7 +183,7 @@ impl EngineContext {
         };
         let (sink, live) = live::event_channel();
         let mut init = ThreadInit {
-            limits: plan.limits,
+            limits: plan.thread_limits(),
             plan,
             plan_id,
             inputs: opened.inputs.clone(),
@@ -180,7 +191,13 @@ impl EngineContext {
             grants: opened.grants.clone(),
             // The new thread belongs to the caller of the resume; the old parent has already received its result.
             parent: None,
-            continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
+            continues: Some(Continues {
+                thread: thread.to_string(),
+                at_seq: at,
+                at_h: hash,
+                message: Some(message),
+                prompt,
+            }),
             history,
             shown: said.images,
             sink: Arc::new(sink),

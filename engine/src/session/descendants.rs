@@ -41,7 +41,7 @@ impl EngineContext {
         let was_stopped = matches!(status, Status::Killed | Status::Cancelled);
         for Descendant { row, liveness, is_outside } in unfinished {
             // A suspended thread waits for its approval, also after its parent failed.
-            let waits = row.status == Status::Suspended && !was_stopped;
+            let waits = row.status.is_parked() && !was_stopped;
             if waits && is_outside {
                 self.post_message(&row.id, end_message(status)).await?;
             }
@@ -117,7 +117,7 @@ fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<
         for (spawn, child) in registry.children(&id)? {
             let Some(row) = registry.thread(&child)? else { continue };
             let row = last_of_handoffs(registry, row)?;
-            if !row.status.has_ended() || row.status == Status::Suspended {
+            if !row.status.has_ended() || row.status.is_parked() {
                 let liveness = registry.liveness(&row)?;
                 let is_outside = (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
                 unfinished.push(Descendant { row, liveness, is_outside });
@@ -151,7 +151,7 @@ pub(crate) fn last_of_chain(registry: &Registry, first: ThreadId) -> Result<Opti
         let Some(row) = registry.thread(&next)? else { break };
         match row.continued_by {
             Some(by) => seen.push(std::mem::replace(&mut next, by)),
-            None if row.status.has_ended() && row.status != Status::Suspended => break,
+            None if row.status.has_ended() && !row.status.is_parked() => break,
             None => return Ok(Some(next)),
         }
     }

@@ -31,7 +31,7 @@ impl EngineContext {
     ) -> Result<ThreadHandle, EngineError> {
         let row = self.last_row(thread).await?;
         let thread = &row.id;
-        if row.status.has_ended() && row.status != Status::Suspended {
+        if row.status.has_ended() && !row.status.is_parked() {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
         let end = messages.iter().find_map(ControlMessage::end_status);

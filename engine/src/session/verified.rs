@@ -242,7 +242,7 @@ impl EngineContext {
             TranscriptTrust::Signed | TranscriptTrust::Accepted => return Ok(()),
             TranscriptTrust::Bounded => {}
         }
-        if let Some(limit) = first_exceeded(&state.limits, &plan.limits) {
+        if let Some(limit) = first_exceeded(&state.thread_limits, &plan.thread_limits()) {
             let reason = format!("its limit of {limit} is above its plan's, and no permanent key signed the raise");
             return self.require_acceptance(thread, reason);
         }
@@ -283,11 +283,16 @@ impl EngineContext {
 
 fn does_more_than_stop(message: &ControlMessage) -> bool {
     match message {
-        ControlMessage::Cancel | ControlMessage::Kill | ControlMessage::Unreadable { .. } => false,
+        ControlMessage::Cancel
+        | ControlMessage::Kill
+        | ControlMessage::Interrupt
+        | ControlMessage::Close
+        | ControlMessage::Unreadable { .. } => false,
         ControlMessage::Approve { .. }
         | ControlMessage::Raise { .. }
         | ControlMessage::Steer { .. }
         | ControlMessage::FollowUp { .. }
+        | ControlMessage::Submit { .. }
         | ControlMessage::Handoff => true,
     }
 }
@@ -319,7 +324,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
         let what = wider.map_or_else(String::new, |grant| format!(": `{}`", grant.pattern));
         return Err(invalid_claim(thread, &format!("its grants differ from its plan's{what}")));
     }
-    match first_exceeded(&opened.limits, &plan.limits) {
+    match first_exceeded(&opened.limits, &plan.thread_limits()) {
         Some(limit) => Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's"))),
         None => Ok(()),
     }
@@ -345,7 +350,7 @@ fn check_continued(
         return Err(invalid_claim(thread, "its grants are not those of the thread that it continues"));
     }
     if now.opened.origin != ThreadOrigin::Handoff
-        && let Some(limit) = first_exceeded(&now.opened.limits, &now.plan.limits)
+        && let Some(limit) = first_exceeded(&now.opened.limits, &now.plan.thread_limits())
     {
         return Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's")));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
+use rye_compiler::plan::PlanMode;
 use rye_engine::engine::{ApprovalPolicy, Engine, Providers};
 use rye_engine::event::Event;
 use rye_engine::mcp_server::{AccessToken, ClientProviders, DirectiveServer, MCP_PATH};
@@ -43,7 +44,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
             .with_help("use `127.0.0.1:PORT`; every client with the token has the directive's permissions"));
     }
     // The client answers in place of a model, so no script of the project is read for this directive.
-    let compilation = match compile_directive(&args.directive, &args.call, None, true, spaces, report)? {
+    let compilation = match compile_directive(&args.directive, &args.call, None, PlanMode::Run, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };

@@ -71,18 +71,24 @@ pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) 
 }
 
 /// Returns the handler of approval requests: the terminal, or the policy for runs without one. `given` holds the
-/// approvals for the rest of a thread; `screen` renders the questions.
+/// approvals for the rest of a thread; `screen` renders the questions; `answers` reads their answers, if stdin has another
+/// reader.
 pub fn approval_handler(
     format: Format,
     spaces: &Spaces,
     unattended: HeadlessPolicy,
     given: impl IntoIterator<Item = ThreadGrant>,
     screen: RendererSender,
+    answers: Option<Arc<ReadLine>>,
 ) -> ApprovalPolicy {
     if has_terminal(format) {
         let given = given.into_iter().collect();
-        let terminal =
-            Mutex::new(TerminalState { given, lines: TerminalLines::new(Arc::new(read_stdin_line), discard_typed) });
+        // In a chat, what was typed before the question is a prompt.
+        let lines = match answers {
+            Some(answers) => TerminalLines::new(answers, || ()),
+            None => TerminalLines::new(Arc::new(read_stdin_line), discard_typed),
+        };
+        let terminal = Mutex::new(TerminalState { given, lines });
         let (spaces, requests) = (spaces.clone(), std::sync::Mutex::default());
         return ApprovalPolicy::Ask(Arc::new(TerminalApprover { terminal, spaces, screen, requests }));
     }
@@ -348,7 +354,7 @@ impl Drop for OpenQuestion<'_> {
 }
 
 /// Reads the next line; `None` at the end of the input.
-type ReadLine = dyn Fn() -> Option<String> + Send + Sync;
+pub type ReadLine = dyn Fn() -> Option<String> + Send + Sync;
 
 /// Lines of the terminal, read only on demand.
 struct TerminalLines {

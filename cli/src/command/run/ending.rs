@@ -74,7 +74,7 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
 /// Returns the exit code of a run. `asked` is the origin of a suspended thread's open approval request.
 pub fn exit_of_run(result: &RunResult, asked: Option<ApprovalOrigin>) -> Exit {
     match result.status {
-        Status::Completed | Status::Continued => Exit::Fine,
+        Status::Completed | Status::Continued | Status::Idle => Exit::Fine,
         Status::Cancelled | Status::Killed => Exit::Cancelled,
         Status::Suspended => match asked {
             Some(ApprovalOrigin::Call) => Exit::Refused,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
-    AttemptFailed, ChildEnded, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, ResultKind, Settled,
-    ThreadOrigin, ToolCallResult,
+    AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, HookPointRun, HookVerdict, Opened,
+    ResultKind, Settled, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -63,6 +63,18 @@ pub struct HumanRenderer {
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
     progress: Option<Progress>,
+    is_chat: bool,
+}
+
+/// Returns true for the messages that a chat sends itself.
+fn is_own_input(message: &ControlMessage) -> bool {
+    matches!(
+        message,
+        ControlMessage::Submit { .. }
+            | ControlMessage::Steer { .. }
+            | ControlMessage::Interrupt
+            | ControlMessage::Close
+    )
 }
 
 /// Help for a thread without a key.
@@ -80,7 +92,8 @@ struct PendingCall {
 }
 
 impl HumanRenderer {
-    pub fn new(report: &Printer, events: bool) -> Self {
+    /// Creates the renderer of a run or, with `is_chat`, of a chat.
+    pub fn new(report: &Printer, events: bool, is_chat: bool) -> Self {
         Self {
             format: report.format(),
             quiet: report.is_quiet(),
@@ -98,6 +111,7 @@ impl HumanRenderer {
             worst_case: false,
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report),
+            is_chat,
         }
     }
 
@@ -198,9 +212,18 @@ impl HumanRenderer {
             EventBody::Ended(ended) => {
                 self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));
             }
+            // The user has typed the line, or left.
+            EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
                     self.thread_line(thread, DIM, &event_view(event).line);
+                }
+            }
+            EventBody::PromptEnded(_) => {
+                let view = event_view(event);
+                self.thread_line(thread, DIM, &view.line);
+                if let Some(error) = view.text {
+                    self.thread_line(thread, red, &format!("  {error}"));
                 }
             }
             // At a terminal, the question itself is printed.
@@ -218,6 +241,7 @@ impl HumanRenderer {
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
             | EventBody::ArtifactStored(_)
+            | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
         }
     }

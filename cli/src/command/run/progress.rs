@@ -1,12 +1,12 @@
 //! Live progress of a run at a terminal: a line for the thread and one for each child, repainted below the output while
 //! a call runs. A terminal that cannot repaint gets a line from time to time instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rye_engine::event::{Event, EventBody};
+use rye_engine::event::{Event, EventBody, ThreadOrigin};
 use rye_engine::exchange::Delta;
 use rye_engine::thread_id::ThreadId;
 
@@ -35,6 +35,8 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// The threads that are running, and the painted lines.
 pub struct Progress {
     threads: BTreeMap<ThreadId, Activity>,
+    /// Chats between two prompts.
+    idle: BTreeSet<ThreadId>,
     started: Instant,
     /// Signals of the user so far.
     stops: u32,
@@ -66,7 +68,8 @@ impl Progress {
 
     fn new(repaints: bool) -> Self {
         let started = Instant::now();
-        Self { threads: BTreeMap::new(), started, stops: 0, painted: None, repaints, last_line: started }
+        let (threads, idle) = (BTreeMap::new(), BTreeSet::new());
+        Self { threads, idle, started, stops: 0, painted: None, repaints, last_line: started }
     }
 
     /// Returns true if running calls are shown by repainted lines.
@@ -78,6 +81,22 @@ impl Progress {
     pub fn event(&mut self, thread: &ThreadId, event: &Event) {
         if matches!(event.body, EventBody::Ended(_)) {
             self.threads.remove(thread);
+            return;
+        }
+        match &event.body {
+            EventBody::Opened(opened) if opened.origin == ThreadOrigin::Chat => {
+                self.idle.insert(thread.clone());
+            }
+            EventBody::PromptEnded(_) => {
+                self.idle.insert(thread.clone());
+                self.threads.remove(thread);
+            }
+            EventBody::PromptStarted(_) => {
+                self.idle.remove(thread);
+            }
+            _ => {}
+        }
+        if self.idle.contains(thread) {
             return;
         }
         let activity = self.threads.entry(thread.clone()).or_insert_with(Activity::new);

@@ -105,14 +105,14 @@ impl Renderer {
     /// Starts the rendering thread. `runtime` is the runtime that executes the run.
     pub fn start(
         report: &Printer,
-        events: bool,
+        (events, is_chat): (bool, bool),
         live: EventStream,
         channel: (RendererSender, RendererMessages),
         runtime: &Handle,
     ) -> io::Result<Self> {
         let show: Box<dyn Render> = match report.format() {
             Format::Json => Box::new(JsonRenderer::new(events)),
-            Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events)),
+            Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events, is_chat)),
         };
         Self::spawn(show, live, channel, runtime)
     }
@@ -142,6 +142,12 @@ impl Renderer {
     /// Notes a signal of the user with a message.
     pub fn stop(&self, text: &str) {
         self.sender.0.send(RendererMessage::Stop(text.to_owned())).ok();
+        self.thread.unpark();
+    }
+
+    /// Prints a message on lines of its own.
+    pub fn note(&self, text: &str) {
+        self.sender.note(text);
         self.thread.unpark();
     }
 

@@ -21,6 +21,8 @@ use super::effective_settings::EffectiveSettings;
 use super::renderer::{Renderer, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
+use crate::command::chat::lines::PromptLines;
+use crate::command::chat::session::SessionInput;
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::report::{Printer, printable};
@@ -108,6 +110,8 @@ pub struct RunOptions<'a> {
     pub model: Option<&'a PlannedModel>,
     /// True to complete a fresh thread although required outputs are missing.
     pub allow_missing_outputs: bool,
+    /// The prompts of a chat; `None` for a run.
+    pub prompts: Option<&'a Arc<PromptLines>>,
 }
 
 /// Runs a thread to its end, with all threads that it starts.
@@ -149,7 +153,8 @@ pub fn run_to_end(
     };
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     let (sender, messages) = RendererSender::channel();
-    options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone());
+    let lines = how.prompts.map(|lines| lines.answer_reader());
+    options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone(), lines);
     let runtime = runtime::start_runtime(start.worker_count())?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
@@ -175,14 +180,15 @@ pub fn run_to_end(
         let screen = if how.detached || how.silent {
             Renderer::null(live, channel, runtime.handle())
         } else {
-            Renderer::start(report, how.events, live, channel, runtime.handle())
+            Renderer::start(report, (how.events, how.prompts.is_some()), live, channel, runtime.handle())
         };
         if how.detached {
             let announcement = detach::announcement(&handle.thread_id);
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let ended = watch::wait_until_end(&engine, handle, screen?, how.detached, report).await;
+        let input = how.prompts.map(|lines| SessionInput::new(Arc::clone(lines), handle.control()));
+        let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }

@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{exit_of_run, stopping_limit};
 use super::renderer::Renderer;
+use crate::command::chat::session::{SessionInput, exit_of_session};
 use crate::exit::Exit;
 use crate::report::Printer;
 
@@ -26,12 +27,13 @@ impl From<Exit> for WatchOutcome {
     }
 }
 
-/// Waits for the thread and all threads that it started. `detached`: the process has no terminal.
+/// Waits for the thread and all threads that it started. `detached`: the process has no terminal; `input`: the input of a
+/// chat.
 pub async fn wait_until_end(
     engine: &Engine,
     handle: ThreadHandle,
     screen: Renderer,
-    detached: bool,
+    (detached, mut input): (bool, Option<SessionInput>),
     report: &Printer,
 ) -> WatchOutcome {
     let signals = StopSignals::install()
@@ -41,7 +43,17 @@ pub async fn wait_until_end(
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
-            stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
+            note = next_line(&mut input) => if let Some(note) = note { screen.note(&note) },
+            stop = stops.next() => match &mut input {
+                Some(input) if stop == StopSignal::Hangup => input.leave(),
+                Some(input) => {
+                    screen.stop("interrupted; Ctrl-C again to leave");
+                    if !input.interrupt() {
+                        return Exit::Cancelled.into();
+                    }
+                }
+                None => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
+            },
         }
     };
     // Wait for the threads that this one started.
@@ -51,7 +63,11 @@ pub async fn wait_until_end(
             stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
         }
     }
-    let exit = exit_of_run(&result, open_request(engine, &result));
+    let exit = if input.is_some() && result.status == Status::Idle {
+        exit_of_last_prompt(engine, &result)
+    } else {
+        exit_of_run(&result, open_request(engine, &result))
+    };
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let exit = tokio::select! {
         shown = screen.end(result) => {
@@ -68,6 +84,20 @@ pub async fn wait_until_end(
         _ = stops.next() => exit,
     };
     WatchOutcome { exit, limit }
+}
+
+/// Takes the next line of a chat; does not return in a run.
+async fn next_line(input: &mut Option<SessionInput>) -> Option<String> {
+    match input {
+        Some(input) => input.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the exit code of a closed session.
+fn exit_of_last_prompt(engine: &Engine, result: &RunResult) -> Exit {
+    let events = ThreadId::parse(&result.thread_id).ok().and_then(|id| engine.threads().transcript(&id).ok());
+    events.map_or(Exit::Failed, |events| exit_of_session(&events))
 }
 
 /// Returns the origin of the approval request that a suspended thread waits for. The request may be older than this

@@ -3,7 +3,6 @@
 use clap::Args;
 use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::store::ThreadRow;
-use rye_engine::thread::Status;
 use rye_engine::threads::pending_approval;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,13 +50,13 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
     for error in &unreadable {
         report.note(&format!("skipped: {error}"));
     }
-    let may_ask = |row: &ThreadRow| !row.status.has_ended() || row.status == Status::Suspended;
+    let may_ask = |row: &ThreadRow| !row.status.has_ended() || row.status.is_parked();
     entries.retain(|entry| may_ask(&entry.row) && entry.row.continued_by.is_none());
     let mut waiting = Vec::new();
     for entry in entries {
         let record = match reader.load(entry.row.id.as_str()) {
             // A thread that is just starting may not be readable yet, and has no request.
-            Err(_) if entry.row.status != Status::Suspended => continue,
+            Err(_) if !entry.row.status.is_parked() => continue,
             record => record?,
         };
         let Some(question) = pending_approval(&record.events) else { continue };

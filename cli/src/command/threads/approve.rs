@@ -10,7 +10,6 @@ use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{Approval, ControlMessage, Event, EventBody};
 use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::store::registry::Liveness;
-use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{limit_headroom, pending_approval};
 
@@ -72,7 +71,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     let row = &record.entry.row;
     let id = &row.id;
     accepts_messages(row)?;
-    let suspended = row.status == Status::Suspended;
+    let suspended = row.status.is_parked();
     if row.status.has_ended() && !suspended {
         return Err(CommandError::usage(format!("the thread `{id}` has ended: {}", row.status.as_str())));
     }

@@ -9,7 +9,6 @@ use rye_engine::event::ControlMessage;
 use rye_engine::process::{EndSignal, end_process};
 use rye_engine::store::registry::Liveness;
 use rye_engine::store::{ThreadRow, mailbox, owner};
-use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::ListedThread;
 
@@ -55,7 +54,7 @@ pub fn cancel(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     for thread in &threads {
         let entry = reader.last_of_chain(thread.as_str())?;
         match reader.liveness(&entry.row)? {
-            Liveness::Over if entry.row.status != Status::Suspended => {}
+            Liveness::Over if !entry.row.status.is_parked() => {}
             Liveness::Alive => {
                 reader.send(&entry.row.id, &ControlMessage::Cancel)?;
                 report.note(&format!("`{}` will stop after the current step", entry.row.id));
@@ -72,7 +71,7 @@ pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     for thread in &threads {
         let entry = reader.last_of_chain(thread.as_str())?;
         match reader.liveness(&entry.row)? {
-            Liveness::Over if entry.row.status != Status::Suspended => {}
+            Liveness::Over if !entry.row.status.is_parked() => {}
             Liveness::Alive => {
                 if !kill_running(&entry, reader, spaces, report)? {
                     exit = Exit::Failed;
@@ -190,7 +189,7 @@ fn end_orphan(
         return Ok(());
     };
     let row = reader.find(entry.row.id.as_str())?.row;
-    if row.status == Status::Suspended || !row.status.has_ended() {
+    if row.status.is_parked() || !row.status.has_ended() {
         return Err(failure);
     }
     // The thread has ended without recovery: it died before its first event.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use rye_engine::store::prune::prune;
 use rye_engine::store::registry::Liveness;
-use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::ListedThread;
 
@@ -41,7 +40,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
         let wanted = args.directive.as_ref().is_none_or(|id| family.iter().any(|entry| entry.row.directive == *id));
         let mut over = wanted;
         for entry in &family {
-            over &= reader.liveness(&entry.row)? == Liveness::Over && entry.row.status != Status::Suspended;
+            over &= reader.liveness(&entry.row)? == Liveness::Over && !entry.row.status.is_parked();
             over &= entry.row.updated_at <= before;
         }
         if over {

@@ -3,7 +3,6 @@
 use clap::Args;
 use rye_engine::event::ControlMessage;
 use rye_engine::store::registry::Liveness;
-use rye_engine::thread::Status;
 
 use super::control::accepts_messages;
 use crate::CommandError;
@@ -88,7 +87,7 @@ pub fn handoff(
             report.note(&format!("`{id}` continues in a new thread after the current turn"));
             Ok(Exit::Fine)
         }
-        Liveness::Over if row.status != Status::Suspended => {
+        Liveness::Over if !row.status.is_parked() => {
             run_to_end(ThreadStart::HandOver { thread: id }, how, spaces, report)
         }
         Liveness::Over | Liveness::Orphaned => run_to_end(

@@ -26,6 +26,8 @@ pub enum GraphPart {
     Nudge,
     /// A granted capability needs approval.
     Ask,
+    /// The plan is a chat: the end of a prompt leads to the idle node.
+    Chat,
 }
 
 impl GraphNeeds {
@@ -71,6 +73,11 @@ struct GraphBuilder<'a> {
 }
 
 impl GraphBuilder<'_> {
+    /// Returns the node after the end of the run, or of a prompt.
+    fn end(&self) -> Node {
+        if self.needs.has(GraphPart::Chat) { Node::Idle } else { Node::Finish }
+    }
+
     fn add(&mut self, node: Node, edges: &[(Outcome, Node)]) {
         self.edges.insert(node, edges.iter().copied().collect());
     }
@@ -91,7 +98,8 @@ impl GraphBuilder<'_> {
     fn opening(&mut self) {
         use Outcome as O;
         // Fresh threads and continuations have separate hooks: the machine runs one set and passes through the other.
-        let continued = self.hooks_or(HookPoint::ThreadContinued, Node::Inbox);
+        let first_message = if self.needs.has(GraphPart::Chat) { Node::Idle } else { Node::Inbox };
+        let continued = self.hooks_or(HookPoint::ThreadContinued, first_message);
         let started = self.hooks_or(HookPoint::ThreadStarted, continued);
         let first = self.hooks_or(HookPoint::BuildSystemPrompt, started);
         let prompt = self.hooks_or(HookPoint::BeforeAgentStart, Node::Limits);
@@ -100,28 +108,31 @@ impl GraphBuilder<'_> {
         self.add(Node::Start, &[(O::Ready, first)]);
         self.add_hooks(HookPoint::BuildSystemPrompt, &[(O::Pass, started)]);
         self.add_hooks(HookPoint::ThreadStarted, &[(O::Pass, continued)]);
-        self.add_hooks(HookPoint::ThreadContinued, &[(O::Pass, Node::Inbox)]);
+        self.add_hooks(HookPoint::ThreadContinued, &[(O::Pass, first_message)]);
+        if self.needs.has(GraphPart::Chat) {
+            self.add(Node::Idle, &[(O::Prompt, Node::Inbox), (O::Closed, Node::Finish)]);
+        }
         self.add(
             Node::Inbox,
             &[(O::Clear, Node::Limits), (O::Prompt, prompt), (O::Message, message), (O::Cancelled, Node::Finish)],
         );
         self.add_hooks(HookPoint::Input, &[(O::Pass, Node::Limits), (O::Handled, Node::Inbox)]);
-        self.add_hooks(HookPoint::BeforeAgentStart, &[(O::Pass, Node::Limits), (O::Terminate, Node::Finish)]);
+        self.add_hooks(HookPoint::BeforeAgentStart, &[(O::Pass, Node::Limits), (O::Terminate, self.end())]);
     }
 
     fn limits(&mut self) {
         use Outcome as O;
-        let exceeded = self.hooks_or(HookPoint::Limit, Node::Finish);
+        let exceeded = self.hooks_or(HookPoint::Limit, self.end());
         // Every request passes the limits and then the context window.
         self.add(Node::Limits, &[(O::Within, Node::Context), (O::Exceeded, exceeded)]);
         // A limit still binds after `continue` and `retry`: only a raise or an approval moves it.
         self.add_hooks(
             HookPoint::Limit,
             &[
-                (O::Pass, Node::Finish),
-                (O::Retry, Node::Finish),
-                (O::Continue, Node::Finish),
-                (O::Terminate, Node::Finish),
+                (O::Pass, self.end()),
+                (O::Retry, self.end()),
+                (O::Continue, self.end()),
+                (O::Terminate, self.end()),
                 (O::Escalate, Node::Ask(ApprovalOrigin::Limit)),
                 (O::Raise, Node::Limits),
                 (O::Handoff, Node::Handoff),
@@ -130,7 +141,7 @@ impl GraphBuilder<'_> {
         if self.needs.points.contains(&HookPoint::Limit) {
             self.add(
                 Node::Ask(ApprovalOrigin::Limit),
-                &[(O::Approved, Node::Limits), (O::Refused, Node::Finish), (O::Suspended, Node::Finish)],
+                &[(O::Approved, Node::Limits), (O::Refused, self.end()), (O::Suspended, Node::Finish)],
             );
         }
     }
@@ -138,12 +149,12 @@ impl GraphBuilder<'_> {
     fn model(&mut self) {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
-        let end = self.hooks_or(HookPoint::AgentEnd, Node::Finish);
+        let end = self.hooks_or(HookPoint::AgentEnd, self.end());
         let after_text = if self.needs.has(GraphPart::Nudge) { Node::Nudge } else { end };
         let text = self.hooks_or(HookPoint::AfterStep, after_text);
         let queued = self.hooks_or(HookPoint::AfterStep, Node::Inbox);
-        let exhausted = self.hooks_or(HookPoint::Error, Node::Finish);
-        let unaffordable = self.hooks_or(HookPoint::Limit, Node::Finish);
+        let exhausted = self.hooks_or(HookPoint::Error, self.end());
+        let unaffordable = self.hooks_or(HookPoint::Limit, self.end());
 
         self.add_hooks(HookPoint::Context, &[(O::Pass, Node::Model)]);
         self.add(
@@ -159,18 +170,13 @@ impl GraphBuilder<'_> {
         );
         self.add_hooks(
             HookPoint::Error,
-            &[
-                (O::Pass, Node::Finish),
-                (O::Retry, Node::Limits),
-                (O::Continue, Node::Limits),
-                (O::Terminate, Node::Finish),
-            ],
+            &[(O::Pass, self.end()), (O::Retry, Node::Limits), (O::Continue, Node::Limits), (O::Terminate, self.end())],
         );
         if self.needs.has(GraphPart::Nudge) {
             self.add(Node::Nudge, &[(O::Sent, Node::Inbox), (O::Skipped, end)]);
         }
-        let returned = self.hooks_or(HookPoint::DirectiveReturn, Node::Finish);
-        let accepted = if self.needs.has(GraphPart::Return) { returned } else { Node::Finish };
+        let returned = self.hooks_or(HookPoint::DirectiveReturn, self.end());
+        let accepted = if self.needs.has(GraphPart::Return) { returned } else { self.end() };
         // The outcome names the kind of the turn: calls, a text, a text with a waiting message, or an accepted return.
         self.add_hooks(
             HookPoint::AfterStep,
@@ -181,17 +187,12 @@ impl GraphBuilder<'_> {
                 (O::Accepted, accepted),
                 (O::Retry, Node::Limits),
                 (O::Continue, Node::Inbox),
-                (O::Terminate, Node::Finish),
+                (O::Terminate, self.end()),
             ],
         );
         self.add_hooks(
             HookPoint::AgentEnd,
-            &[
-                (O::Pass, Node::Finish),
-                (O::FollowUp, Node::Inbox),
-                (O::Block, Node::Limits),
-                (O::Terminate, Node::Finish),
-            ],
+            &[(O::Pass, self.end()), (O::FollowUp, Node::Inbox), (O::Block, Node::Limits), (O::Terminate, self.end())],
         );
     }
 
@@ -217,14 +218,14 @@ impl GraphBuilder<'_> {
             self.add(asks, &[(O::Approved, Node::Tools), (O::Refused, Node::Guard), (O::Suspended, Node::Finish)]);
         }
         if self.needs.has(GraphPart::Tools) {
-            self.add(Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, Node::Finish)]);
+            self.add(Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, self.end())]);
         }
         self.add(Node::Guard, &[(O::More, first_call), (O::Done, done)]);
         if self.needs.has(GraphPart::Return) {
-            let accepted = self.hooks_or(HookPoint::DirectiveReturn, Node::Finish);
+            let accepted = self.hooks_or(HookPoint::DirectiveReturn, self.end());
             let accepted = self.hooks_or(HookPoint::AfterStep, accepted);
             self.add(Node::Return, &[(O::Accepted, accepted), (O::Incomplete, Node::Guard)]);
-            self.add_hooks(HookPoint::DirectiveReturn, &[(O::Pass, Node::Finish)]);
+            self.add_hooks(HookPoint::DirectiveReturn, &[(O::Pass, self.end())]);
         }
     }
 
@@ -239,7 +240,7 @@ impl GraphBuilder<'_> {
                 (O::Pass, Node::Handoff),
                 (O::Handoff, Node::Handoff),
                 (O::Compact, Node::Compact),
-                (O::Terminate, Node::Finish),
+                (O::Terminate, self.end()),
             ],
         );
         if self.needs.points.contains(&HookPoint::ContextLimitReached) {

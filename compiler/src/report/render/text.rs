@@ -150,9 +150,8 @@ fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageVi
 
 fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     let id = match (view.layer.kind, &view.layer.tag) {
-        (LayerKind::Body | LayerKind::Answer | LayerKind::Tools, _) | (LayerKind::Knowledge, None) => {
-            view.layer.id.clone()
-        }
+        (LayerKind::Body | LayerKind::Answer | LayerKind::Tools | LayerKind::Prompt, _)
+        | (LayerKind::Knowledge, None) => view.layer.id.clone(),
         (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
     };
     vec![group_thousands(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]

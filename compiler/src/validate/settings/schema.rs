@@ -328,6 +328,16 @@ pub const FILES: &[SettingsFile] = &[
         about: "Default limits of a thread, and retry settings.",
         shape: SettingShape::Map(&[
             key("limits", SettingShape::Elsewhere, "the limits of section 11"),
+            key(
+                "session_limits",
+                SettingShape::Map(&[
+                    key("turns", SettingShape::Whole { least: 1 }, "500 without a value"),
+                    key("tokens", SettingShape::Whole { least: 1 }, "10,000,000 without a value"),
+                    key("spend", SettingShape::Amount, "dollars; 5 without a value"),
+                    key("duration_seconds", SettingShape::Whole { least: 1 }, "28,800 without a value"),
+                ]),
+                "the limits of a whole chat; `limits` bound each of its prompts",
+            ),
             key("retry", SettingShape::Map(RETRY), "the backoff of failed model calls"),
             key(
                 "budget",

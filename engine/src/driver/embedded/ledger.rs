@@ -66,7 +66,7 @@ impl EmbeddedDriver {
             ..RowUpdate::default()
         }));
         let mut lists = vec![changes];
-        if ended.status != Status::Suspended {
+        if !ended.status.is_parked() {
             // A child may end at this moment; the refusal of its move must not affect the rest.
             lists.extend(self.moves_of_survivors().await?.into_iter().map(|moved| vec![moved]));
             match &next {

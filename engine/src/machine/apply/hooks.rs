@@ -146,6 +146,10 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
     let queue = match source {
         ScreenedSource::Steer => &mut state.mail.steering,
         ScreenedSource::FollowUp => &mut state.mail.following,
+        ScreenedSource::Prompt => match &mut state.chat {
+            Some(chat) => &mut chat.queue,
+            None => return,
+        },
         ScreenedSource::Resume => {
             state.talk.resume_screened = true;
             match (&run.answer, &mut state.continues) {

@@ -41,6 +41,8 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
         | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
         | EventBody::Checkpoint(_)
+        | EventBody::PromptStarted(_)
+        | EventBody::PromptEnded(_)
         | EventBody::Ended(_) => &[],
     };
     for point in points.iter().filter(|point| state.observes.contains(point)).copied().collect::<Vec<_>>() {

@@ -20,12 +20,17 @@ use crate::thread::{Cost, RunError, Status};
 pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let ended = end_result(walk);
-    if !matches!(ended.status, Status::Killed | Status::Suspended) {
+    if !matches!(ended.status, Status::Killed | Status::Suspended | Status::Idle) {
         let own = match ended.status {
             Status::Completed => Some(HookPoint::ThreadCompleted),
             Status::Error => Some(HookPoint::ThreadError),
             Status::Cancelled => Some(HookPoint::ThreadCancelled),
-            Status::Created | Status::Running | Status::Killed | Status::Continued | Status::Suspended => None,
+            Status::Created
+            | Status::Running
+            | Status::Killed
+            | Status::Continued
+            | Status::Suspended
+            | Status::Idle => None,
         };
         let due = |point: &HookPoint| has_hooks(plan, *point) && !state.ran.contains(point);
         if let Some(point) = [Some(HookPoint::AfterComplete), own].into_iter().flatten().find(due) {
@@ -53,7 +58,7 @@ pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, s
     let cancels = match status {
         Status::Error | Status::Cancelled | Status::Killed => true,
         Status::Completed => plan.settings.values().cancels_children_on_completion,
-        Status::Created | Status::Running | Status::Continued | Status::Suspended => false,
+        Status::Created | Status::Running | Status::Continued | Status::Suspended | Status::Idle => false,
     };
     cancels.then(|| state.living_children().filter_map(|(_, child)| child.thread_id.clone()).collect())
 }
@@ -62,7 +67,7 @@ pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, s
 const MAX_ERROR_CHARS: usize = 500;
 
 /// Determines the end status, result and error of the thread.
-fn end_result(walk: &WalkContext<'_>) -> Ended {
+pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
     let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
     let answer = called.and_then(|call| call.result.as_ref());
@@ -105,6 +110,7 @@ fn end_result(walk: &WalkContext<'_>) -> Ended {
         }
         (Node::Handoff, _) => return ended(Status::Continued, None),
         (Node::Ask(_), Outcome::Suspended) => return ended(Status::Suspended, None),
+        (Node::Idle, Outcome::Closed) => return ended(Status::Idle, None),
         _ => {}
     }
     if let Some(answer) = answer.filter(|answer| answer.is_error) {

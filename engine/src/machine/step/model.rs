@@ -69,7 +69,7 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     if !attempt.reserved {
         let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
         let begun = state.launch.as_ref().map(|launch| launch.limits);
-        let raised = (begun != Some(state.limits)).then_some(state.limits);
+        let raised = (begun != Some(state.thread_limits)).then_some(state.thread_limits);
         return Some(StepResult::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
     }
     let call = ModelCall { max_output: attempt.max_output, compacts: attempt.compacts };

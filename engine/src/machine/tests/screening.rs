@@ -85,8 +85,13 @@ fn message_waits_while_an_approval_is_open() {
 /// Starts a thread that resumes another one with a message.
 fn resume(play: &mut SimulatedThread) {
     let launch = Opened { origin: ThreadOrigin::Resume, ..play.opened() };
-    let continues =
-        Continues { thread: "test/hello-0".into(), at_seq: 1, at_h: "h".into(), message: Some("go on".into()) };
+    let continues = Continues {
+        thread: "test/hello-0".into(),
+        at_seq: 1,
+        at_h: "h".into(),
+        message: Some("go on".into()),
+        prompt: None,
+    };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: Some(continues) });
     while play.step() {}
 }

@@ -150,7 +150,7 @@ impl Verifier<'_> {
     fn check_export(&mut self, view: &TranscriptView<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
         let speaks = view.head.opened.filter(|opened| opened.call.is_none());
         let directive = speaks.and_then(|opened| ItemId::parse(&opened.directive).ok());
-        let due = ended.is_some_and(|ended| ended.status != Status::Suspended);
+        let due = ended.is_some_and(|ended| !ended.status.is_parked());
         let Some(directive) = directive.filter(|_| due) else { return Ok(()) };
         let path = layout::export(&directive, self.thread);
         let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };

@@ -12,9 +12,9 @@ use super::Verifier;
 use crate::event::{Event, EventBody};
 use crate::store::registry::fold_spend_limit;
 use crate::store::{Objects, StoreError, ThreadRow, layout, transcript};
+use crate::thread::Cost;
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread::FIRST_OUTSIDE_SPAWN;
-use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
 /// Money of the threads of one tree. INVARIANT: no thread of the tree runs, so that the ledger holds everything that the
@@ -114,7 +114,7 @@ impl TreeMoney {
 
     /// Returns true if a thread of the tree waits for an approval, so that its account is open.
     fn is_suspended(&self) -> bool {
-        self.threads.values().any(|one| one.row.status == Status::Suspended)
+        self.threads.values().any(|one| one.row.status.is_parked())
     }
 }
 

@@ -137,7 +137,9 @@ impl RegistryFold {
             | EventBody::StateSet(_)
             | EventBody::Compacted(_)
             | EventBody::ArtifactStored(_)
-            | EventBody::Checkpoint(_) => {}
+            | EventBody::Checkpoint(_)
+            | EventBody::PromptStarted(_)
+            | EventBody::PromptEnded(_) => {}
         }
     }
 
@@ -177,7 +179,7 @@ impl RegistryFold {
         }
         // A suspended thread keeps its account, because it continues once approved.
         if let Some(ts) = self.over
-            && self.row.status != Status::Suspended
+            && !self.row.status.is_parked()
         {
             self.steps.push((ts, LedgerStep::end(&self.row.id)));
         }

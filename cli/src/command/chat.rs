@@ -1,0 +1,109 @@
+//! `rye chat`: a session with a directive. The lines of stdin are its prompts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use rye_compiler::approvals::HeadlessPolicy;
+use rye_compiler::plan::PlanMode;
+use rye_engine::thread::Status;
+
+use crate::CommandError;
+use crate::command::run::ask::HeadlessPolicyArg;
+use crate::command::run::compile_directive;
+use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
+use crate::exit::Exit;
+use crate::options::Global;
+use crate::report::Printer;
+use crate::run_request::RunRequestArgs;
+use crate::thread_reader::ThreadReader;
+use crate::workspace::Spaces;
+
+pub mod lines;
+pub mod session;
+
+use lines::PromptLines;
+
+/// The directive of a session without a directive.
+const DEFAULT_DIRECTIVE: &str = "rye/agent/chat";
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// Id of the directive (default: `rye/agent/chat`)
+    #[arg(value_name = "ID", conflicts_with_all = ["resume", "continue"])]
+    directive: Option<String>,
+    #[command(flatten)]
+    call: RunRequestArgs,
+    /// Open the newest session again
+    #[arg(short, long, conflicts_with_all = ["resume", "input", "inputs", "limit", "model"])]
+    r#continue: bool,
+    /// Open this session again
+    #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "limit", "model"])]
+    resume: Option<String>,
+    /// Replace every model with this script
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Accept a transcript that none of your keys signed; a damaged one is still refused
+    #[arg(long)]
+    trust_record: bool,
+    /// Policy for calls that need approval when there is no terminal (default: `approvals.headless` of the settings,
+    /// else `allow`)
+    #[arg(long, value_enum, value_name = "POLICY", env = "RYE_UNATTENDED", hide_env_values = true)]
+    unattended: Option<HeadlessPolicyArg>,
+    /// Print every event; with `--format json`, one JSON object per line
+    #[arg(long)]
+    events: bool,
+}
+
+pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    spaces.announce(report);
+    if args.call.reads_stdin() {
+        return Err(CommandError::usage("`--inputs -` is not allowed here: the lines of stdin are the prompts"));
+    }
+    let start = match session_to_open(args, &spaces)? {
+        Some(start) => start,
+        None => {
+            let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
+            let is_scripted = args.script.is_some();
+            match compile_directive(id, &args.call, None, PlanMode::Chat, is_scripted, &spaces, report)? {
+                Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
+                Err(exit) => return Ok(exit),
+            }
+        }
+    };
+    let lines = Arc::new(PromptLines::read_stdin());
+    let how = RunOptions {
+        trust_record: args.trust_record,
+        events: args.events,
+        script: args.script.as_deref(),
+        unattended: args.unattended.map(HeadlessPolicy::from),
+        prompts: Some(&lines),
+        ..RunOptions::default()
+    };
+    run_to_end(start, how, &spaces, report)
+}
+
+/// Returns the closed or interrupted session that `--continue` or `--resume` names.
+fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStart>, CommandError> {
+    let reader = ThreadReader::open(&spaces.project)?;
+    let row = match &args.resume {
+        Some(reference) => reader.last_of_chain(reference)?.row,
+        None if args.r#continue => {
+            let mut sessions = reader.list()?;
+            sessions.retain(|entry| entry.row.status == Status::Idle || entry.is_orphaned());
+            let newest = sessions.into_iter().filter(|entry| entry.row.parent.is_none()).max_by_key(|entry| {
+                // Threads of the same millisecond differ by their id.
+                (entry.row.updated_at, entry.row.id.clone())
+            });
+            let none = || CommandError::usage("this project has no closed session").with_help("start one: `rye chat`");
+            newest.ok_or_else(none)?.row
+        }
+        None => return Ok(None),
+    };
+    if row.status.has_ended() && !row.status.is_parked() {
+        let over = format!("the thread `{}` has ended: {}", row.id, row.status.as_str());
+        return Err(CommandError::usage(over).with_help("start a new session: `rye chat`"));
+    }
+    Ok(Some(ThreadStart::Recover { thread: row.id, messages: Vec::new() }))
+}

@@ -1,0 +1,141 @@
+//! The prompts, commands and interruptions of a session.
+
+use std::sync::Arc;
+
+use rye_compiler::diagnostics::closest;
+use rye_engine::control::ControlSender;
+use rye_engine::event::{ControlMessage, Event, EventBody, PromptStatus};
+
+use super::lines::{Line, PromptLines};
+use crate::exit::Exit;
+
+/// The built-in commands, each with its summary.
+const COMMANDS: [(&str, &str); 3] = [
+    ("help", "list the commands"),
+    ("exit", "close the session; `rye chat -c` opens it again"),
+    ("quit", "close the session, like /exit"),
+];
+
+/// The input of a session.
+pub struct SessionInput {
+    lines: Arc<PromptLines>,
+    control: ControlSender,
+    /// The input has ended, or the user has left.
+    is_closed: bool,
+    /// Interruptions since the last line.
+    interruptions: u32,
+}
+
+impl SessionInput {
+    pub fn new(lines: Arc<PromptLines>, control: ControlSender) -> Self {
+        Self { lines, control, is_closed: false, interruptions: 0 }
+    }
+
+    /// Takes the next line; does not return once the session is closing. Returns a note for the user.
+    pub async fn next(&mut self) -> Option<String> {
+        if self.is_closed {
+            return std::future::pending().await;
+        }
+        let line = self.lines.next().await;
+        self.interruptions = 0;
+        match line {
+            Some(line) => self.take_line(&line),
+            None => {
+                self.close();
+                None
+            }
+        }
+    }
+
+    fn take_line(&mut self, line: &Line) -> Option<String> {
+        let note = line.was_repaired.then(|| "the line has characters that are not text: replaced".to_owned());
+        if line.text.trim().is_empty() {
+            return note;
+        }
+        if let Some(command) = command_name(&line.text) {
+            return Some(match command {
+                "exit" | "quit" => {
+                    self.close();
+                    return note;
+                }
+                "help" => help(),
+                unknown => unknown_command(unknown),
+            });
+        }
+        let text = line.text.strip_prefix("//").map_or_else(|| line.text.clone(), |rest| format!("/{rest}"));
+        // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
+        let message =
+            if self.lines.is_terminal() { ControlMessage::Steer { text } } else { ControlMessage::Submit { text } };
+        self.control.send(message);
+        note
+    }
+
+    /// Interrupts the current prompt; a second interruption in a row also closes the session. Returns false if the
+    /// process should end without waiting.
+    pub fn interrupt(&mut self) -> bool {
+        self.interruptions += 1;
+        self.control.send(ControlMessage::Interrupt);
+        if self.interruptions > 1 {
+            self.close();
+        }
+        self.interruptions <= 2
+    }
+
+    /// Interrupts the current prompt and closes the session.
+    pub fn leave(&mut self) {
+        self.control.send(ControlMessage::Interrupt);
+        self.close();
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+        self.control.send(ControlMessage::Close);
+    }
+}
+
+/// Returns the name of a command: the first word is `/name` without a further slash.
+fn command_name(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('/')?.split_whitespace().next()?;
+    let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b':' | b'_' | b'-'));
+    (is_name && !text.starts_with("/ ")).then_some(name)
+}
+
+fn help() -> String {
+    let list: Vec<String> = COMMANDS.iter().map(|(name, about)| format!("/{name}  {about}")).collect();
+    format!("{}\na line that starts with `//` is sent with one `/`", list.join("\n"))
+}
+
+fn unknown_command(name: &str) -> String {
+    let meant = closest(name, COMMANDS.iter().map(|(known, _)| *known));
+    let help = meant.map_or_else(|| "see /help".to_owned(), |known| format!("did you mean `/{known}`?"));
+    format!("unknown command `/{name}`: nothing was sent; {help}")
+}
+
+/// Returns the exit code of a session: that of its last prompt.
+pub fn exit_of_session(events: &[Event]) -> Exit {
+    let status = events.iter().rev().find_map(|event| match &event.body {
+        EventBody::PromptEnded(ended) => Some(ended.status),
+        _ => None,
+    });
+    match status {
+        None | Some(PromptStatus::Done) => Exit::Fine,
+        Some(PromptStatus::Interrupted) => Exit::Cancelled,
+        Some(PromptStatus::Limit) => Exit::Limit,
+        Some(PromptStatus::Error) => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_a_first_word_after_one_slash() {
+        assert_eq!(command_name("/help me"), Some("help"));
+        assert_eq!(command_name("/etc/passwd"), None);
+        assert_eq!(command_name("//help"), None);
+        assert_eq!(command_name(" /help"), None);
+        assert_eq!(command_name("/ help"), None);
+        assert!(unknown_command("hlep").contains("did you mean `/help`?"));
+    }
+}

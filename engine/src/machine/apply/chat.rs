@@ -1,0 +1,83 @@
+//! State changes by the prompts of a chat.
+
+use rye_compiler::plan::{Node, Outcome};
+
+use std::collections::VecDeque;
+
+use super::super::state::{CurrentPrompt, Mailbox, QueuedMessage, RunPosition, ThreadState};
+use crate::event::PromptStarted;
+use crate::thread::Status;
+
+/// Starts a prompt: its limits apply, and nothing of the prompt before it.
+pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted) {
+    let cost_before = state.cost;
+    let Some(chat) = &mut state.chat else { return };
+    chat.prompts = started.prompt;
+    chat.current = Some(CurrentPrompt { number: started.prompt, cost_before, is_delivered: false });
+    state.limits = started.limits;
+    state.position = RunPosition::After(Node::Idle, Outcome::Prompt);
+    state.limit = None;
+    state.failed = None;
+    state.returned = None;
+    state.partial_outputs = None;
+    state.stop_reason = None;
+    state.nudges = 0;
+    state.output_reminders = 0;
+    state.hook_retries = 0;
+    state.continued_replies = 0;
+    state.talk.cut_text.clear();
+    state.talk.system_now = None;
+}
+
+/// Queues a message to the model. If the thread is idle, the message is the next prompt.
+pub(super) fn queue_message(
+    state: &mut ThreadState,
+    text: &str,
+    queue: impl Fn(&mut Mailbox) -> &mut VecDeque<QueuedMessage>,
+) {
+    let is_idle = state.is_idle();
+    let queue = match &mut state.chat {
+        Some(chat) if is_idle => &mut chat.queue,
+        Some(_) | None => queue(&mut state.mail),
+    };
+    queue.push_back(QueuedMessage::new(text));
+}
+
+/// Takes the delivered message from the queue.
+pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
+    let Some(chat) = &mut state.chat else { return };
+    chat.queue.pop_front();
+    if let Some(current) = &mut chat.current {
+        current.is_delivered = true;
+    }
+}
+
+/// Ends the current prompt: the thread is idle.
+pub(super) fn on_prompt_ended(state: &mut ThreadState) {
+    let Some(chat) = &mut state.chat else { return };
+    if chat.current.take().is_some_and(|ended| !ended.is_delivered) {
+        // The message is not part of the conversation.
+        chat.held.extend(chat.queue.pop_front().map(|message| message.text));
+    }
+    let unsent = state.mail.steering.drain(..).chain(state.mail.following.drain(..));
+    chat.held.extend(unsent.map(|message| message.text));
+    chat.is_interrupted = false;
+    state.stop = None;
+    state.wait_until = None;
+    state.failures = 0;
+    state.is_prompt_too_long = false;
+    state.position = RunPosition::At(Node::Idle);
+}
+
+/// Holds the messages that waited when the process ended, and opens a closed session.
+pub(super) fn hold_queues(state: &mut ThreadState) {
+    if state.ended.as_ref().is_some_and(|ended| ended.status != Status::Idle) {
+        return;
+    }
+    let Some(chat) = &mut state.chat else { return };
+    let delivered = usize::from(chat.current.is_some_and(|current| !current.is_delivered));
+    let waiting = chat.queue.split_off(delivered.min(chat.queue.len()));
+    let queues = waiting.into_iter().chain(state.mail.steering.drain(..)).chain(state.mail.following.drain(..));
+    chat.held.extend(queues.map(|message| message.text));
+    chat.is_closing = false;
+}

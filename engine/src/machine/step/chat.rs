@@ -1,0 +1,104 @@
+//! The prompts of a chat: start, end, interruption, and the idle step between them.
+
+use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
+
+use super::super::effect::Effect;
+use super::super::state::ThreadState;
+use super::super::walk::{StepResult, WalkContext};
+use super::close_open_work;
+use super::end::end_result;
+use crate::event::{ContinuedPrompt, EventBody, PromptEnded, PromptStarted, PromptStatus};
+use crate::thread::{Cost, Status};
+
+/// Ends the prompt that led here, starts the next one, or waits for one.
+pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
+    let state = walk.state;
+    let Some(chat) = &state.chat else { return StepResult::Gives(Outcome::Closed) };
+    if chat.current.is_some() {
+        return StepResult::Write(vec![prompt_ended(walk)]);
+    }
+    let continued = state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.talk.prompted);
+    if let Some(ContinuedPrompt { number, limits }) = continued {
+        let limits = limits_from_here(state, &limits);
+        return StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: number, limits })]);
+    }
+    if chat.queue.is_empty() {
+        return if chat.is_closing { StepResult::Gives(Outcome::Closed) } else { StepResult::Do(Effect::Wait) };
+    }
+    let limits = limits_from_here(state, &walk.plan.limits);
+    StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: chat.prompts + 1, limits })])
+}
+
+/// Returns the message of the current prompt if it is not part of the conversation yet.
+pub(in crate::machine) fn undelivered_prompt(state: &ThreadState) -> Option<&str> {
+    let chat = state.chat.as_ref()?;
+    let is_due = chat.current.is_some_and(|current| !current.is_delivered);
+    chat.queue.front().filter(|_| is_due).map(|message| message.text.as_str())
+}
+
+/// Returns the limits of a prompt that starts now, counted from the start of the thread and within its own limits.
+fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
+    let (most, cost) = (&state.thread_limits, &state.cost);
+    let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
+    PlanLimits {
+        turns: cost.turns.saturating_add(prompt.turns).min(most.turns),
+        tokens: tokens.saturating_add(prompt.tokens).min(most.tokens),
+        spend: cost.spend.saturating_add(prompt.spend).min(most.spend),
+        spawns: state.spawned().saturating_add(prompt.spawns).min(most.spawns),
+        duration_seconds: state
+            .clock
+            .elapsed_ms()
+            .div_ceil(1000)
+            .saturating_add(prompt.duration_seconds)
+            .min(most.duration_seconds),
+        ..*prompt
+    }
+}
+
+/// Returns the event that ends the current prompt with the result of the last step.
+fn prompt_ended(walk: &WalkContext<'_>) -> EventBody {
+    let ended = end_result(walk);
+    let status = match ended.status {
+        _ if walk.state.limit.is_some() => PromptStatus::Limit,
+        Status::Error => PromptStatus::Error,
+        Status::Cancelled | Status::Killed => PromptStatus::Interrupted,
+        Status::Created
+        | Status::Running
+        | Status::Completed
+        | Status::Continued
+        | Status::Suspended
+        | Status::Idle => PromptStatus::Done,
+    };
+    let (code, message) = ended.error.map(|error| (error.code, error.message)).unzip();
+    ended_event(walk.state, status, code, message)
+}
+
+fn ended_event(state: &ThreadState, status: PromptStatus, code: Option<String>, message: Option<String>) -> EventBody {
+    let current = state.chat.as_ref().and_then(|chat| chat.current);
+    let (prompt, before) = current.map_or((0, Cost::default()), |current| (current.number, current.cost_before));
+    EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost: state.cost.since(&before) }))
+}
+
+/// Returns the events that end an interrupted prompt: open attempts count at their worst case, open calls are answered.
+pub(in crate::machine) fn interruption_events(state: &ThreadState) -> Vec<EventBody> {
+    let mut events = close_open_work(state, (true, true), "skipped: the user interrupted the prompt");
+    events.push(ended_event(state, PromptStatus::Interrupted, None, None));
+    events
+}
+
+/// Returns the events that end the current prompt of a chat before its model does: the user has interrupted the prompt,
+/// or an answer of a hook or a refusal stops it.
+pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
+    let state = walk.state;
+    let chat = state.chat.as_ref()?;
+    chat.current?;
+    if chat.is_interrupted {
+        return Some(interruption_events(state));
+    }
+    let ends = state.stop.is_some() && !state.mail.cancelled && !state.mail.killed;
+    (ends && plan.graph.has(Node::Idle)).then(|| {
+        let mut events = close_open_work(state, (true, true), "skipped: the prompt was ended");
+        events.push(prompt_ended(walk));
+        events
+    })
+}

@@ -1,0 +1,268 @@
+//! Tests of chats: prompts one after another, their limits, interruption, recovery and the closed session.
+
+use rye_compiler::hook::{HookAction, HookPoint};
+use rye_compiler::plan::{PlanLimits, verify::verify_graph};
+use serde_json::json;
+
+use crate::event::{ControlMessage, EventBody, HookOutcome, MessageSource, PromptEnded, PromptStatus};
+use crate::exchange::{CallError, Reply, StopReason};
+use crate::machine::fixture::{SimulatedThread, call, calls, into_chat, plan, reply, text, with_hook};
+use crate::machine::{Fact, next};
+use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, text_of};
+use crate::thread::Status;
+
+/// Returns a chat with these prompts. A session has the limits of ten prompts.
+fn chat(replies: Vec<Result<Reply, CallError>>, prompts: &[&str]) -> SimulatedThread {
+    chat_of(plan(), replies, prompts)
+}
+
+fn chat_of(
+    mut plan: rye_compiler::plan::Plan,
+    replies: Vec<Result<Reply, CallError>>,
+    prompts: &[&str],
+) -> SimulatedThread {
+    let l = plan.limits;
+    let ten = PlanLimits {
+        turns: l.turns * 10,
+        tokens: l.tokens * 10,
+        spend: l.spend * 10,
+        spawns: l.spawns * 10,
+        duration_seconds: l.duration_seconds * 10,
+        ..l
+    };
+    into_chat(&mut plan, ten);
+    assert_eq!(verify_graph(&plan.graph), []);
+    let mut play = SimulatedThread::new(plan, replies);
+    play.prompts = prompts.iter().map(|text| (*text).to_owned()).collect();
+    play
+}
+
+fn ended_prompts(play: &SimulatedThread) -> Vec<&PromptEnded> {
+    let ended = play.events.iter().filter_map(|event| match &event.body {
+        EventBody::PromptEnded(ended) => Some(&**ended),
+        _ => None,
+    });
+    ended.collect()
+}
+
+fn statuses(play: &SimulatedThread) -> Vec<(PromptStatus, Option<&str>)> {
+    ended_prompts(play).into_iter().map(|ended| (ended.status, ended.code.as_deref())).collect()
+}
+
+/// Returns the texts of the user messages of a request.
+fn user_texts(play: &SimulatedThread, request: usize) -> Vec<String> {
+    let turns = play.requests[request].turns.iter();
+    let texts = turns.filter_map(|turn| match turn.for_provider()? {
+        ProviderMessage::User { content } => Some(text_of(content)),
+        ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. } => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn prompts_run_one_after_another_and_the_closed_session_is_idle() {
+    let mut play = chat(vec![text("one"), text("two")], &["first", "second"]);
+    play.run();
+    assert_eq!(play.requests.len(), 2);
+    assert!(user_texts(&play, 0)[0].ends_with("first"), "{:?}", user_texts(&play, 0));
+    assert_eq!(user_texts(&play, 1)[1..], ["second"]);
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None), (PromptStatus::Done, None)]);
+    assert_eq!(ended_prompts(&play)[1].cost.turns, 1);
+    assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Idle, 2));
+}
+
+#[test]
+fn a_chat_without_prompts_makes_no_model_call() {
+    let mut play = chat(Vec::new(), &[]);
+    play.run();
+    assert_eq!((play.requests.len(), play.ended().status), (0, Status::Idle));
+    assert!(!play.names().contains(&"system_prompt"));
+}
+
+#[test]
+fn a_request_has_the_messages_of_the_request_before_as_its_prefix() {
+    let mut play = chat(vec![text("one"), text("two"), text("three")], &["a", "b", "c"]);
+    play.run();
+    for pair in play.requests.windows(2) {
+        let (before, after) = (&pair[0], &pair[1]);
+        assert_eq!(before.system, after.system);
+        assert_eq!(after.turns[..before.turns.len()], before.turns[..]);
+    }
+}
+
+#[test]
+fn limits_bound_each_prompt_and_the_session() {
+    let look = || calls(&[call("a_read", json!({}))]);
+    let mut plan = plan();
+    plan.limits.turns = 2;
+    let replies = vec![look(), look(), look(), text("four")];
+    let mut play = chat_of(plan.clone(), replies.clone(), &["a", "b"]);
+    play.run();
+    // The first prompt uses its two turns; the second has two of its own.
+    assert_eq!(statuses(&play), [(PromptStatus::Limit, Some("turns_exceeded")), (PromptStatus::Done, None)]);
+    assert_eq!(play.requests.len(), 4);
+
+    let mut play = chat_of(plan, replies, &["a", "b"]);
+    play.plan.session_limits.as_mut().unwrap().turns = 3;
+    play.run();
+    assert_eq!(statuses(&play)[1], (PromptStatus::Limit, Some("turns_exceeded")));
+    assert_eq!((play.requests.len(), play.ended().cost.turns), (3, 3));
+}
+
+#[test]
+fn spend_of_a_prompt_stays_within_its_limit() {
+    // A reply costs 120,000 nano-dollars; the worst case of a call is far above.
+    for prompts in 1..6 {
+        let names = vec!["more"; prompts];
+        let mut play = chat((0..60).map(|_| calls(&[call("a_read", json!({}))])).collect(), &names);
+        play.plan.limits.spend = 10_000_000;
+        play.plan.session_limits.as_mut().unwrap().spend = 25_000_000;
+        play.run();
+        let spends: Vec<u64> = ended_prompts(&play).iter().map(|ended| ended.cost.spend).collect();
+        assert!(spends.iter().all(|spend| *spend <= 10_000_000), "{spends:?}");
+        assert!(spends.iter().sum::<u64>() <= 25_000_000, "{spends:?}");
+    }
+}
+
+#[test]
+fn refusal_ends_only_its_prompt() {
+    let refused =
+        reply(vec![ContentBlock::Text { text: "no".into() }]).map(|reply| Reply { stop: StopReason::Refusal, ..reply });
+    let mut play = chat(vec![refused, text("fine")], &["bad", "good"]);
+    play.run();
+    assert_eq!(statuses(&play), [(PromptStatus::Error, Some("refused")), (PromptStatus::Done, None)]);
+    assert_eq!(play.ended().status, Status::Idle);
+}
+
+#[test]
+fn handled_prompt_costs_no_model_call_and_starts_no_prompt() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    let mut play = chat_of(plan, vec![text("one")], &["status?", "work"]);
+    let answers = [HookOutcome::Handled, HookOutcome::Transformed { text: "work hard".into() }];
+    play.hooks.insert(HookPoint::Input, answers.into());
+    play.run();
+    assert_eq!(play.requests.len(), 1);
+    assert!(user_texts(&play, 0)[0].ends_with("work hard"));
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+}
+
+#[test]
+fn before_agent_start_runs_once_per_prompt_and_can_end_it() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::BeforeAgentStart, HookAction::Continue);
+    let mut play = chat_of(plan, vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &["a", "b", "c"]);
+    let stop = HookOutcome::Terminate { status: None, error: None };
+    play.hooks.insert(HookPoint::BeforeAgentStart, [HookOutcome::None, stop].into());
+    play.run();
+    let runs = play
+        .events
+        .iter()
+        .filter(|event| matches!(&event.body, EventBody::HookPoint(run) if run.point == HookPoint::BeforeAgentStart));
+    assert_eq!((runs.count(), play.requests.len()), (3, 3));
+    assert_eq!(statuses(&play).len(), 3);
+    // The system prompt of a prompt does not outlive it.
+    assert!(play.requests.iter().all(|request| request.system == play.requests[0].system));
+}
+
+#[test]
+fn interruption_at_any_step_ends_the_prompt_and_keeps_the_session() {
+    let list = || calls(&[call("a_write", json!({})), call("a_read", json!({}))]);
+    for step in 2..14 {
+        let mut play = chat(vec![list(), text("one"), text("two")], &["a", "b"]);
+        play.messages.push((step, ControlMessage::Interrupt));
+        play.run();
+        let statuses: Vec<PromptStatus> = ended_prompts(&play).iter().map(|ended| ended.status).collect();
+        assert_eq!(statuses.len(), 2, "at step {step}: {:?}", play.names());
+        assert!(statuses.iter().filter(|status| **status == PromptStatus::Interrupted).count() <= 1);
+        assert_eq!(play.ended().status, Status::Idle, "at step {step}");
+        // Each call in the conversation has its result.
+        for request in &play.requests {
+            let called = |turn: &SharedMessage| match &**turn {
+                Message::Assistant { content } => crate::message::calls_in(content).count(),
+                _ => 0,
+            };
+            let asked: usize = request.turns.iter().map(called).sum();
+            let answered = request.turns.iter().filter(|turn| turn.kind() == "tool_result").count();
+            assert_eq!(asked, answered, "at step {step}");
+        }
+    }
+}
+
+#[test]
+fn recovery_ends_the_prompt_and_makes_no_model_call() {
+    let whole = chat(vec![calls(&[call("a_write", json!({}))]), text("one")], &["a"]).run().events.clone();
+    let replies = || vec![text("again")];
+    for cut in 3..whole.len() {
+        let mut play = chat(replies(), &[]);
+        play.start();
+        play.events.clear();
+        play.state = crate::machine::ThreadState::new();
+        for event in &whole[..cut] {
+            crate::machine::apply(&mut play.state, event);
+            play.events.push(event.clone());
+        }
+        // Control messages have ids of their own.
+        play.steps = 500;
+        play.now += 1_000_000;
+        let was_open = play.state.chat.as_ref().is_some_and(|chat| chat.current.is_some());
+        play.signal(Fact::Recovered { owner: "other".into(), cut_bytes: 0 });
+        assert!(play.state.is_idle(), "after {cut} events");
+        let waits = next(&play.plan, &play.state);
+        while play.step() {}
+        assert_eq!(play.requests.len(), 0, "after {cut} events: {waits:?}");
+        assert_eq!(play.ended().status, Status::Idle);
+        if was_open {
+            assert_eq!(ended_prompts(&play).last().map(|ended| ended.status), Some(PromptStatus::Interrupted));
+        }
+    }
+}
+
+#[test]
+fn prompt_that_waited_at_a_crash_is_held() {
+    let mut play = chat(vec![text("one")], &[]);
+    play.start();
+    play.signal(Fact::Mail { id: "a".into(), message: ControlMessage::Submit { text: "typed".into() } });
+    play.signal(Fact::Recovered { owner: "other".into(), cut_bytes: 0 });
+    while play.step() {}
+    assert_eq!(play.requests.len(), 0);
+    assert_eq!(play.state.chat.as_ref().unwrap().held, ["typed"]);
+}
+
+#[test]
+fn closed_session_opens_again_with_the_same_conversation() {
+    let mut play = chat(vec![text("one"), text("two")], &["a"]);
+    play.run();
+    assert_eq!(play.ended().status, Status::Idle);
+    play.prompts.push_back("b".into());
+    play.now += 3_600_000;
+    play.signal(Fact::Recovered { owner: "other".into(), cut_bytes: 0 });
+    while play.step() {}
+    assert_eq!(play.requests.len(), 2);
+    assert_eq!(play.requests[1].turns[..1], play.requests[0].turns[..1]);
+    let prompts = play
+        .events
+        .iter()
+        .filter(|event| matches!(&event.body, EventBody::CognitionIn(said) if said.source == MessageSource::Prompt));
+    assert_eq!(prompts.count(), 2);
+    // Neither the closed hour nor the wait for a prompt counts.
+    assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
+}
+
+#[test]
+fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
+    let mut play = chat(vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &["a"]);
+    play.start();
+    play.signal(Fact::Mail { id: "s".into(), message: ControlMessage::Steer { text: "typed first".into() } });
+    play.messages.push((7, ControlMessage::Steer { text: "hurry".into() }));
+    while play.step() {}
+    let sources: Vec<MessageSource> = play
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::CognitionIn(said) => Some(said.source),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sources, [MessageSource::Prompt, MessageSource::Steer, MessageSource::Prompt]);
+}
