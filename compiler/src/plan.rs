@@ -96,7 +96,7 @@ impl Plan {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanMode {
-    /// One prompt, from the start of the thread to its end.
+    /// A single prompt, from the start of the thread to its end.
     #[default]
     Run,
     /// Any number of prompts; between two of them the thread is idle.

@@ -3,6 +3,7 @@
 
 mod approval;
 mod body;
+mod prompt;
 mod settings;
 mod table;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
+pub use prompt::{ContinuedPrompt, PromptEnded, PromptStarted, PromptStatus};
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 

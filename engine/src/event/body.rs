@@ -108,16 +108,7 @@ pub struct Continues {
     pub message: Option<String>,
     /// The unfinished prompt of a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<ContinuedPrompt>,
-}
-
-/// A prompt of a chat that began in the continued thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContinuedPrompt {
-    /// Number of the prompt in the session, from 1.
-    pub number: u64,
-    /// The remaining limits of the prompt.
-    pub limits: PlanLimits,
+    pub prompt: Option<super::ContinuedPrompt>,
 }
 
 /// The text of the provider's system field, and the ids of its layers in order.
@@ -574,38 +565,6 @@ pub struct Checkpoint {
     pub turn: u64,
     pub key_id: String,
     pub signature: String,
-}
-
-/// The start of a prompt of a chat.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PromptStarted {
-    /// Number of the prompt in the session, from 1.
-    pub prompt: u64,
-    /// The limits of the thread while the prompt runs: what it has used, and the limits of the prompt.
-    pub limits: PlanLimits,
-}
-
-/// The end of a prompt of a chat.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PromptEnded {
-    pub prompt: u64,
-    pub status: PromptStatus,
-    /// The code of the limit or the error.
-    pub code: Option<String>,
-    /// The message of the limit or the error.
-    pub message: Option<String>,
-    /// The cost of the prompt alone.
-    pub cost: Cost,
-}
-
-/// The end status of a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStatus {
-    Done,
-    Interrupted,
-    Limit,
-    Error,
 }
 
 /// The last event of a thread.

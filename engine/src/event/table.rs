@@ -257,7 +257,7 @@ pub static EVENT_TABLE: [EventRow; 29] = [
         &["turn", "key_id", "signature"],
         &[EventReader::View],
     ),
-    line(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], LEDGER),
+    line(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], STATE),
     line(
         EventKind::PromptEnded,
         ("prompt_ended", "prompt_ended"),

@@ -1,5 +1,8 @@
 //! The state of a thread: the fold of its events, and of nothing else.
 
+mod attempt;
+mod chat;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -10,9 +13,12 @@ use serde_json::{Map, Value};
 use crate::event::{
     Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
 };
-use crate::exchange::{CallError, CutStream, StopReason, Usage};
+use crate::exchange::StopReason;
 use crate::message::{Message, SharedMessage, ToolCall};
 use crate::thread::{Cost, Status};
+
+pub use attempt::{Attempt, PendingSettlement, UnknownOutcome};
+pub use chat::{ChatState, CurrentPrompt};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,69 +200,6 @@ pub struct MeasuredTokens {
     pub of_fallback: bool,
 }
 
-/// A model call that was intended and has not ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
-    pub turn: u64,
-    pub number: u32,
-    /// Upper bound on the input tokens of the request.
-    pub input: u64,
-    pub max_output: u64,
-    /// Nano-dollars.
-    pub worst_case: u64,
-    pub reserved: bool,
-    /// The attempt requests a summary.
-    pub compacts: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PendingSettlement {
-    pub turn: u64,
-    pub attempt: u32,
-    pub usage: Usage,
-    /// The attempt called the plan's fallback model.
-    pub of_fallback: bool,
-    /// Nano-dollars reserved for the attempt.
-    pub worst_case: u64,
-    /// Set when `usage` does not count the whole call: the stream broke off, or the provider reported no usable usage.
-    pub unknown: Option<UnknownOutcome>,
-}
-
-/// The bounds of an attempt without a usable final usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownOutcome {
-    pub cut: CutStream,
-    /// Upper bound on the input tokens of the request.
-    pub input: u64,
-    pub max_output: u64,
-    /// Nano-dollars.
-    pub worst_case: u64,
-    /// The reply is complete; only its usage is missing.
-    pub replied: bool,
-}
-
-impl Attempt {
-    /// Returns the settlement of this attempt that is pending after a failure.
-    pub fn owed_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
-        self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
-    }
-
-    /// Returns the settlement that is pending after a complete reply; `uncounted` is set if `usage` lacks it.
-    pub fn owed(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
-        self.pending(usage, uncounted, true, of_fallback)
-    }
-
-    fn pending(&self, usage: Usage, cut: Option<CutStream>, replied: bool, of_fallback: bool) -> PendingSettlement {
-        let Self { turn, number, input, max_output, worst_case, .. } = *self;
-        let unknown = cut.map(|cut| {
-            // The thread does not know the bytes of a request that it cut itself; `input` bounds them.
-            let sent = if cut.sent == 0 { input } else { cut.sent };
-            UnknownOutcome { cut: CutStream { sent, ..cut }, input, max_output, worst_case, replied }
-        });
-        PendingSettlement { turn, attempt: number, usage, of_fallback, worst_case, unknown }
-    }
-}
-
 /// The tool calls of the last reply.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReplyCalls {
@@ -349,33 +292,6 @@ pub struct Mailbox {
     pub cancelled: bool,
     pub killed: bool,
     pub handoff: bool,
-}
-
-/// The state of a chat.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ChatState {
-    /// Prompts of the session so far.
-    pub prompts: u64,
-    /// The current prompt; `None` while the thread is idle.
-    pub current: Option<CurrentPrompt>,
-    /// Prompts that wait.
-    pub queue: VecDeque<QueuedMessage>,
-    /// Messages that waited when their process ended. A chat sends them only if the user submits them again.
-    pub held: Vec<String>,
-    /// The user has interrupted the current prompt.
-    pub is_interrupted: bool,
-    /// The session closes at the next idle step.
-    pub is_closing: bool,
-}
-
-/// The current prompt of a chat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CurrentPrompt {
-    pub number: u64,
-    /// The cost of the thread when the prompt started.
-    pub cost_before: Cost,
-    /// The message is part of the conversation.
-    pub is_delivered: bool,
 }
 
 /// An open approval request.

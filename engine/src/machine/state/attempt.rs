@@ -1,0 +1,66 @@
+//! The attempt of a model call, and its settlement.
+
+use crate::exchange::{CallError, CutStream, Usage};
+
+/// A model call that was intended and has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub turn: u64,
+    pub number: u32,
+    /// Upper bound on the input tokens of the request.
+    pub input: u64,
+    pub max_output: u64,
+    /// Nano-dollars.
+    pub worst_case: u64,
+    pub reserved: bool,
+    /// The attempt requests a summary.
+    pub compacts: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingSettlement {
+    pub turn: u64,
+    pub attempt: u32,
+    pub usage: Usage,
+    /// The attempt called the plan's fallback model.
+    pub of_fallback: bool,
+    /// Nano-dollars reserved for the attempt.
+    pub worst_case: u64,
+    /// Set when `usage` does not count the whole call: the stream broke off, or the provider reported no usable usage.
+    pub unknown: Option<UnknownOutcome>,
+}
+
+/// The bounds of an attempt without a usable final usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownOutcome {
+    pub cut: CutStream,
+    /// Upper bound on the input tokens of the request.
+    pub input: u64,
+    pub max_output: u64,
+    /// Nano-dollars.
+    pub worst_case: u64,
+    /// The reply is complete; only its usage is missing.
+    pub replied: bool,
+}
+
+impl Attempt {
+    /// Returns the settlement of this attempt that is pending after a failure.
+    pub fn owed_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
+        self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
+    }
+
+    /// Returns the settlement that is pending after a complete reply; `uncounted` is set if `usage` lacks it.
+    pub fn owed(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
+        self.pending(usage, uncounted, true, of_fallback)
+    }
+
+    fn pending(&self, usage: Usage, cut: Option<CutStream>, replied: bool, of_fallback: bool) -> PendingSettlement {
+        let Self { turn, number, input, max_output, worst_case, .. } = *self;
+        let unknown = cut.map(|cut| {
+            // The thread does not know the bytes of a request that it cut itself; `input` bounds them.
+            let sent = if cut.sent == 0 { input } else { cut.sent };
+            UnknownOutcome { cut: CutStream { sent, ..cut }, input, max_output, worst_case, replied }
+        });
+        PendingSettlement { turn, attempt: number, usage, of_fallback, worst_case, unknown }
+    }
+}
