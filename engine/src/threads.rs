@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rye_compiler::plan::PlanLimits;
 
 use crate::error::DriveError;
-use crate::event::{CommandSettings, Event, EventBody, Opened, ThreadHead};
+use crate::event::{CommandSettings, Event, EventBody, Opened, Recovered, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{ThreadState, apply, limit_mut};
 use crate::parent_thread::ParentThread;
@@ -298,6 +298,18 @@ pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let of = |mut limits: PlanLimits| limit_mut(&mut limits, limit).map(|value| *value);
     Some((of(state.limits)?, ceiling.and_then(of)))
+}
+
+/// Returns the messages of a chat that its recovery does not send; empty for other threads.
+pub fn held_messages(events: &[Event]) -> Vec<String> {
+    let mut state = ThreadState::new();
+    for event in events {
+        apply(&mut state, event);
+    }
+    let last = events.last().map_or((0, 0), |event| (event.seq + 1, event.ts));
+    let body = EventBody::Recovered(Recovered { owner: String::new(), cut_bytes: 0 });
+    apply(&mut state, &Event { seq: last.0, ts: last.1, body });
+    state.chat.map(|chat| chat.held).unwrap_or_default()
 }
 
 /// Returns the result recorded in a transcript; `None` if the last event is not `ended`.

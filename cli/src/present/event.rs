@@ -231,7 +231,7 @@ fn prompt_ended(ended: &PromptEnded) -> EventView {
     let line = format!("prompt {} {}: {}", ended.prompt, serialized_name(&ended.status), format_cost(&ended.cost));
     let text = ended.code.as_ref().map(|code| {
         let message = ended.message.as_deref().unwrap_or_default();
-        if message.is_empty() { code.clone() } else { format!("{code}: {message}") }
+        if message.starts_with(code.as_str()) { message.to_owned() } else { format!("{code}: {message}") }
     });
     EventView { line, bad: text.is_some(), text }
 }

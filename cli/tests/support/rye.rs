@@ -71,7 +71,7 @@ impl TestProject {
 
     /// Returns a `rye` command in the project, isolated from the machine's user space.
     pub fn command(&self, args: &[&str]) -> Command {
-        let starts = matches!(args, ["run", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]);
+        let starts = matches!(args, ["run" | "chat", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]);
         if self.is_own && starts && self.is_changed.swap(false, Ordering::SeqCst) {
             let trusted = ProcessResult::from(self.bare(&["trust"]).output().unwrap());
             assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);

@@ -25,6 +25,9 @@ pub struct PromptEnded {
     pub message: Option<String>,
     /// The cost of the prompt alone.
     pub cost: Cost,
+    /// Messages of the user that the prompt did not send. They are sent only if the user submits them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsent: Vec<String>,
 }
 
 /// The end status of a prompt.

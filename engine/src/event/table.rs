@@ -262,7 +262,7 @@ pub static EVENT_TABLE: [EventRow; 29] = [
         EventKind::PromptEnded,
         ("prompt_ended", "prompt_ended"),
         BARRIER,
-        &["prompt", "status", "code", "message", "cost"],
+        &["prompt", "status", "code", "message", "cost", "unsent"],
         STATE,
     ),
     line(
@@ -332,7 +332,7 @@ mod tests {
             {"type":"recovered","owner":"o","cut_bytes":1},
             {"type":"checkpoint","turn":1,"key_id":"k","signature":"s"},
             {"type":"prompt_started","prompt":1,"limits":limits},
-            {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost},
+            {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"]},
             {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},
         ])
         .as_array()

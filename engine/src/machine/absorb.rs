@@ -160,6 +160,7 @@ fn reserved(state: &ThreadState) -> Vec<EventBody> {
 /// made.
 fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
+    let most = state.limits.spend.saturating_sub(state.before_prompt().0.spend);
     let given_up = Settled {
         turn: attempt.turn,
         attempt: attempt.number,
@@ -173,8 +174,8 @@ fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
         EventBody::Limit(crate::event::LimitHit {
             at: rye_compiler::plan::Node::Model,
             limit_code: "spend_exceeded".into(),
-            current_value: crate::thread::dollars(state.limits.spend.saturating_sub(remaining)),
-            current_max: crate::thread::dollars(state.limits.spend),
+            current_value: crate::thread::dollars(most.saturating_sub(remaining)),
+            current_max: crate::thread::dollars(most),
         }),
     ]
 }

@@ -413,6 +413,13 @@ impl ThreadState {
         limit.saturating_sub(self.cost.spend).saturating_sub(held)
     }
 
+    /// Returns the cost and the seconds of the thread before the current prompt of a chat; zero in a run. The limits of a
+    /// prompt are reported without them.
+    pub fn before_prompt(&self) -> (Cost, u64) {
+        let current = self.chat.as_ref().and_then(|chat| chat.current);
+        current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
+    }
+
     /// Returns true if the thread is a chat without a current prompt.
     pub fn is_idle(&self) -> bool {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())

@@ -78,8 +78,9 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
 
 /// Returns the event of the duration limit, reached at `now` or by a wait of `delay_ms` that does not fit.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
-    let most = state.limits.duration_seconds;
-    let seconds = state.clock.elapsed_at(now).saturating_add(delay_ms).div_ceil(1000);
+    let (_, before) = state.before_prompt();
+    let most = state.limits.duration_seconds.saturating_sub(before);
+    let seconds = state.clock.elapsed_at(now).saturating_add(delay_ms).div_ceil(1000).saturating_sub(before);
     EventBody::Limit(LimitHit {
         at: Node::Limits,
         limit_code: "duration_seconds_exceeded".into(),

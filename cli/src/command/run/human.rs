@@ -117,7 +117,7 @@ impl HumanRenderer {
 
     /// Returns true if text is printed while it is streamed.
     fn streams(&self) -> bool {
-        self.format == Format::Human && !self.quiet
+        self.is_chat || self.format == Format::Human && !self.quiet
     }
 
     /// Adds a line about a thread to the stderr buffer.
@@ -165,6 +165,10 @@ impl HumanRenderer {
         if let EventBody::Opened(opened) = &event.body {
             self.opened(thread, opened);
         }
+        if self.is_chat && self.main.is_none() {
+            // The session that was opened again is the first thread with an event.
+            self.main = Some(thread.clone());
+        }
         if self.events {
             let what = event_view(event);
             self.thread_line(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
@@ -182,6 +186,8 @@ impl HumanRenderer {
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
             }
+            // The end of the prompt has the sum.
+            EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => {}
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
                 let reserved = self.reserved.remove(thread);
@@ -214,12 +220,21 @@ impl HumanRenderer {
             }
             // The user has typed the line, or left.
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
+            // Nothing was lost, and the user has opened the session.
+            EventBody::Recovered(recovered) if self.is_chat && recovered.cut_bytes == 0 => {}
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
                     self.thread_line(thread, DIM, &event_view(event).line);
                 }
             }
-            EventBody::PromptEnded(_) => {
+            EventBody::PromptEnded(ended) => {
+                for text in &ended.unsent {
+                    self.thread_line(
+                        thread,
+                        colored(AnsiColor::Yellow),
+                        &format!("not sent: {}", truncate_line(text, MAX_DETAIL_CHARS)),
+                    );
+                }
                 let view = event_view(event);
                 self.thread_line(thread, DIM, &view.line);
                 if let Some(error) = view.text {
@@ -457,7 +472,9 @@ impl Render for HumanRenderer {
         self.progress = None;
         self.out.end_line();
         self.flush();
-        if self.format == Format::Plain {
+        if self.is_chat {
+            self.chat(&result);
+        } else if self.format == Format::Plain {
             self.plain(&result);
         } else {
             self.human(&result);
@@ -467,6 +484,17 @@ impl Render for HumanRenderer {
 }
 
 impl HumanRenderer {
+    /// Prints the end of a session. Its replies are printed already.
+    fn chat(&mut self, result: &RunResult) {
+        if result.status != Status::Idle {
+            return self.human(&RunResult { result: None, ..result.clone() });
+        }
+        if !self.quiet {
+            let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
+            writeln!(io_err(), "session closed  {}  {DIM}{again}{DIM:#}", cost(&result.cost)).ok();
+        }
+    }
+
     fn human(&mut self, result: &RunResult) {
         self.outputs(result);
         let mut err = io_err();

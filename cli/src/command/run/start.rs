@@ -15,6 +15,7 @@ use rye_engine::event::ControlMessage;
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::process::start_session;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::held_messages;
 
 use super::ask::{self, ThreadGrant};
 use super::effective_settings::EffectiveSettings;
@@ -174,7 +175,14 @@ pub fn run_to_end(
         if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
             report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
         }
+        let reopened = start.existing_thread().filter(|_| how.prompts.is_some());
+        let events = reopened.map(|thread| engine.threads().transcript(thread)).transpose();
         let mut handle = start_thread(&engine, start, how).await?;
+        if let Ok(Some(events)) = events {
+            for text in held_messages(&events) {
+                report.note(&printable(&format!("not sent when the session ended: {text}")));
+            }
+        }
         let live = handle.live.take();
         let channel = (sender, messages);
         let screen = if how.detached || how.silent {

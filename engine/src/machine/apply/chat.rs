@@ -10,10 +10,12 @@ use crate::thread::Status;
 
 /// Starts a prompt: its limits apply, and nothing of the prompt before it.
 pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted) {
-    let cost_before = state.cost;
+    let (cost_before, seconds_before) = (state.cost, state.clock.elapsed_ms().div_ceil(1000));
     let Some(chat) = &mut state.chat else { return };
     chat.prompts = started.prompt;
-    chat.current = Some(CurrentPrompt { number: started.prompt, cost_before, is_delivered: false });
+    // The user has seen them.
+    chat.held.clear();
+    chat.current = Some(CurrentPrompt { number: started.prompt, cost_before, seconds_before, is_delivered: false });
     state.limits = started.limits;
     state.position = RunPosition::After(Node::Idle, Outcome::Prompt);
     state.limit = None;

@@ -28,6 +28,8 @@ pub struct CurrentPrompt {
     pub number: u64,
     /// The cost of the thread when the prompt started.
     pub cost_before: Cost,
+    /// Seconds that the thread had used when the prompt started.
+    pub seconds_before: u64,
     /// The message is part of the conversation.
     pub is_delivered: bool,
 }

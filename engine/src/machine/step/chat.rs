@@ -15,7 +15,7 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let Some(chat) = &state.chat else { return StepResult::Gives(Outcome::Closed) };
     if chat.current.is_some() {
-        return StepResult::Write(vec![prompt_ended(walk)]);
+        return StepResult::Write(vec![prompt_ended(walk, &[])]);
     }
     let continued = state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.talk.prompted);
     if let Some(ContinuedPrompt { number, limits }) = continued {
@@ -56,7 +56,7 @@ fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
 }
 
 /// Returns the event that ends the current prompt with the result of the last step.
-fn prompt_ended(walk: &WalkContext<'_>) -> EventBody {
+fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     let ended = end_result(walk);
     let status = match ended.status {
         _ if walk.state.limit.is_some() => PromptStatus::Limit,
@@ -70,19 +70,38 @@ fn prompt_ended(walk: &WalkContext<'_>) -> EventBody {
         | Status::Idle => PromptStatus::Done,
     };
     let (code, message) = ended.error.map(|error| (error.code, error.message)).unzip();
-    ended_event(walk.state, status, code, message)
+    ended_event(walk.state, closing, status, code, message)
 }
 
-fn ended_event(state: &ThreadState, status: PromptStatus, code: Option<String>, message: Option<String>) -> EventBody {
+/// Returns the end of the current prompt. `closing` are the events before it, which settle open attempts.
+fn ended_event(
+    state: &ThreadState,
+    closing: &[EventBody],
+    status: PromptStatus,
+    code: Option<String>,
+    message: Option<String>,
+) -> EventBody {
     let current = state.chat.as_ref().and_then(|chat| chat.current);
     let (prompt, before) = current.map_or((0, Cost::default()), |current| (current.number, current.cost_before));
-    EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost: state.cost.since(&before) }))
+    let mut cost = state.cost.since(&before);
+    for event in closing {
+        if let EventBody::Settled(settled) = event {
+            cost.spend = cost.spend.saturating_add(settled.amount);
+        }
+    }
+    let unsent = undelivered_prompt(state).map(str::to_owned).into_iter().chain(unsent_messages(state)).collect();
+    EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
+}
+
+/// Returns the messages that wait for a turn of the current prompt.
+fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
+    state.mail.steering.iter().chain(&state.mail.following).map(|message| message.text.clone())
 }
 
 /// Returns the events that end an interrupted prompt: open attempts count at their worst case, open calls are answered.
 pub(in crate::machine) fn interruption_events(state: &ThreadState) -> Vec<EventBody> {
     let mut events = close_open_work(state, (true, true), "skipped: the user interrupted the prompt");
-    events.push(ended_event(state, PromptStatus::Interrupted, None, None));
+    events.push(ended_event(state, &events, PromptStatus::Interrupted, None, None));
     events
 }
 
@@ -98,7 +117,7 @@ pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Op
     let ends = state.stop.is_some() && !state.mail.cancelled && !state.mail.killed;
     (ends && plan.graph.has(Node::Idle)).then(|| {
         let mut events = close_open_work(state, (true, true), "skipped: the prompt was ended");
-        events.push(prompt_ended(walk));
+        events.push(prompt_ended(walk, &events));
         events
     })
 }

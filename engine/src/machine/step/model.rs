@@ -17,7 +17,8 @@ use crate::exchange::cost;
 const MIN_OUTPUT_TOKENS: u64 = 1024;
 
 pub(super) fn limits(walk: &WalkContext<'_>) -> StepResult {
-    match limits::first_exceeded(&walk.state.limits.into(), &semantic_cost(walk.state)) {
+    let (limits, cost) = limits_and_cost(walk.state);
+    match limits::first_exceeded(&limits.into(), &cost) {
         None => StepResult::Gives(Outcome::Within),
         Some(exceeded) => StepResult::Write(vec![hit(Node::Limits, exceeded)]),
     }
@@ -83,14 +84,16 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let wanted = state.model(plan).requested_output(state.limits.output).max(1);
     let left = state.available_spend();
     let Some((max_output, worst_case)) = affordable_output(state.model(plan), input, wanted, left) else {
-        let spent = Nanos::from_u64(state.limits.spend.saturating_sub(left));
+        let (before, _) = state.before_prompt();
+        let most = state.limits.spend.saturating_sub(before.spend);
+        let spent = Nanos::from_u64(most.saturating_sub(left));
         return hit(
             Node::Model,
             Exceeded {
                 name: LimitName::Spend,
                 limit_code: "spend_exceeded".into(),
                 current_value: spent.to_json(),
-                current_max: Nanos::from_u64(state.limits.spend).to_json(),
+                current_max: Nanos::from_u64(most).to_json(),
             },
         );
     };
@@ -202,16 +205,26 @@ fn hit(at: Node, exceeded: Exceeded) -> EventBody {
     })
 }
 
-fn semantic_cost(state: &ThreadState) -> limits::Cost {
-    let c = &state.cost;
-    limits::Cost {
+/// Returns the limits and the cost of the run, or of the current prompt of a chat.
+fn limits_and_cost(state: &ThreadState) -> (PlanLimits, limits::Cost) {
+    let (before, seconds) = state.before_prompt();
+    let (limits, c) = (&state.limits, state.cost.since(&before));
+    let limits = PlanLimits {
+        turns: limits.turns.saturating_sub(before.turns),
+        tokens: limits.tokens.saturating_sub(before.input_tokens.saturating_add(before.output_tokens)),
+        spend: limits.spend.saturating_sub(before.spend),
+        duration_seconds: limits.duration_seconds.saturating_sub(seconds),
+        ..*limits
+    };
+    let cost = limits::Cost {
         turns: c.turns,
         input_tokens: c.input_tokens,
         output_tokens: c.output_tokens,
         cached_tokens: c.cached_tokens,
         spend: Nanos::from_u64(c.spend),
-        elapsed_seconds: state.clock.elapsed_ms() / 1000,
-    }
+        elapsed_seconds: (state.clock.elapsed_ms() / 1000).saturating_sub(seconds),
+    };
+    (limits, cost)
 }
 
 /// Returns the limit that forbids another child besides the existing ones and `more` others, if any. A tool starts no

@@ -1,0 +1,175 @@
+//! Tests of `rye chat`: prompts from stdin, the closed session, interruption and a killed process.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rye::{ProcessResult, TestProject};
+use serde_json::Value;
+
+const DIRECTIVE: &str = r#"# Talk
+
+```xml
+<directive name="talk" version="1.0.0">
+  <metadata>
+    <description>Talk.</description>
+    <model provider="scripted" tier="fast"/>
+    <limits turns="2" spend="0.50"/>
+    <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>
+  </metadata>
+</directive>
+```
+
+Answer briefly.
+"#;
+
+/// Returns a project with the directive `talk` and this script.
+fn project(script: &str) -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write("script.yaml", script);
+    place.write("guest.txt", "Ada");
+    place
+}
+
+/// Starts `rye chat` with its stdin open.
+fn start(place: &TestProject, args: &[&str]) -> Child {
+    let args = [&["chat"], args, &["--script", "script.yaml"]].concat();
+    let mut command = place.command(&args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Runs `rye chat` with these lines and the end of the input.
+fn chat(place: &TestProject, args: &[&str], lines: &[u8]) -> ProcessResult {
+    let mut child = start(place, args);
+    child.stdin.take().unwrap().write_all(lines).unwrap();
+    ProcessResult::from(child.wait_with_output().unwrap())
+}
+
+fn only_thread(place: &TestProject) -> Value {
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"].as_array().unwrap().len(), 1, "{listed}");
+    listed["threads"][0].clone()
+}
+
+fn transcript(place: &TestProject) -> Vec<Value> {
+    place.transcript(only_thread(place)["thread_id"].as_str().unwrap())
+}
+
+fn count(events: &[Value], name: &str) -> usize {
+    events.iter().filter(|event| event["event_type"] == name || event["type"] == name).count()
+}
+
+/// Waits until the transcript has an event of this type.
+fn wait_for(place: &TestProject, name: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        let listed = place.rye(&["threads", "list", "--format", "json"]);
+        if listed.code == Some(0) && !listed.stdout.contains("\"threads\":[]") {
+            let id = serde_json::from_str::<Value>(&listed.stdout).unwrap()["threads"][0]["thread_id"].clone();
+            let shown = place.rye(&["threads", "transcript", id.as_str().unwrap(), "--json"]);
+            if shown.stdout.contains(&format!("\"{name}\"")) {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no event `{name}`");
+}
+
+#[test]
+fn each_line_of_stdin_is_a_prompt() {
+    let place = project("steps: [{ text: Hello. }, { expect: { user: again }, text: Bye. }]");
+    let done = chat(&place, &["talk"], b"hi\n\nhi again\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Hello.\nBye.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("prompt 2 done: 1 turn"), "{}", done.stderr);
+    let events = transcript(&place);
+    assert_eq!((count(&events, "prompt_started"), count(&events, "prompt_ended")), (2, 2));
+    assert_eq!(only_thread(&place)["status"], "idle");
+    place.run_ok(&["threads", "verify", "--last"]);
+}
+
+#[test]
+fn closed_session_continues_in_the_same_thread() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    chat(&place, &["talk"], b"first\n");
+    let done = chat(&place, &["-c"], b"second\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Two.\n"), "{}", done.stderr);
+    let events = transcript(&place);
+    // The system prompt and the layers of the first message are sent once.
+    assert_eq!((count(&events, "system_prompt"), count(&events, "prompt_started")), (1, 2));
+    place.run_ok(&["threads", "verify", "--last"]);
+    let none = chat(&project("steps: []"), &["-c"], b"");
+    assert_eq!(none.code, Some(2));
+    assert!(none.stderr.contains("no closed session"), "{}", none.stderr);
+}
+
+#[test]
+fn unknown_command_is_not_sent() {
+    let place = project("steps: [{ expect: { user: /etc/passwd }, text: A path. }, { text: Literal. }]");
+    let done = chat(&place, &["talk"], b"/hlep\n/etc/passwd\n//help\n/exit\nnever read\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "A path.\nLiteral.\n"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("unknown command `/hlep`: nothing was sent; did you mean `/help`?"),
+        "{}",
+        done.stderr
+    );
+    let texts: Vec<String> = transcript(&place).iter().map(ToString::to_string).collect();
+    assert!(texts.iter().any(|text| text.contains("\"/help\"")), "one slash is left");
+    assert!(!texts.iter().any(|text| text.contains("never read")));
+}
+
+#[test]
+fn exit_code_is_that_of_the_last_prompt() {
+    let read = "{ tool_calls: [{ name: rye_file_system_read, input: { path: guest.txt } }] }";
+    let place = project(&format!("steps: [{{ text: One. }}, {read}, {read}]"));
+    let done = chat(&place, &["talk"], b"first\nsecond\n");
+    assert_eq!(done.code, Some(4), "{}", done.stderr);
+    assert!(done.stderr.contains("prompt 2 limit: 2 turns"), "{}", done.stderr);
+    assert!(done.stderr.contains("turns_exceeded: 2 of 2"), "{}", done.stderr);
+    assert_eq!(only_thread(&place)["status"], "idle");
+}
+
+#[test]
+fn interrupt_ends_the_prompt_and_keeps_the_session() {
+    let place = project("steps: [{ delay_ms: 6000, text: Late. }]");
+    let mut child = start(&place, &["talk"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"first\n").unwrap();
+    wait_for(&place, "reserved");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    wait_for(&place, "prompt_ended");
+    stdin.write_all(b"second\n").unwrap();
+    drop(stdin);
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Late.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("prompt 1 interrupted"), "{}", done.stderr);
+    place.run_ok(&["threads", "verify", "--last"]);
+}
+
+#[test]
+fn killed_session_stops_at_idle_and_calls_no_model() {
+    let place = project("steps: [{ delay_ms: 6000, text: Late. }]");
+    let mut child = start(&place, &["talk"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"first\nwaiting\n").unwrap();
+    wait_for(&place, "reserved");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = count(&transcript(&place), "attempt_intended");
+    let opened = chat(&place, &["-c"], b"");
+    assert_eq!(opened.stdout, "", "{}", opened.stderr);
+    assert!(opened.stderr.contains("prompt 1 interrupted: 0 turns"), "{}", opened.stderr);
+    assert!(!opened.stderr.contains("0 out, $0\n"), "the call counts at its worst case: {}", opened.stderr);
+    assert!(opened.stderr.contains("not sent when the session ended: waiting"), "{}", opened.stderr);
+    assert_eq!(count(&transcript(&place), "attempt_intended"), before);
+    let done = chat(&place, &["-c"], b"again\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Late.\n"), "{}", done.stderr);
+    place.run_ok(&["threads", "verify", "--last"]);
+}
