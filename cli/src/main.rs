@@ -7,6 +7,7 @@ mod complete;
 mod examples;
 mod exit;
 mod git;
+mod help_examples;
 mod input_schemas;
 mod lockfile;
 mod log;
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
 
 /// Parses the command line. A variable of an option that is set to an empty value counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
-    let mut command = without_empty_variables(Args::command());
+    let mut command = without_empty_variables(help_examples::with_examples(Args::command()));
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

@@ -125,6 +125,38 @@ fn unknown_command_is_not_sent() {
 }
 
 #[test]
+fn json_requests_are_answered_between_the_events() {
+    let place = project("steps: [{ text: One. }]");
+    let lines = b"{\"type\":\"prompt\",\"id\":1,\"message\":\"hi\"}\nnot json\n{\"type\":\"close\",\"id\":2}\n";
+    let done = chat(&place, &["talk", "--format", "json"], lines);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let lines: Vec<Value> = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let responses: Vec<(&Value, &Value)> =
+        lines.iter().filter(|line| line["type"] == "response").map(|line| (&line["id"], &line["success"])).collect();
+    assert_eq!(
+        responses,
+        [(&1.into(), &true.into()), (&Value::Null, &false.into()), (&2.into(), &true.into())],
+        "{}",
+        done.stdout
+    );
+    assert!(lines.iter().any(|line| line["event"]["type"] == "prompt_ended"), "{}", done.stdout);
+    assert_eq!(lines.last().unwrap()["status"], "idle");
+}
+
+#[test]
+fn plan_of_a_chat_is_the_plan_of_its_thread() {
+    let place = project("steps: [{ text: One. }]");
+    let (_, plan) = place.json(&["plan", "talk", "--chat"]);
+    let text = plan["first_message"]["text"].as_str().unwrap().to_owned();
+    assert!(text.ends_with("\n\n${prompt}"), "{text}");
+    chat(&place, &["talk"], b"hi\n");
+    let events = transcript(&place);
+    assert_eq!(events[1]["plan_id"], plan["plan_id"]);
+    let (_, run) = place.json(&["plan", "talk"]);
+    assert_ne!(run["plan_id"], plan["plan_id"]);
+}
+
+#[test]
 fn exit_code_is_that_of_the_last_prompt() {
     let read = "{ tool_calls: [{ name: rye_file_system_read, input: { path: guest.txt } }] }";
     let place = project(&format!("steps: [{{ text: One. }}, {read}, {read}]"));

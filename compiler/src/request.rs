@@ -43,6 +43,13 @@ impl CompileRequest {
         }
     }
 
+    /// Requests the plan of a chat.
+    #[must_use]
+    pub fn chat(mut self) -> Self {
+        self.mode = PlanMode::Chat;
+        self
+    }
+
     /// Sets the inputs.
     #[must_use]
     pub fn with_inputs(mut self, inputs: Map<String, Value>) -> Self {

@@ -224,6 +224,23 @@ impl Session {
         self.questions.answer(question, answer)
     }
 
+    /// Sends a prompt to a chat ([`CompileRequest::chat`](crate::CompileRequest::chat)). While a prompt runs,
+    /// the new one waits for its end.
+    pub fn submit(&self, text: impl Into<String>) {
+        self.handle.send(ControlMessage::Submit { text: text.into() });
+    }
+
+    /// Ends the current prompt of a chat: the model call is cut and counts at its worst case, calls are stopped.
+    pub fn interrupt(&self) {
+        self.handle.send(ControlMessage::Interrupt);
+    }
+
+    /// Closes a chat once no prompt waits. [`Session::join`] then returns the status `idle`, and
+    /// [`SessionRequest::recover`] opens the session again.
+    pub fn close(&self) {
+        self.handle.send(ControlMessage::Close);
+    }
+
     /// Adds a message that the model reads before its next turn; calls that have not started are skipped.
     pub fn steer(&self, text: impl Into<String>) {
         self.handle.send(ControlMessage::Steer { text: text.into() });

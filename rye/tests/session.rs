@@ -69,6 +69,24 @@ async fn suspended_thread_is_recovered_with_an_approval() {
     assert_eq!(session.join().await.result.as_deref(), Some("done"));
 }
 
+#[tokio::test]
+async fn chat_answers_prompts_until_it_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path());
+    let compilation = project.plan(&request().chat()).unwrap();
+    let engine = EngineBuilder::new(&project)
+        .approvals(Approvals::Allow)
+        .script(folder.path().join("script.yaml"))
+        .unwrap()
+        .open()
+        .unwrap();
+    let session = engine.open(SessionRequest::start(compilation)).await.unwrap();
+    session.submit("do it");
+    session.close();
+    let result = session.join().await;
+    assert_eq!((result.status.as_str(), result.result.as_deref(), result.cost.turns), ("idle", Some("done"), 2));
+}
+
 #[test]
 fn errors_say_what_is_wrong_and_where() {
     let folder = tempfile::tempdir().unwrap();

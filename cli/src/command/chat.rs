@@ -13,12 +13,13 @@ use crate::command::run::ask::HeadlessPolicyArg;
 use crate::command::run::compile_directive;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
-use crate::options::Global;
+use crate::options::{Format, Global};
 use crate::report::Printer;
 use crate::run_request::RunRequestArgs;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
+pub mod json;
 pub mod lines;
 pub mod session;
 
@@ -50,7 +51,7 @@ pub struct ChatArgs {
     /// else `allow`)
     #[arg(long, value_enum, value_name = "POLICY", env = "RYE_UNATTENDED", hide_env_values = true)]
     unattended: Option<HeadlessPolicyArg>,
-    /// Print every event; with `--format json`, one JSON object per line
+    /// Print every event
     #[arg(long)]
     events: bool,
 }
@@ -75,7 +76,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let lines = Arc::new(PromptLines::read_stdin());
     let how = RunOptions {
         trust_record: args.trust_record,
-        events: args.events,
+        events: args.events || report.format() == Format::Json,
         script: args.script.as_deref(),
         unattended: args.unattended.map(HeadlessPolicy::from),
         prompts: Some(&lines),

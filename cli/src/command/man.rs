@@ -9,6 +9,7 @@ use clap_mangen::Man;
 
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::help_examples::with_examples;
 use crate::report::Printer;
 
 #[derive(Debug, Args)]
@@ -19,7 +20,7 @@ pub struct ManArgs {
 }
 
 pub fn run(args: &ManArgs, report: &Printer) -> Result<Exit, CommandError> {
-    let mut command = crate::args::Args::command();
+    let mut command = with_examples(crate::args::Args::command());
     command.build();
     let Some(dir) = &args.dir else {
         std::io::stdout().lock().write_all(&render(&command)?)?;

@@ -8,6 +8,7 @@ use clap::Args;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
+use rye_compiler::plan::PlanMode;
 use rye_compiler::report::render;
 use rye_compiler::report::render::json::PlanReport;
 use rye_compiler::report::summary::PlanSummary;
@@ -41,6 +42,9 @@ pub struct PlanArgs {
     /// Compare with a git revision, or compare two; a side may also be a JSON plan file
     #[arg(long, value_name = "REV[..REV]", conflicts_with_all = ["all", "graph"])]
     diff: Option<String>,
+    /// Plan a session of `rye chat` instead of a run
+    #[arg(long)]
+    chat: bool,
     /// List every context of the directive, by the conditions that read its inputs
     #[arg(long, conflicts_with = "graph")]
     all: bool,
@@ -51,6 +55,12 @@ pub struct PlanArgs {
     /// `--format plain` omits them
     #[arg(long, conflicts_with_all = ["diff", "all", "graph"])]
     prompt: bool,
+}
+
+impl PlanArgs {
+    fn mode(&self) -> PlanMode {
+        if self.chat { PlanMode::Chat } else { PlanMode::Run }
+    }
 }
 
 /// Output of `rye plan ID --format json` if there are errors, and so no plan.
@@ -74,7 +84,8 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
-    let request = args.call.request(id, &world)?;
+    let mut request = args.call.request(id, &world)?;
+    request.mode = args.mode();
     if args.all {
         return matrix::run(&world, &request, report);
     }

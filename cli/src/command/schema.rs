@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::command::assert::AssertOutput;
+use crate::command::chat::json::{ChatRequest, ChatResponse};
 use crate::command::check::CheckOutput;
 use crate::command::doctor::DoctorOutput;
 use crate::command::explain::ExplainOutput;
@@ -81,6 +82,7 @@ pub struct InputSchemaOutput {
 pub enum SchemaOutput {
     Approvals,
     Assert,
+    Chat,
     Check,
     Detach,
     Doctor,
@@ -129,6 +131,7 @@ impl SchemaOutput {
         match self {
             Self::Approvals => schema_for!(ApprovalsOutput),
             Self::Assert => schema_for!(AssertOutput),
+            Self::Chat => schema_for!(ChatLine),
             Self::Doctor => schema_for!(DoctorOutput),
             Self::Error => schema_for!(ErrorOutput),
             Self::Explain => schema_for!(ExplainOutput),
@@ -181,6 +184,16 @@ impl SchemaOutput {
 enum EventLine {
     Event(EventOutput<'static>),
     Delta(DeltaOutput<'static>),
+}
+
+/// A line of `rye chat --format json`: a request on stdin, or a response on stdout between the events of `rye schema
+/// event`.
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the schema is used")]
+enum ChatLine {
+    Request(ChatRequest),
+    Response(ChatResponse),
 }
 
 /// A line of `rye eval` output.

@@ -11,6 +11,7 @@ use clap::{Arg, Command, CommandFactory};
 use super::{cell, check_page, root};
 use crate::args::Args;
 use crate::exit::Exit;
+use crate::help_examples::with_examples;
 
 /// Environment variables that the sources of `rye` name.
 const OWN_VARIABLES: [(&str, &str); 17] = [
@@ -49,7 +50,7 @@ const LIBRARY_VARIABLES: [(&str, &str); 5] = [
 ];
 
 fn commands() -> String {
-    let mut command = Args::command();
+    let mut command = with_examples(Args::command());
     command.build();
     let mut out = String::from("### Options of every command\n\n");
     out.push_str(&table(command.get_arguments()));
@@ -78,6 +79,10 @@ fn describe(command: &Command, parent: &str, level: usize, out: &mut String) {
     let table = table(command.get_arguments().filter(|arg| !arg.is_global_set()));
     if !table.is_empty() {
         let _ = write!(out, "\n{table}");
+    }
+    if let Some(examples) = command.get_after_help() {
+        let lines = examples.to_string().lines().skip(1).map(|line| format!("{}\n", line.trim())).collect::<String>();
+        let _ = write!(out, "\n```console\n{lines}```\n");
     }
     for sub in command.get_subcommands() {
         describe(sub, &name, (level + 1).min(4), out);

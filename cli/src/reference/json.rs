@@ -18,6 +18,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
     match output {
         SchemaOutput::Approvals => "`rye threads approvals`",
         SchemaOutput::Assert => "`rye assert`",
+        SchemaOutput::Chat => "`rye chat --format json`, a request or a response",
         SchemaOutput::Check => "`rye check`, and `rye run` if the directive has errors",
         SchemaOutput::Detach => "`rye run --detach`",
         SchemaOutput::Doctor => "`rye doctor`",

@@ -39,6 +39,7 @@ mod artifacts;
 mod async_tools;
 mod bounds;
 mod cancel;
+mod chat;
 mod crash;
 mod deadline;
 mod descendants;

@@ -6,6 +6,7 @@ use rye_compiler::diagnostics::closest;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Event, EventBody, PromptStatus};
 
+use super::json::ChatRequest;
 use super::lines::{Line, PromptLines};
 use crate::exit::Exit;
 
@@ -22,13 +23,15 @@ pub struct SessionInput {
     control: ControlSender,
     /// The input has ended, or the user has left.
     is_closed: bool,
+    /// The lines are JSON requests.
+    is_json: bool,
     /// Interruptions since the last line.
     interruptions: u32,
 }
 
 impl SessionInput {
-    pub fn new(lines: Arc<PromptLines>, control: ControlSender) -> Self {
-        Self { lines, control, is_closed: false, interruptions: 0 }
+    pub fn new(lines: Arc<PromptLines>, control: ControlSender, is_json: bool) -> Self {
+        Self { lines, control, is_closed: false, is_json, interruptions: 0 }
     }
 
     /// Takes the next line; does not return once the session is closing. Returns a note for the user.
@@ -39,11 +42,30 @@ impl SessionInput {
         let line = self.lines.next().await;
         self.interruptions = 0;
         match line {
+            Some(line) if self.is_json => {
+                self.take_request(&line);
+                None
+            }
             Some(line) => self.take_line(&line),
             None => {
                 self.close();
                 None
             }
+        }
+    }
+
+    fn take_request(&mut self, line: &Line) {
+        if line.text.trim().is_empty() {
+            return;
+        }
+        match ChatRequest::parse(&line.text) {
+            Ok(request) => {
+                let (message, response) = request.accept();
+                self.is_closed = message == ControlMessage::Close;
+                response.print();
+                self.control.send(message);
+            }
+            Err(response) => response.print(),
         }
     }
 

@@ -205,7 +205,8 @@ fn compile_side(
     if world.candidates(ItemKind::Directive, id)?.is_empty() {
         return Ok(SidePlan::Nothing);
     }
-    let request = args.call.request(id.clone(), world)?;
+    let mut request = args.call.request(id.clone(), world)?;
+    request.mode = args.mode();
     let request = if uses_defaults { request.with_default_inputs(world) } else { request };
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);

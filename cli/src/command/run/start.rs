@@ -195,7 +195,8 @@ pub fn run_to_end(
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let input = how.prompts.map(|lines| SessionInput::new(Arc::clone(lines), handle.control()));
+        let input =
+            how.prompts.map(|lines| SessionInput::new(Arc::clone(lines), handle.control(), format == Format::Json));
         let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));

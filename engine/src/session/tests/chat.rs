@@ -1,0 +1,197 @@
+//! Chats in the engine: a session over several processes, and a crash at every operation.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::plan::PlanMode;
+use rye_grammar::ItemId;
+use serde_json::json;
+
+use super::{Lab, calls, say};
+use crate::context::StartOptions;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::event::{ControlMessage, Event, EventBody, MessageSource, PromptStatus};
+use crate::message::Message;
+use crate::store::disk::{SimulatedDisk, Survival};
+use crate::store::{Disk, StoreError};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+use crate::threads::held_messages;
+
+/// Returns a project whose model calls a tool in the first turn of a prompt and answers in the second.
+fn lab(elsewhere: Option<PathBuf>) -> Lab {
+    let mut lab = Lab::new(|request| {
+        let is_answered = request.turns.last().is_some_and(|turn| turn.kind() == "tool_result");
+        let read = [("rye_file_system_read", json!({"path": "note.txt"}))];
+        Ok(if is_answered { say("done") } else { calls(&read) })
+    });
+    lab.elsewhere = elsewhere;
+    if lab.elsewhere.is_none() {
+        lab.write("note.txt", "a note");
+        let grants = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+        lab.directive("talk", &format!("<limits turns=\"4\" spend=\"1.00\"/>{grants}"), "");
+    }
+    lab
+}
+
+fn plan(lab: &Lab) -> Compilation {
+    let world = (lab.options().world)().unwrap();
+    let mut request = CompileRequest::new(ItemId::parse("test/talk").unwrap()).with_inputs(serde_json::Map::new());
+    request.mode = PlanMode::Chat;
+    compile(&*world, &request).value.unwrap()
+}
+
+fn engine(lab: &Lab, disk: &Arc<dyn Disk>) -> Engine {
+    let mut options = lab.options();
+    options.disk = Some(Arc::clone(disk));
+    Engine::open(&lab.path(), options).unwrap()
+}
+
+fn submit(text: &str) -> ControlMessage {
+    ControlMessage::Submit { text: text.into() }
+}
+
+fn blocking<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn events(engine: &Engine, thread: &ThreadId) -> Vec<Event> {
+    engine.threads().transcript(thread).unwrap()
+}
+
+fn prompts(events: &[Event]) -> Vec<PromptStatus> {
+    let ended = events.iter().filter_map(|event| match &event.body {
+        EventBody::PromptEnded(ended) => Some(ended.status),
+        _ => None,
+    });
+    ended.collect()
+}
+
+/// Returns the texts that the transcript accounts for: sent prompts, and messages that were not sent.
+fn known_texts(events: &[Event]) -> Vec<String> {
+    let mut known = held_messages(events);
+    for event in events {
+        match &event.body {
+            EventBody::CognitionIn(said) if said.source == MessageSource::Prompt => {
+                if let Message::User { content } = &said.message {
+                    known.push(crate::message::text_of(content));
+                }
+            }
+            EventBody::PromptEnded(ended) => known.extend(ended.unsent.iter().cloned()),
+            _ => {}
+        }
+    }
+    known
+}
+
+#[test]
+fn session_continues_in_another_process_with_the_same_messages() {
+    let lab = lab(None);
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let thread = blocking(async {
+        let engine = engine(&lab, &disk);
+        let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+        handle.send(submit("one"));
+        handle.send(ControlMessage::Close);
+        assert_eq!(handle.join().await.status, Status::Idle);
+        handle.thread_id.clone()
+    });
+    blocking(async {
+        let engine = engine(&lab, &disk);
+        let handle = engine.recover_with(&thread, vec![submit("two"), ControlMessage::Close]).await.unwrap();
+        assert_eq!(handle.join().await.status, Status::Idle);
+        assert_eq!(prompts(&events(&engine, &thread)), [PromptStatus::Done; 2]);
+    });
+    let requests = lab.model.requests.lock().unwrap();
+    assert_eq!(requests.len(), 4);
+    for pair in requests.windows(2) {
+        assert_eq!(pair[0].system, pair[1].system);
+        assert_eq!(pair[1].turns[..pair[0].turns.len()], pair[0].turns[..]);
+    }
+}
+
+#[test]
+fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
+    let first = lab(None);
+    let left: Arc<Mutex<Vec<(u64, SimulatedDisk)>>> = Arc::default();
+    let simulated = Arc::new(SimulatedDisk::new());
+    let states = Arc::clone(&left);
+    simulated.before_operations(move |at, disk| {
+        disk.restart(if at % 2 == 0 { Survival::All } else { Survival::Some(at) });
+        states.lock().unwrap().push((at, disk));
+    });
+    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+    blocking(async {
+        let engine = engine(&first, &disk);
+        let handle = engine.start(&plan(&first), StartOptions::default()).await.unwrap();
+        handle.send(submit("first prompt"));
+        handle.send(submit("second prompt"));
+        handle.send(ControlMessage::Close);
+        assert_eq!(handle.join().await.status, Status::Idle);
+    });
+    let left = std::mem::take(&mut *left.lock().unwrap());
+    assert!(left.len() > 100, "{} operations", left.len());
+    let step = if std::env::var_os("RYE_EVERY_CRASH").is_some() { 1 } else { left.len().div_ceil(60) };
+    let mut recovered = 0;
+    for (at, disk) in left.into_iter().step_by(step) {
+        recovered += usize::from(check_recovery(&first, at, disk));
+    }
+    assert!(recovered > 20, "{recovered} sessions");
+}
+
+/// Opens the session that a crash before operation `at` left; returns false if no session had started.
+fn check_recovery(first: &Lab, at: u64, disk: SimulatedDisk) -> bool {
+    let lab = lab(Some(first.path()));
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let asked = || lab.model.asked.load(Ordering::Relaxed);
+    blocking(async {
+        let engine = engine(&lab, &disk);
+        let Some(listed) = engine.threads().list().unwrap().into_iter().next() else { return false };
+        let thread = listed.row.id;
+        let before = match engine.threads().transcript(&thread) {
+            Ok(events) => events,
+            Err(StoreError::UnknownThread { .. }) => Vec::new(),
+            Err(error) => panic!("at {at}: {error}"),
+        };
+        let received: Vec<String> = before
+            .iter()
+            .filter_map(|event| match &event.body {
+                EventBody::Mail(mail) => match &mail.message {
+                    ControlMessage::Submit { text } => Some(text.clone()),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        let mut known = held_messages(&before);
+        match engine.recover_with(&thread, vec![ControlMessage::Close]).await {
+            Ok(handle) => assert_eq!(handle.join().await.status, Status::Idle, "at {at}"),
+            Err(EngineError::NeverBegan { .. }) => return false,
+            Err(error) => panic!("at {at}: {error}"),
+        }
+        assert_eq!(asked(), 0, "at {at}: a model was called");
+        let after = events(&engine, &thread);
+        known.extend(known_texts(&after));
+        for text in received {
+            assert!(known.iter().any(|known| known.ends_with(&text)), "at {at}: `{text}` is lost: {known:?}");
+        }
+        let handle = engine.recover_with(&thread, vec![submit("again"), ControlMessage::Close]).await.unwrap();
+        assert_eq!(handle.join().await.status, Status::Idle, "at {at}");
+        assert_eq!(asked(), 2, "at {at}");
+        let whole = events(&engine, &thread);
+        assert_eq!(prompts(&whole).last(), Some(&PromptStatus::Done), "at {at}");
+        let settled: u64 = whole
+            .iter()
+            .filter_map(|event| match &event.body {
+                EventBody::Settled(settled) => Some(settled.amount),
+                _ => None,
+            })
+            .sum();
+        let account = engine.account(&thread).unwrap().unwrap();
+        assert_eq!(account.spent().to_u64(), settled, "at {at}");
+        true
+    })
+}
