@@ -3,6 +3,7 @@
 //! targets.
 
 mod harness {
+    pub mod bounds;
     pub mod case;
     pub mod fuzz;
     pub mod render;
@@ -11,6 +12,7 @@ mod harness {
     mod told;
 }
 
+pub use harness::bounds::{RunTotals, check_run_bounds};
 pub use harness::case::{Case, CaseSettings, check, discover};
 pub use harness::fuzz;
 pub use harness::render::render_diagnostics;

@@ -12,6 +12,7 @@ mod missing_grant;
 pub mod omissions;
 pub mod provenance;
 pub mod render;
+pub mod run_bounds;
 pub mod summary;
 pub mod why;
 pub mod workspace_trust;

@@ -20,6 +20,7 @@ use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
+use super::bounds::check_run_bounds;
 use super::told::format_event;
 
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
@@ -48,7 +49,7 @@ impl Providers for ScriptedProviders {
 /// Runs a case and renders its transcripts.
 ///
 /// # Errors
-/// Fails if a folder cannot be copied, a script cannot be read, or the store fails.
+/// Fails if a folder cannot be copied, a script cannot be read, the store fails, or the run exceeds a bound of its plan.
 pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let place = folder.path().canonicalize().map_err(text)?;
@@ -85,6 +86,7 @@ pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     })?;
     let mut out = String::new();
     let threads = engine.threads();
+    check_run_bounds(&compilation.plan, threads)?;
     for listed in threads.list().map_err(text)? {
         let _ = writeln!(out, "{}", listed.row.id);
         let mut events = threads.transcript(&listed.row.id).map_err(text)?;

@@ -1,6 +1,6 @@
 //! Runs match their plans, for two hundred generated projects: the first request, the plan id that a thread records and
 //! its tools are those of the plan. A prompt without placeholders is sent byte for byte; otherwise the bytes around the
-//! placeholders match. Children are checked too. The case folders check the contents of prompts.
+//! placeholders match. Children are checked too. No run exceeds the cost and turns that its plan states. The case folders check the contents of prompts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -29,6 +29,7 @@ use rye_engine::provider::scripted::{Script, Scripted};
 use rye_engine::threads::Threads;
 use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
+use rye_snapshots::check_run_bounds;
 use shape::check_prompt;
 
 const PROJECTS: u64 = 200;
@@ -45,6 +46,8 @@ struct Coverage {
     whole: usize,
     open: usize,
     routed: usize,
+    /// Runs that cost money.
+    paid: usize,
 }
 
 impl Coverage {
@@ -54,6 +57,7 @@ impl Coverage {
         self.whole += other.whole;
         self.open += other.open;
         self.routed += other.routed;
+        self.paid += other.paid;
     }
 }
 
@@ -103,6 +107,7 @@ fn generated_projects_send_what_their_plans_show() {
     });
     assert!(counts.threads >= 250 && counts.children >= 50, "{counts:?}");
     assert!(counts.whole >= 50 && counts.open >= 50 && counts.routed >= 10, "{counts:?}");
+    assert!(counts.paid >= 50, "{counts:?}");
 }
 
 fn run_project(seed: u64, made: &GeneratedProject, counts: &mut Coverage) {
@@ -129,6 +134,8 @@ fn run_project(seed: u64, made: &GeneratedProject, counts: &mut Coverage) {
     run(&place, options, &planned);
 
     let threads = Threads::open(&place).unwrap();
+    let totals = check_run_bounds(&planned.plan, &threads).unwrap_or_else(|why| panic!("{seed}: {why}"));
+    counts.paid += usize::from(totals.spent > 0);
     let list = threads.list().unwrap();
     assert!(!list.is_empty(), "{seed}: nothing ran");
     for listed in &list {

@@ -65,6 +65,13 @@ impl Prices {
         u64::try_from(spend.0.checked_div(plain.min(cached).0)?.max(0)).ok()?.checked_add(1)
     }
 
+    /// Returns the least cost of a prompt: one token of the cheapest kind.
+    pub fn least_prompt(&self) -> Nanos {
+        let long = self.long_prompt.map(|long| [long.input, long.cache_read, long.cache_write]);
+        let kinds = [self.input, self.cache_read, self.cache_write].into_iter().chain(long.into_iter().flatten());
+        kinds.min().and_then(|price| Nanos::from_u64(price).per_million(1)).unwrap_or_default()
+    }
+
     /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if it overflows. A
     /// provider may write the whole prompt to its cache, or read it from there, at a price of its own. A shorter prompt
     /// may cost more, if its prices are higher.

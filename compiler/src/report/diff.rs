@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::compile::Compilation;
 use crate::report::closure::{Plans, collect_closure};
-use crate::report::render::json::{PlanReport, RunEstimateReport, render};
+use crate::report::render::json::{PlanReport, render};
 use crate::world::WorldError;
 pub use capabilities::CapabilityChange;
 use change::DiffSides;
@@ -72,7 +72,7 @@ pub struct LimitChange {
     pub source: Option<SourceReport>,
 }
 
-/// Dollars; null if a side is missing or has no price.
+/// Dollars; null if a side is missing, has no price, or has no bound.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostChange {
     pub first: BeforeAfter<Option<Value>>,
@@ -271,9 +271,9 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
 fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
     let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);
-    let cost = |of: fn(&PlanReport) -> &RunEstimateReport| BeforeAfter {
-        before: before.and_then(|plan| of(plan).cost.clone()),
-        after: after.and_then(|plan| of(plan).cost.clone()),
+    let cost = |of: fn(&PlanReport) -> &Option<Value>| BeforeAfter {
+        before: before.and_then(|plan| of(plan).clone()),
+        after: after.and_then(|plan| of(plan).clone()),
     };
     PlanDiff {
         directive,
@@ -291,9 +291,9 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
         model: changed(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),
         chain: changed(before, after, |plan| plan.chain.clone()),
         cost: CostChange {
-            first: cost(|plan| &plan.cost.first),
-            typical: cost(|plan| &plan.cost.typical),
-            worst: cost(|plan| &plan.cost.worst),
+            first: cost(|plan| &plan.cost.first.cost),
+            typical: cost(|plan| &plan.cost.typical.cost),
+            worst: cost(|plan| &plan.cost.worst.cost),
         },
         starts: Vec::new(),
     }

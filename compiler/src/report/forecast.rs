@@ -1,11 +1,11 @@
-//! Cost forecast of a run: its first request, a typical run and the worst case. A forecast uses only the plan's own
-//! prices and limits; its assumptions are the constants below and are printed beside it.
+//! Cost forecast of a run: its first request, a typical run, and the bounds on every run. A forecast uses only the plan's
+//! own prices and limits; the assumptions of the typical run are the constants below and are printed beside it.
 
 use crate::hook::HookPoint;
-use crate::lower::MIN_OUTPUT_TOKENS;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use crate::plan::settings::BILLIONTHS;
 use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, Segment, Tokenizer, Tokens};
+use crate::report::run_bounds::{TurnBounds, WorstCase};
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
@@ -19,10 +19,8 @@ pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 const BYTES_PER_TOKEN: u64 = 4;
 /// Frames of the messages that one turn adds: the reply and a tool result, each with one block.
 const FRAMES_PER_TURN: u64 = 4;
-/// Turns after which the simulation of a run stops.
-const MAX_SIMULATED_TURNS: u64 = 10_000;
 
-/// Totals of one simulated run.
+/// Totals of one estimated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunEstimate {
     pub turns: u64,
@@ -59,13 +57,12 @@ impl StopReason {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
+    /// The first request at its worst case: every byte sent is a token, and the reply has its maximum length.
     pub first: RunEstimate,
     pub typical: RunEstimate,
-    /// The worst case: every byte sent is a token, every reply of maximum length, one largest tool result per turn,
-    /// nothing read from a cache.
-    pub worst: RunEstimate,
-    /// Upper bound on the turns that the spend limit pays for; `None` if the model has no price.
-    pub affordable_turns: Option<u64>,
+    /// Upper bound on the cost of every run.
+    pub worst: WorstCase,
+    pub turns: TurnBounds,
     pub prefix: StablePrefix,
 }
 
@@ -78,15 +75,13 @@ pub struct StablePrefix {
     pub per_thread: u64,
 }
 
-/// Assumptions about the turns of a run.
+/// Assumptions about the turns of a typical run.
 #[derive(Clone, Copy)]
 struct Scenario {
     turns: u64,
     output: u64,
     result: u64,
     is_cached: bool,
-    /// Requests cost their worst case instead of the expected amount.
-    worst: bool,
 }
 
 impl Scenario {
@@ -97,71 +92,73 @@ impl Scenario {
     }
 }
 
+impl RunEstimate {
+    const NONE: Self = Self { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: StopReason::Done };
+}
+
 impl Plan {
     /// Computes the forecast from the token counts of the first request.
     pub fn forecast(&self, first: &RequestTokens) -> Forecast {
         let prefix = StablePrefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
-        let output = first.output;
-        let turns = if self.can_continue() { u64::MAX } else { 1 };
         let largest = if self.calls_tools() { self.largest_result_bytes() } else { 0 };
-        let is_cached = prefix.per_thread > 0;
         let typical = Scenario {
-            turns: turns.min(TYPICAL_TURNS),
-            output: output.min(TYPICAL_OUTPUT_TOKENS),
+            turns: if self.can_continue() { TYPICAL_TURNS } else { 1 },
+            output: first.output.min(TYPICAL_OUTPUT_TOKENS),
             result: (largest / BYTES_PER_TOKEN).min(TYPICAL_RESULT_TOKENS),
-            is_cached,
-            worst: false,
+            is_cached: prefix.per_thread > 0,
         };
-        let worst = Scenario { turns, output, result: largest, is_cached: false, worst: true };
         Forecast {
-            first: self.estimate_run(first, Scenario { turns: 1, ..worst }),
+            first: self.bound_first_turn(first),
             typical: self.estimate_run(first, typical),
-            worst: self.estimate_run(first, worst),
-            affordable_turns: self.affordable_turns(first, &prefix),
+            worst: self.bound_cost(),
+            turns: self.bound_turns(),
             prefix,
         }
     }
 
-    fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
-        let opening = if pace.worst { first.input_bound } else { first.input() };
+    /// Returns the worst case of the first request. Nothing is spent if the spend limit does not cover it.
+    fn bound_first_turn(&self, first: &RequestTokens) -> RunEstimate {
         let budget = Nanos::from_u64(self.limits.spend);
-        let mut course =
-            RunEstimate { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: StopReason::Done };
+        let stopped = self.stopped(&RunEstimate::NONE, first.input_bound, first.input_bound, budget);
+        let is_priced = self.model.prices.is_some();
+        if stopped != StopReason::Done {
+            return RunEstimate { cost: is_priced.then_some(Nanos::ZERO), stopped, ..RunEstimate::NONE };
+        }
+        let output = self.affordable_output(first.input_bound, first.output, budget);
+        let cost = self.model.worst_case(first.input_bound, output);
+        let (input, cost) = (first.input_bound, is_priced.then_some(cost));
+        RunEstimate { turns: 1, input, cached: 0, output, cost, stopped }
+    }
+
+    fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
+        let opening = first.input();
+        let budget = Nanos::from_u64(self.limits.spend);
+        let mut course = RunEstimate::NONE;
         let mut spent = Nanos::ZERO;
         let mut grown = 0u64;
-        while course.turns < pace.turns.min(MAX_SIMULATED_TURNS) {
+        while course.turns < pace.turns {
             let prompt = opening.saturating_add(grown);
-            let left = Nanos(budget.0.saturating_sub(spent.0));
-            let bound = match (pace.worst, course.turns) {
-                (true, _) => prompt,
-                (false, 0) => first.input_bound,
-                (false, _) => prompt.saturating_add(pace.unmeasured()),
-            };
+            let left = budget.saturating_sub(spent);
+            let is_first = course.turns == 0;
+            let bound = if is_first { first.input_bound } else { prompt.saturating_add(pace.unmeasured()) };
             course.stopped = self.stopped(&course, prompt, bound, left);
             if course.stopped != StopReason::Done {
                 break;
             }
             let output = self.affordable_output(bound, pace.output, left);
-            let is_read = pace.is_cached && course.turns > 0;
-            let tokens = match (pace.is_cached, is_read) {
-                (true, true) => Tokens { cache_read: opening, input: grown, output, cache_write: 0 },
-                (true, false) => Tokens { cache_write: opening, output, ..Tokens::default() },
+            let tokens = match (pace.is_cached, is_first) {
+                (true, true) => Tokens { cache_write: opening, output, ..Tokens::default() },
+                (true, false) => Tokens { cache_read: opening, input: grown, output, cache_write: 0 },
                 (false, _) => Tokens { input: prompt, output, ..Tokens::default() },
             };
-            let cost = if pace.worst {
-                self.model.worst_case(prompt, output)
-            } else {
-                self.model.cost(&tokens).unwrap_or(Nanos::ZERO)
-            };
-            spent = Nanos(spent.0.saturating_add(cost.0));
+            // A cost that overflows is above what is left.
+            let cost = self.model.prices.map(|prices| prices.cost(&tokens).unwrap_or(left).min(left));
+            spent = spent.saturating_add(cost.unwrap_or_default());
             course.turns += 1;
             course.input = course.input.saturating_add(prompt);
             course.cached = course.cached.saturating_add(tokens.cache_read);
             course.output = course.output.saturating_add(output);
             grown = grown.saturating_add(output).saturating_add(pace.result);
-            if pace.worst {
-                grown = grown.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS);
-            }
         }
         course.cost = self.model.prices.map(|_| spent);
         course
@@ -175,7 +172,7 @@ impl Plan {
         if course.input.saturating_add(course.output) >= self.limits.tokens {
             return StopReason::Limit(LimitName::Tokens);
         }
-        if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output()) > left {
+        if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output(&self.model)) > left {
             return StopReason::Limit(LimitName::Spend);
         }
         // The first request is sent however large it is.
@@ -187,16 +184,12 @@ impl Plan {
         StopReason::Done
     }
 
-    fn least_output(&self) -> u64 {
-        self.model.requested_output(self.limits.output).min(MIN_OUTPUT_TOKENS)
-    }
-
     /// Returns the largest output, up to `wanted`, that the remaining budget pays for.
     fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
         if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
             return wanted;
         }
-        let (mut low, mut high) = (self.least_output().min(wanted), wanted);
+        let (mut low, mut high) = (self.least_output(&self.model).min(wanted), wanted);
         while low < high {
             let middle = high - (high - low) / 2;
             if self.model.worst_case(bound, middle) <= left {
@@ -206,15 +199,6 @@ impl Plan {
             }
         }
         low
-    }
-
-    /// Upper bound on the turns that the spend limit pays for: one token per reply, everything else from the cache. A
-    /// turn starts only if the remaining budget covers its worst case.
-    fn affordable_turns(&self, first: &RequestTokens, prefix: &StablePrefix) -> Option<u64> {
-        let prices = self.model.prices?;
-        let needed = self.model.worst_case(first.input(), self.least_output()).0;
-        let left = Nanos::from_u64(self.limits.spend).0.checked_sub(needed).filter(|left| *left >= 0)?;
-        prices.max_turns_within(Nanos(left), first.input(), prefix.per_thread, 1)
     }
 
     /// Reports whether a further turn can follow a reply.
@@ -285,23 +269,32 @@ mod tests {
     const TOOLS: &str = "<permissions><execute><tool>*</tool></execute></permissions>";
 
     #[test]
-    fn without_tools_there_is_one_turn() {
+    fn typical_run_without_tools_has_one_turn() {
         let found = forecast("<metadata><permissions/></metadata>");
-        assert_eq!((found.typical.turns, found.worst.turns), (1, 1));
+        assert_eq!((found.typical.turns, found.typical.stopped), (1, StopReason::Done));
         // The message has 400 bytes; its frame, its block's and the request's have 128, 128 and 256 tokens.
-        assert_eq!(found.worst.cost, Some(Nanos((400 + 512) * 2000 + 500 * 10_000)));
-        assert_eq!(found.first, RunEstimate { stopped: StopReason::Done, ..found.worst });
+        assert_eq!(found.first.cost, Some(Nanos((400 + 512) * 2000 + 500 * 10_000)));
+        assert_eq!((found.first.turns, found.first.stopped), (1, StopReason::Done));
     }
 
     #[test]
-    fn worst_case_run_stops_at_the_first_limit() {
-        let wall = |inside: &str| forecast(&format!("<metadata>{inside}{TOOLS}</metadata>")).worst;
-        assert_eq!(wall("").stopped, StopReason::Window);
-        assert_eq!(wall("<limits turns=\"1\"/>").stopped, StopReason::Limit(LimitName::Turns));
-        assert_eq!(wall("<limits tokens=\"300\"/>").stopped, StopReason::Limit(LimitName::Tokens));
-        let spend = wall("<limits spend=\"0.0112\"/>");
+    fn typical_run_stops_at_the_first_limit() {
+        let end = |inside: &str| forecast(&format!("<metadata>{inside}{TOOLS}</metadata>")).typical;
+        assert_eq!(end("").stopped, StopReason::Window);
+        assert_eq!(end("<limits turns=\"1\"/>").stopped, StopReason::Limit(LimitName::Turns));
+        assert_eq!(end("<limits tokens=\"300\"/>").stopped, StopReason::Limit(LimitName::Tokens));
+        let spend = end("<limits spend=\"0.0112\"/>");
         assert_eq!((spend.stopped, spend.turns), (StopReason::Limit(LimitName::Spend), 1));
-        assert!(spend.cost.unwrap() <= Nanos::parse("0.0112").unwrap());
+    }
+
+    #[test]
+    fn unaffordable_first_request_costs_nothing() {
+        // The limit pays for the body of the directive, and not for the 400 bytes of the rendered message.
+        let found = forecast("<metadata><limits spend=\"0.0065\"/><permissions/></metadata>");
+        for run in [found.first, found.typical] {
+            assert_eq!((run.turns, run.cost), (0, Some(Nanos::ZERO)));
+            assert_eq!(run.stopped, StopReason::Limit(LimitName::Spend));
+        }
     }
 
     #[test]
@@ -313,14 +306,5 @@ mod tests {
         let rewritten = forecast(&format!("<metadata>{TOOLS}{hook}</metadata>"));
         assert_eq!((rewritten.typical.cached, rewritten.prefix.per_thread), (0, 0));
         assert!(rewritten.prefix.constant > 0);
-    }
-
-    #[test]
-    fn affordable_turns_are_an_upper_bound() {
-        for spend in ["0.012", "0.02", "0.05", "0.5"] {
-            let found = forecast(&format!("<metadata><limits turns=\"5000\" spend=\"{spend}\"/>{TOOLS}</metadata>"));
-            let most = found.affordable_turns.unwrap();
-            assert!(most >= found.worst.turns && most >= found.typical.turns, "{spend}: {found:?}");
-        }
     }
 }

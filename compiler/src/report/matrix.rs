@@ -19,7 +19,7 @@ use crate::diagnostics::Diagnostics;
 use crate::item::Items;
 use crate::lower::interface::lower_fields;
 use crate::plan::{FieldType, InterfaceField};
-use crate::report::render::json::{CallReport, PlanReport, RunEstimateReport, render};
+use crate::report::render::json::{CallReport, PlanReport, RunEstimateReport, WorstCaseReport, render};
 use crate::resolve::{Inputs, Launch};
 use crate::world::World;
 use cells::{Partition, ReadLiterals};
@@ -60,7 +60,7 @@ pub struct MatrixContext {
     pub tokens: u64,
     pub first: RunEstimateReport,
     pub typical: RunEstimateReport,
-    pub worst: RunEstimateReport,
+    pub worst: WorstCaseReport,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

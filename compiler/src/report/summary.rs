@@ -10,7 +10,7 @@ use crate::report::forecast::{Forecast, RunEstimate};
 use crate::report::lock::{Drift, Lock, LockMismatch, check_plan};
 use crate::report::render::table::group_thousands;
 use crate::report::render::view;
-use crate::semantics::limits::LimitName;
+use crate::report::run_bounds::CostBound;
 use crate::semantics::money::Nanos;
 use crate::world::{World, WorldError};
 
@@ -26,10 +26,11 @@ pub struct PlanSummary {
     pub model: String,
     /// Provider and id of the fallback.
     pub fallback: Option<String>,
-    /// Costs in dollars; null if the model has no price.
+    /// Costs in dollars; null if no model has a price.
     pub cost: Option<SummaryCost>,
-    /// Reason why the worst run ends: `done`, a limit's name, or `context window`.
-    pub worst_stopped: String,
+    /// The part that sets the worst cost, as `cost.worst.set_by` of the plan.
+    #[serde(default)]
+    pub worst_set_by: String,
     /// Number of model calls.
     pub turns: SummaryTurns,
     /// The access of the thread.
@@ -41,12 +42,12 @@ pub struct PlanSummary {
 /// Costs of a run in dollars, exact amounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryCost {
-    /// Upper bound on the first request.
-    pub first: Value,
-    /// Estimate of a typical run.
-    pub typical: Value,
-    /// The worst case.
-    pub worst: Value,
+    /// Upper bound on the first request; null if the model has no price.
+    pub first: Option<Value>,
+    /// Estimate of a typical run; null if the model has no price.
+    pub typical: Option<Value>,
+    /// Upper bound on every run; null if nothing bounds it.
+    pub worst: Option<Value>,
 }
 
 /// Model calls of a run.
@@ -54,8 +55,13 @@ pub struct SummaryCost {
 pub struct SummaryTurns {
     /// The limit of turns.
     pub limit: u64,
-    /// Upper bound on the turns that the spend limit pays for; null if the model has no price.
-    pub affordable: Option<u64>,
+    /// Turns that the spend limit pays for in every run that starts with the planned prompt.
+    #[serde(default)]
+    pub at_least: u64,
+    /// Turns that no run exceeds; null if hooks may raise every limit that bounds them.
+    pub at_most: Option<u64>,
+    /// The limit that sets `at_most`.
+    pub at_most_set_by: Option<String>,
     /// Turns of a typical run.
     pub typical: u64,
 }
@@ -97,10 +103,12 @@ impl PlanSummary {
             model: named(&plan.model),
             fallback: plan.model.fallback.as_deref().map(named),
             cost: SummaryCost::new(&forecast),
-            worst_stopped: forecast.worst.stopped.as_str().to_owned(),
+            worst_set_by: forecast.worst.set_by.as_str().to_owned(),
             turns: SummaryTurns {
                 limit: plan.limits.turns,
-                affordable: forecast.affordable_turns,
+                at_least: forecast.turns.at_least.turns,
+                at_most: forecast.turns.at_most.map(|most| most.turns),
+                at_most_set_by: forecast.turns.at_most.map(|most| most.set_by.as_str().to_owned()),
                 typical: forecast.typical.turns,
             },
             access: collect_access(world, plan)?,
@@ -129,26 +137,33 @@ impl PlanSummary {
     fn cost_line(&self) -> String {
         let Some(cost) = &self.cost else { return "unknown: the provider file states no prices".to_owned() };
         let dollars = |amount: &Value| Nanos::from_json(amount).map(round_up).unwrap_or_default();
-        let (first, typical, worst) = (dollars(&cost.first), dollars(&cost.typical), dollars(&cost.worst));
-        format!("first {first} · typical {typical} · worst {worst}")
+        let worst = cost.worst.as_ref().map_or_else(|| "unlimited".to_owned(), dollars);
+        let own = match cost.first.as_ref().zip(cost.typical.as_ref()) {
+            Some((first, typical)) => format!("first {} · typical {}", dollars(first), dollars(typical)),
+            None => "model without prices".to_owned(),
+        };
+        let whole = format!("{own} · worst {worst}");
+        let named = format!("{whole} ({})", self.worst_set_by);
+        if named.chars().count() <= LINE_CHARS { named } else { whole }
     }
 
     fn turns_line(&self) -> String {
-        let SummaryTurns { limit, affordable, typical } = self.turns;
-        let (most, by) = match affordable.filter(|turns| *turns < limit) {
-            Some(turns) => (turns, LimitName::Spend),
-            None => (limit, LimitName::Turns),
-        };
-        let typical = group_thousands(typical);
-        format!("at most {} (limit of {by}) · typical {typical}", group_thousands(most))
+        let SummaryTurns { at_least, at_most, at_most_set_by, typical, .. } = &self.turns;
+        let (least, typical) = (group_thousands(*at_least), group_thousands(*typical));
+        match at_most.zip(at_most_set_by.as_ref()) {
+            Some((most, by)) => format!("{least} to {} (limit of {by}) · typical {typical}", group_thousands(most)),
+            None => format!("at least {least} (a hook may raise limits) · typical {typical}"),
+        }
     }
 }
 
 impl SummaryCost {
     fn new(forecast: &Forecast) -> Option<Self> {
         let cost = |run: &RunEstimate| run.cost.map(Nanos::to_json);
-        let (first, typical) = (cost(&forecast.first)?, cost(&forecast.typical)?);
-        Some(Self { first, typical, worst: cost(&forecast.worst)? })
+        let worst = forecast.worst;
+        let is_priced = worst.cost.is_some() || worst.set_by == CostBound::Raise;
+        let (first, typical) = (cost(&forecast.first), cost(&forecast.typical));
+        is_priced.then(|| Self { first, typical, worst: worst.cost.map(Nanos::to_json) })
     }
 }
 

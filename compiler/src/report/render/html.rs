@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::json::{
-    FieldReport, LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport, dollars, render as report,
+    FieldReport, ForecastReport, LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport, dollars,
+    render as report,
 };
 use super::svg;
 use super::table::group_thousands;
@@ -126,9 +127,7 @@ fn costs(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
     section(out, "Cost", |out| {
         out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
-        for (name, course) in
-            [("first request", &plan.cost.first), ("typical run", &plan.cost.typical), ("worst case", &plan.cost.worst)]
-        {
+        for (name, course) in [("first request", &plan.cost.first), ("typical run", &plan.cost.typical)] {
             let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
             write!(
                 out,
@@ -142,6 +141,7 @@ fn costs(out: &mut String, plan: &PlanReport) {
             )
             .ok();
         }
+        worst_case(out, &plan.cost);
         let exact = tokens
             .exact
             .as_ref()
@@ -163,6 +163,21 @@ fn costs(out: &mut String, plan: &PlanReport) {
         )
         .ok();
     });
+}
+
+/// Renders the bounds on every run as the last row.
+fn worst_case(out: &mut String, cost: &ForecastReport) {
+    let (worst, turns) = (&cost.worst, &cost.turns);
+    let most = turns.at_most.map_or_else(|| "–".to_owned(), group_thousands);
+    let amount = worst.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
+    write!(
+        out,
+        "<tr><td>worst case</td><td class=\"n\">{} to {most}</td><td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">{}</td><td>set by {}</td></tr>",
+        group_thousands(turns.at_least),
+        escape_html(&amount),
+        escape_html(&worst.set_by)
+    )
+    .ok();
 }
 
 fn legend(out: &mut String, colours: &SourceColors) {

@@ -29,7 +29,10 @@ use crate::semantics::money::Nanos;
 use crate::wire_tool::WireTool;
 pub use call::CallReport;
 use cost::per_turn;
-pub use cost::{AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport};
+pub use cost::{
+    AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport, TurnBoundsReport,
+    WorstCaseReport,
+};
 pub use interface::FieldReport;
 
 /// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::plan::{PlannedModel, Tokens};
 use crate::report::forecast::{self, Forecast, RunEstimate};
+use crate::report::run_bounds::{TurnBounds, WorstCase};
+use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
 /// Cost in dollars of some prompt tokens in each request.
@@ -31,10 +33,11 @@ pub struct ForecastReport {
     pub first: RunEstimateReport,
     /// Replies and results of typical length, the constant prefix read from the cache.
     pub typical: RunEstimateReport,
-    /// Every reply of maximum length, one largest tool result per turn, nothing cached.
-    pub worst: RunEstimateReport,
-    /// Upper bound on the turns that the spend limit pays for; null if the model has no price.
-    pub affordable_turns: Option<u64>,
+    /// Upper bound on every run, with its children, hooks, retries, compaction and handoffs.
+    pub worst: WorstCaseReport,
+    /// Bounds on the turns of every run.
+    #[serde(default)]
+    pub turns: TurnBoundsReport,
     pub prefix: PrefixReport,
     pub assumptions: AssumptionsReport,
 }
@@ -50,6 +53,30 @@ pub struct RunEstimateReport {
     pub cost: Option<Value>,
     /// `done`, a limit's name, or `context window`.
     pub stopped: String,
+}
+
+/// Upper bound on the cost of a tree of threads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorstCaseReport {
+    /// Dollars; null if no model has a price, or if nothing bounds the cost.
+    pub cost: Option<Value>,
+    /// The limit that sets the bound, `spend`; `prices` if no call has a price above zero; `raise` if a hook may raise
+    /// the limit, so that nothing bounds the cost.
+    #[serde(default)]
+    pub set_by: String,
+}
+
+/// Bounds on the turns of a thread and its continuations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnBoundsReport {
+    /// Turns that the spend limit pays for in every run that starts with the planned prompt.
+    pub at_least: u64,
+    /// The limit that sets `at_least`.
+    pub at_least_set_by: String,
+    /// Turns that no run exceeds; null if hooks may raise every limit that bounds them.
+    pub at_most: Option<u64>,
+    /// The limit that sets `at_most`.
+    pub at_most_set_by: Option<String>,
 }
 
 /// Tokens at the start of every request that are byte-identical each time.
@@ -74,7 +101,7 @@ impl From<Forecast> for ForecastReport {
             first: forecast.first.into(),
             typical: forecast.typical.into(),
             worst: forecast.worst.into(),
-            affordable_turns: forecast.affordable_turns,
+            turns: forecast.turns.into(),
             prefix: PrefixReport { constant: forecast.prefix.constant, per_thread: forecast.prefix.per_thread },
             assumptions: AssumptionsReport {
                 typical_turns: forecast::TYPICAL_TURNS,
@@ -94,6 +121,24 @@ impl From<RunEstimate> for RunEstimateReport {
             output: course.output,
             cost: course.cost.map(Nanos::to_json),
             stopped: course.stopped.as_str().to_owned(),
+        }
+    }
+}
+
+impl From<WorstCase> for WorstCaseReport {
+    fn from(worst: WorstCase) -> Self {
+        Self { cost: worst.cost.map(Nanos::to_json), set_by: worst.set_by.as_str().to_owned() }
+    }
+}
+
+impl From<TurnBounds> for TurnBoundsReport {
+    fn from(TurnBounds { at_least, at_most }: TurnBounds) -> Self {
+        let name = |limit: LimitName| limit.as_str().to_owned();
+        Self {
+            at_least: at_least.turns,
+            at_least_set_by: name(at_least.set_by),
+            at_most: at_most.map(|most| most.turns),
+            at_most_set_by: at_most.map(|most| name(most.set_by)),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::super::view::MessageView;
 use super::{cents, dollars, heading, push, tokens};
 use crate::plan::Plan;
 use crate::report::forecast::{self, RunEstimate, StopReason};
+use crate::report::run_bounds::{CostBound, TurnBounds, WorstCase};
 
 /// Renders the first request, then whole runs.
 pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
@@ -24,8 +25,10 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
     }
     let forecast = plan.forecast(&weight);
     heading(out, "Forecast", &format!("tokens counted {}", plan.model.describe_counting()));
-    let rows = [row("typical", &forecast.typical), row("worst", &forecast.worst)];
+    let rows = [row("typical", &forecast.typical)];
     push_table(out, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left], &rows);
+    push(out, &format!("  worst    {}", worst(&forecast.worst)));
+    push(out, &format!("  turns    {}", turns(&forecast.turns)));
     let (turns, reply, result) =
         (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT_TOKENS, group_thousands(forecast::TYPICAL_RESULT_TOKENS));
     push(
@@ -34,19 +37,30 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
             "  typical: up to {turns} turns, {reply} tokens per reply, {result} tokens per tool result, cached prefix"
         ),
     );
-    push(out, "  worst: replies and tool results of maximum length, nothing cached");
+    push(out, "  worst: every run, with its children, hooks, retries, compaction and handoffs");
     let prefix = forecast.prefix;
     let per_thread = if prefix.per_thread == 0 { "nothing".to_owned() } else { group_thousands(prefix.per_thread) };
     push(
         out,
         &format!("  cacheable prefix: {} shared by all threads, {per_thread} per thread", tokens(prefix.constant)),
     );
-    if let Some(turns) = forecast.affordable_turns.filter(|turns| *turns < plan.limits.turns) {
-        let declared = group_thousands(plan.limits.turns);
-        push(
-            out,
-            &format!("  the turn limit is {declared}, but the spend limit pays for at most {}", group_thousands(turns)),
-        );
+}
+
+fn worst(worst: &WorstCase) -> String {
+    let cost = worst.cost.map(dollars);
+    match (worst.set_by, cost) {
+        (CostBound::Spend, Some(cost)) => format!("at most {cost}, set by the limit of spend"),
+        (CostBound::Prices, Some(cost)) => format!("{cost}, because every call is free of charge"),
+        (CostBound::Prices, None) => "no cost is counted, because the model has no prices".to_owned(),
+        (CostBound::Raise | CostBound::Spend, _) => "no bound, because a hook may raise the limit of spend".to_owned(),
+    }
+}
+
+fn turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
+    let least = format!("at least {}, set by the limit of {}", group_thousands(at_least.turns), at_least.set_by);
+    match at_most {
+        Some(most) => format!("{least}; at most {}, set by the limit of {}", group_thousands(most.turns), most.set_by),
+        None => format!("{least}; no upper bound, because a hook may raise the limits"),
     }
 }
 

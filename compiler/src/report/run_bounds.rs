@@ -1,0 +1,427 @@
+//! Bounds on all runs of a plan: the cost of the tree of threads, and the turns of the thread with its continuations.
+//! The estimates of `forecast` assume replies and results of some length; a bound holds for all of them, and for
+//! children, hooks, retries, compaction, handoffs and recoveries.
+
+use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
+use crate::lower::MIN_OUTPUT_TOKENS;
+use crate::plan::prompt::{LAYER_SEPARATOR, render_layer};
+use crate::plan::{Plan, PlannedModel, RuntimePlaceholder, Tokenizer};
+use crate::semantics::limits::LimitName;
+use crate::semantics::money::Nanos;
+use crate::world::ItemKind;
+
+/// Maximum bytes of the path of a project.
+const MAX_PATH_BYTES: usize = 4096;
+/// Maximum bytes of a thread id, which is a file name.
+const MAX_THREAD_ID_BYTES: usize = 255;
+/// Maximum bytes of a limit as text.
+const MAX_LIMIT_BYTES: usize = 32;
+
+/// Upper bound on the cost of a tree of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorstCase {
+    /// `None` if nothing bounds the cost, or if no model has prices.
+    pub cost: Option<Nanos>,
+    pub set_by: CostBound,
+}
+
+/// The part of a plan that sets the worst cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CostBound {
+    /// The limit `spend`: the ledger issues no attempt that could pass it.
+    Spend,
+    /// The prices: no call costs anything, or no model has prices.
+    Prices,
+    /// A hook that may raise the limit, in each thread of a chain of handoffs. There is no bound.
+    Raise,
+}
+
+impl CostBound {
+    /// Returns the name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Spend => "spend",
+            Self::Prices => "prices",
+            Self::Raise => "raise",
+        }
+    }
+}
+
+/// Bounds on the turns of a thread and its continuations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnBounds {
+    /// Turns that the spend limit pays for in every run, within the other limits.
+    pub at_least: TurnBound,
+    /// Turns that no run exceeds; `None` if hooks may raise every limit that bounds them.
+    pub at_most: Option<TurnBound>,
+}
+
+/// A number of turns and the limit that sets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnBound {
+    pub turns: u64,
+    pub set_by: LimitName,
+}
+
+impl TurnBound {
+    fn new(turns: u64, set_by: LimitName) -> Self {
+        Self { turns, set_by }
+    }
+}
+
+impl Plan {
+    /// Bounds the cost of every run.
+    ///
+    /// The ledger reserves the worst case of each attempt and the money of each child from the `spend` limit of the
+    /// root. No smaller bound holds: a recovery repeats an attempt that a crash cut, however often, and messages to the
+    /// thread lengthen its prompt.
+    pub fn bound_cost(&self) -> WorstCase {
+        let is_free = self.models().all(is_free);
+        if is_free && !self.can_start_threads() {
+            let cost = self.models().any(|model| model.prices.is_some()).then_some(Nanos::ZERO);
+            return WorstCase { cost, set_by: CostBound::Prices };
+        }
+        if self.can_raise(LimitName::Spend) {
+            return WorstCase { cost: None, set_by: CostBound::Raise };
+        }
+        WorstCase { cost: Some(Nanos::from_u64(self.limits.spend)), set_by: CostBound::Spend }
+    }
+
+    /// Bounds the turns of every run.
+    pub fn bound_turns(&self) -> TurnBounds {
+        let at_most = self.bound_turns_above();
+        let at_least = self.bound_turns_below();
+        let at_least = at_most.filter(|most| most.turns < at_least.turns).unwrap_or(at_least);
+        TurnBounds { at_least, at_most }
+    }
+
+    /// Returns the smallest upper bound of the limits that no hook may raise.
+    fn bound_turns_above(&self) -> Option<TurnBound> {
+        let spend = self.most_paid_turns().map(|turns| TurnBound::new(turns, LimitName::Spend));
+        let bounds = [
+            Some(TurnBound::new(self.limits.turns, LimitName::Turns)),
+            // A turn starts below the limit, and counts at least one token.
+            Some(TurnBound::new(self.limits.tokens, LimitName::Tokens)),
+            spend,
+        ];
+        bounds.into_iter().flatten().filter(|bound| !self.can_raise(bound.set_by)).min_by_key(|bound| bound.turns)
+    }
+
+    /// Returns the turns that the spend limit pays for if each one costs the least; `None` if a turn may be free.
+    fn most_paid_turns(&self) -> Option<u64> {
+        let least =
+            self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.least_prompt())).min()?;
+        // The last turn starts only if the rest pays for its worst case.
+        let needed = self.models().map(|model| model.worst_case(1, self.least_output(model))).min()?;
+        match self.limits.spend.checked_sub(needed.to_u64()) {
+            None => Some(0),
+            Some(left) => left.checked_div(least.to_u64()).map(|turns| turns.saturating_add(1)),
+        }
+    }
+
+    /// Returns the turns that the spend limit pays for in every run. Only the first prompt has a bound of its own: the
+    /// bytes of a reply and of its results have none.
+    fn bound_turns_below(&self) -> TurnBound {
+        if self.models().all(is_free) && !self.can_start_threads() {
+            return TurnBound::new(self.limits.turns, LimitName::Turns);
+        }
+        let is_paid = |prompt| {
+            self.model.worst_case(prompt, self.least_output(&self.model)) <= Nanos::from_u64(self.limits.spend)
+        };
+        match self.bound_opening() {
+            Some(prompt) if is_paid(prompt) && self.limits.turns == 1 => TurnBound::new(1, LimitName::Turns),
+            Some(prompt) if is_paid(prompt) => TurnBound::new(1, LimitName::Spend),
+            Some(_) | None => TurnBound::new(0, LimitName::Spend),
+        }
+    }
+
+    /// Returns an upper bound on the input tokens of the first request, whatever its placeholders become; `None` if a
+    /// value has no maximum length, if a hook may change the request, or if one may spend money before it.
+    fn bound_opening(&self) -> Option<u64> {
+        let is_changing = |hook: &PlannedHook| {
+            matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context)
+                || matches!(hook.action.call(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))
+        };
+        if self.hooks.iter().any(|hook| hook.is_live() && is_changing(hook)) {
+            return None;
+        }
+        let mut is_bounded = true;
+        let mut text = 0u64;
+        for layer in self.prompt.system.iter().chain(&self.prompt.first_message) {
+            let rendered = render_layer(layer, &mut |hole| {
+                let most = max_value_bytes(hole);
+                is_bounded &= most.is_some();
+                // The longest character in JSON.
+                "\u{1}".repeat(most.unwrap_or(0))
+            });
+            for part in [LAYER_SEPARATOR, &rendered] {
+                text = text.saturating_add(Tokenizer::Characters.bound(part));
+            }
+        }
+        is_bounded.then(|| self.bound_head(&self.model, "").saturating_add(self.model.bound_message(text, 1)))
+    }
+
+    /// Checks whether a hook may raise a limit. The answer of an executed item may be any action of its point.
+    fn can_raise(&self, limit: LimitName) -> bool {
+        let raises = |action: &HookAction| {
+            if let HookAction::Raise { limit: name, .. } = action {
+                return LimitName::parse(name).is_none_or(|name| name == limit);
+            }
+            matches!(action.call(), Some(HookCall::Execute { .. }))
+        };
+        self.hooks.iter().any(|hook| hook.is_live() && hook.event == HookPoint::Limit && raises(&hook.action))
+    }
+
+    /// Returns the smallest output with which an attempt of a model is made.
+    pub(super) fn least_output(&self, model: &PlannedModel) -> u64 {
+        model.requested_output(self.limits.output).clamp(1, MIN_OUTPUT_TOKENS)
+    }
+
+    fn models(&self) -> impl Iterator<Item = &PlannedModel> {
+        [Some(&self.model), self.model.fallback.as_deref()].into_iter().flatten()
+    }
+}
+
+fn is_free(model: &PlannedModel) -> bool {
+    model.prices.is_none_or(|prices| prices.worst_case(u64::MAX, u64::MAX) == Nanos::ZERO)
+}
+
+/// Returns the maximum bytes of a placeholder's value; `None` if it has no maximum.
+fn max_value_bytes(hole: &RuntimePlaceholder) -> Option<usize> {
+    let RuntimePlaceholder::Fact { path, fallback } = hole else { return None };
+    let most = match path.as_str() {
+        "project_path" => MAX_PATH_BYTES,
+        "thread_id" | "parent_thread_id" | "previous_thread_id" => MAX_THREAD_ID_BYTES,
+        "depth" | "max_turns" | "spend_limit" => MAX_LIMIT_BYTES,
+        other if other.strip_prefix("limits.").is_some_and(|name| LimitName::parse(name).is_some()) => MAX_LIMIT_BYTES,
+        _ => return None,
+    };
+    Some(fallback.as_ref().map_or(most, |text| text.len().max(most)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::{CompileRequest, compile};
+    use crate::plan::{LongPromptPrices, PlanLimits, Prices, RequestTokens, Tokens};
+    use crate::report::forecast::RunEstimate;
+    use crate::report::render::view::view_prompt;
+    use rye_grammar::ItemId;
+
+    const TOOLS: &str = "<permissions><execute><tool>*</tool></execute></permissions>";
+    const CHILDREN: &str = "<permissions><execute><directive>other</directive></execute></permissions>";
+    const RAISE_SPEND: &str =
+        "<hooks><hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"9\"/></hook></hooks>";
+    const RAISE_TURNS: &str =
+        "<hooks><hook id=\"h\" event=\"limit\"><raise limit=\"turns\" value=\"9\"/></hook></hooks>";
+    const EXECUTE_AT_LIMIT: &str =
+        "<hooks><hook id=\"h\" event=\"limit\"><execute item_type=\"tool\" item_id=\"rye/look\"/></hook></hooks>";
+    const EXECUTE_AT_START: &str = "<hooks><hook id=\"h\" event=\"thread_started\"><execute item_type=\"directive\" \
+                                    item_id=\"other\"/></hook></hooks>";
+    const REWRITE: &str = "<hooks><hook id=\"h\" event=\"context\"><keep_last n=\"3\"/></hook></hooks>";
+    const SHAPES: [&str; 8] =
+        ["<permissions/>", TOOLS, CHILDREN, RAISE_SPEND, RAISE_TURNS, EXECUTE_AT_LIMIT, EXECUTE_AT_START, REWRITE];
+
+    /// Uses `large` of the provider `main`: $2 per million input tokens, $10 per million output tokens.
+    fn plan(inside: &str) -> Plan {
+        let inside = format!("<metadata>{inside}</metadata>");
+        let other = ("other", "", "<metadata><permissions/></metadata>", "Help.");
+        let world = with_directives(minimal_world(), &[("leaf", "", &inside, "Do it."), other]);
+        let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+        let why: Vec<String> = compiled.diagnostics.iter().map(crate::diagnostics::Diagnostic::message).collect();
+        compiled.value.unwrap_or_else(|| panic!("{inside}: {why:?}")).plan
+    }
+
+    fn first_request(plan: &Plan) -> RequestTokens {
+        let (system, first, _) = view_prompt(plan, &crate::plan::Origins::default());
+        plan.count_request_tokens(&system.text, &first.text)
+    }
+
+    fn price() -> impl Strategy<Value = u64> {
+        prop_oneof![1 => Just(0), 4 => 1..100_000_000_000u64, 1 => any::<u64>()]
+    }
+
+    fn prices() -> impl Strategy<Value = Option<Prices>> {
+        let kinds = || [price(), price(), price(), price()];
+        let long = (prop_oneof![0..10u64, 500..50_000u64], kinds());
+        prop::option::weighted(0.9, (kinds(), prop::option::of(long))).prop_map(|prices| {
+            let ([input, output, cache_read, cache_write], long) = prices?;
+            let long_prompt = long.map(|(above, [input, output, cache_read, cache_write])| LongPromptPrices {
+                above,
+                input,
+                output,
+                cache_read,
+                cache_write,
+            });
+            Some(Prices { input, output, cache_read, cache_write, long_prompt })
+        })
+    }
+
+    fn limits() -> impl Strategy<Value = PlanLimits> {
+        let spend = prop_oneof![1..100_000_000_000u64, 1..1_000_000u64, 1..=u64::MAX];
+        let tokens = prop_oneof![1..500u64, 1..10_000_000u64];
+        (1..500u64, tokens, spend, 1..20_000u64).prop_map(|(turns, tokens, spend, output)| PlanLimits {
+            turns,
+            tokens,
+            spend,
+            spawns: 10,
+            depth: 5,
+            duration_seconds: 600,
+            output,
+        })
+    }
+
+    fn plans() -> impl Strategy<Value = Plan> {
+        let model = || (prices(), 1..2_000_000u64, 1..100_000u64);
+        let shape = prop::sample::select(SHAPES.map(plan).to_vec());
+        (shape, limits(), model(), prop::option::of(model())).prop_map(|(mut plan, limits, own, fallback)| {
+            plan.limits = limits;
+            let planned = plan.model.clone();
+            let set = |(prices, context_window, max_output)| PlannedModel {
+                prices,
+                context_window,
+                max_output,
+                fallback: None,
+                ..planned.clone()
+            };
+            plan.model = PlannedModel { fallback: fallback.map(set).map(Box::new), ..set(own) };
+            plan
+        })
+    }
+
+    /// Plays turns of any usage until a limit stops them, as the machine checks the limits; returns the turns and the
+    /// cost.
+    fn play(plan: &Plan, mut draw: impl FnMut(u64) -> u64) -> (u64, Nanos) {
+        let budget = Nanos::from_u64(plan.limits.spend);
+        let (mut turns, mut tokens, mut spent) = (0, 0u64, Nanos::ZERO);
+        let mut model = &plan.model;
+        while turns < plan.limits.turns && tokens < plan.limits.tokens && spent < budget {
+            if draw(8) == 0 {
+                model = plan.model.fallback.as_deref().unwrap_or(&plan.model);
+            }
+            let most = if draw(2) == 0 { 3 } else { 5_000 };
+            let prompt = 1 + draw(most);
+            let output = plan.least_output(model);
+            let worst = model.worst_case(prompt, output);
+            if model.prices.is_some() && worst > budget.saturating_sub(spent) {
+                break;
+            }
+            let cache_read = draw(prompt + 1);
+            let cache_write = draw(prompt - cache_read + 1);
+            let input = prompt - cache_read - cache_write;
+            let used = Tokens { input, output: draw(output + 1), cache_read, cache_write };
+            let cost = model.prices.map_or(Nanos::ZERO, |prices| prices.cost(&used).unwrap());
+            assert!(model.prices.is_none() || cost <= worst, "{used:?}");
+            spent = spent.saturating_add(cost);
+            tokens = tokens.saturating_add(prompt).saturating_add(used.output);
+            turns += 1;
+        }
+        (turns, spent)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn forecast_is_ordered_and_within_the_limits(plan in plans()) {
+            let found = plan.forecast(&first_request(&plan));
+            let spend = Nanos::from_u64(plan.limits.spend);
+            let cost = |run: RunEstimate| run.cost.unwrap_or_default();
+            let worst = match (found.worst.set_by, found.worst.cost) {
+                (CostBound::Raise, None) => spend,
+                (_, worst) => worst.unwrap_or_default(),
+            };
+            prop_assert!(worst <= spend, "{found:?}");
+            prop_assert!(cost(found.first) <= worst && cost(found.typical) <= worst, "{found:?}");
+            let TurnBounds { at_least, at_most } = found.turns;
+            let raises = plan.can_raise(LimitName::Turns);
+            prop_assert!(raises || at_most.is_some_and(|most| most.turns <= plan.limits.turns), "{found:?}");
+            prop_assert!(at_least.turns <= at_most.map_or(u64::MAX, |most| most.turns), "{found:?}");
+            prop_assert!(found.typical.turns <= at_most.map_or(u64::MAX, |most| most.turns), "{found:?}");
+            // Where a turn is certainly paid, the forecast shows it.
+            prop_assert!(at_least.turns == 0 || (found.first.turns == 1 && found.typical.turns >= 1), "{found:?}");
+        }
+
+        #[test]
+        fn played_turns_stay_within_the_bounds(plan in plans(), seed in any::<u64>()) {
+            let mut state = seed;
+            let draw = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            let (turns, spent) = play(&plan, draw);
+            let worst = plan.bound_cost();
+            prop_assert!(worst.cost.is_none_or(|worst| spent <= worst), "{turns} turns cost {spent}: {worst:?}");
+            let most = plan.bound_turns().at_most;
+            prop_assert!(most.is_none_or(|most| turns <= most.turns), "{turns} turns: {most:?}");
+        }
+    }
+
+    #[test]
+    fn worst_case_is_the_spend_limit_of_the_tree() {
+        let spend = WorstCase { cost: Some(Nanos(500_000_000)), set_by: CostBound::Spend };
+        for inside in ["<permissions/>", TOOLS, CHILDREN, RAISE_TURNS] {
+            assert_eq!(plan(inside).bound_cost(), spend, "{inside}");
+        }
+        for inside in [RAISE_SPEND, EXECUTE_AT_LIMIT] {
+            assert_eq!(plan(inside).bound_cost(), WorstCase { cost: None, set_by: CostBound::Raise }, "{inside}");
+        }
+    }
+
+    #[test]
+    fn worst_case_of_free_calls_is_zero_unless_children_have_prices() {
+        let with = |inside, prices| {
+            let mut plan = plan(inside);
+            plan.model.prices = prices;
+            plan.bound_cost()
+        };
+        let alone = "<permissions><execute><tool>rye.look</tool></execute></permissions>";
+        assert_eq!(with(alone, Some(Prices::NONE)), WorstCase { cost: Some(Nanos::ZERO), set_by: CostBound::Prices });
+        assert_eq!(with(alone, None), WorstCase { cost: None, set_by: CostBound::Prices });
+        assert_eq!(with(CHILDREN, None).set_by, CostBound::Spend);
+    }
+
+    #[test]
+    fn priced_fallback_bounds_the_cost_of_a_free_model_by_the_spend_limit() {
+        let mut plan = plan(TOOLS);
+        plan.model.fallback = Some(Box::new(plan.model.clone()));
+        plan.model.prices = Some(Prices::NONE);
+        assert_eq!(plan.bound_cost().set_by, CostBound::Spend);
+        assert_eq!(plan.bound_turns().at_most, Some(TurnBound::new(15, LimitName::Turns)));
+    }
+
+    #[test]
+    fn turn_bounds_name_their_limits() {
+        let bounds = |limits: &str, hooks: &str| plan(&format!("{limits}{TOOLS}{hooks}")).bound_turns();
+        let default = bounds("", "");
+        assert_eq!(default.at_least, TurnBound::new(1, LimitName::Spend));
+        assert_eq!(default.at_most, Some(TurnBound::new(15, LimitName::Turns)));
+        // A turn takes at least one token, at 2,000 nano-dollars; the last one also the worst case of 500 output tokens.
+        let few = bounds("<limits turns=\"5000\" spend=\"0.01\"/>", "").at_most;
+        assert_eq!(few, Some(TurnBound::new(1 + (10_000_000 - 5_002_000) / 2_000, LimitName::Spend)));
+        assert_eq!(bounds("<limits tokens=\"9\"/>", "").at_most, Some(TurnBound::new(9, LimitName::Tokens)));
+        let raised = bounds("", RAISE_TURNS).at_most.unwrap();
+        assert_eq!(raised.set_by, LimitName::Tokens);
+        assert_eq!(bounds("", EXECUTE_AT_LIMIT).at_most, None);
+    }
+
+    #[test]
+    fn no_turn_is_certain_where_hooks_or_long_values_may_use_up_the_money() {
+        for inside in [EXECUTE_AT_START, REWRITE] {
+            assert_eq!(plan(inside).bound_turns().at_least, TurnBound::new(0, LimitName::Spend), "{inside}");
+        }
+    }
+
+    #[test]
+    fn values_of_placeholders_count_at_their_maximum_length() {
+        let fact = |path: &str| RuntimePlaceholder::Fact { path: path.to_owned(), fallback: None };
+        assert_eq!(max_value_bytes(&fact("project_path")), Some(4096));
+        assert_eq!(max_value_bytes(&fact("limits.spend")), Some(MAX_LIMIT_BYTES));
+        assert_eq!(max_value_bytes(&fact("inputs.topic")), None);
+        assert_eq!(max_value_bytes(&RuntimePlaceholder::Hook { id: "h".into() }), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! The bounds that a plan states, compared with the threads of its run.
+
+use rye_compiler::plan::Plan;
+use rye_compiler::report::run_bounds::WorstCase;
+use rye_engine::event::{EventBody, ThreadHead};
+use rye_engine::threads::Threads;
+
+/// Totals of a run: the root with its continuations, and the tree below it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunTotals {
+    /// Replies of the root and its continuations.
+    pub turns: u64,
+    /// Nano-dollars booked for all threads.
+    pub spent: u64,
+    /// Part of `spent` above the reservations: the script counted more than was possible.
+    pub overspent: u64,
+}
+
+/// Sums the threads of a project in which one run was made, and compares them with the bounds of its plan.
+///
+/// # Errors
+/// The run exceeds a bound, or a transcript cannot be read.
+pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, String> {
+    let mut totals = RunTotals::default();
+    for listed in threads.list().map_err(|error| error.to_string())? {
+        let events = threads.transcript(&listed.row.id).map_err(|error| error.to_string())?;
+        let is_root = ThreadHead::of(&events).opened.is_some_and(|opened| opened.parent.is_none());
+        for event in &events {
+            match &event.body {
+                EventBody::Settled(settled) => {
+                    totals.spent = totals.spent.saturating_add(settled.amount);
+                    totals.overspent = totals.overspent.saturating_add(settled.overspent);
+                }
+                EventBody::CognitionOut(_) if is_root => totals.turns += 1,
+                _ => {}
+            }
+        }
+    }
+    let WorstCase { cost, .. } = plan.bound_cost();
+    let most = cost.map(|cost| cost.to_u64().saturating_add(totals.overspent));
+    if most.is_some_and(|most| totals.spent > most) {
+        return Err(format!("{}: {totals:?} exceeds the worst case {cost:?}", plan.directive));
+    }
+    let most = plan.bound_turns().at_most;
+    if most.is_some_and(|most| totals.turns > most.turns) {
+        return Err(format!("{}: {totals:?} exceeds {most:?}", plan.directive));
+    }
+    Ok(totals)
+}
