@@ -39,11 +39,12 @@ impl Revision {
         }
         let prefix = git_output_text(project, &["rev-parse", "--show-prefix"]).map_err(CommandError::failed)?;
         let prefix = prefix.trim_end_matches('\n');
-        let folder = format!("{prefix}.ai/");
+        let folders: Vec<String> =
+            ItemKind::ALL.iter().flat_map(|kind| kind.folders()).map(|folder| format!("{prefix}{folder}")).collect();
+        let arguments = ["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--"];
+        let arguments: Vec<&str> = arguments.into_iter().chain(folders.iter().map(String::as_str)).collect();
         // A path with wildcards is taken literally.
-        let listed =
-            git_output(project, &["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--", &folder])
-                .map_err(CommandError::failed)?;
+        let listed = git_output(project, &arguments).map_err(CommandError::failed)?;
         let wanted: Vec<(String, String)> =
             listed.split(|b| *b == 0).filter_map(|line| parse_tree_line(line, prefix)).collect();
         Ok(Self { files: read_objects(project, &wanted)?, commit })

@@ -14,9 +14,11 @@ mod model;
 mod palette;
 mod plan;
 mod report;
+mod skill;
 mod spawn;
 mod suggest;
 mod syntax;
+mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +40,10 @@ pub use plan::PlanError;
 pub(crate) use report::sanitize;
 pub use report::{Report, ReportHeader};
 pub use report::{breaks_line, is_terminal_control};
+pub use skill::SkillError;
 pub use spawn::SpawnError;
 pub use suggest::closest;
+pub use template::TemplateError;
 
 /// An error, a warning or advice.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -70,6 +74,10 @@ pub enum Diagnostic {
     Spawn(#[from] SpawnError),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Skill(#[from] SkillError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
 }
 
 /// The severity of a diagnostic: an error rejects the file, a warning does not, advice is a suggestion.
@@ -167,6 +175,8 @@ impl Diagnostic {
             Self::Model(e) => e,
             Self::Spawn(e) => e,
             Self::Plan(e) => e,
+            Self::Skill(e) => e,
+            Self::Template(e) => e,
         }
     }
 }

@@ -55,7 +55,7 @@ impl FileKind {
             ItemKind::Tool if matches!(extension, Some("yaml" | "yml")) => Some(Self::Tool),
             ItemKind::Knowledge if extension == Some("md") => Some(Self::Knowledge),
             ItemKind::Config => Self::of_settings(crate::validate::settings::schema::file(id.as_str())?),
-            ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge => None,
+            ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge | ItemKind::Prompt | ItemKind::Skill => None,
         }
     }
 

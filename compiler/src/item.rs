@@ -5,9 +5,12 @@ mod cache;
 mod config;
 pub(crate) mod data;
 pub mod directive;
+mod front_matter;
 pub mod hook;
 mod id;
 pub mod knowledge;
+pub mod prompt_template;
+pub mod skill;
 pub mod tool;
 mod xml;
 
@@ -22,6 +25,8 @@ pub use directive::{
 };
 pub use hook::{HookDecl, HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders, OrderedHooks};
 pub use knowledge::Knowledge;
+pub use prompt_template::PromptTemplate;
+pub use skill::Skill;
 pub use tool::Tool;
 pub use xml::shorten;
 

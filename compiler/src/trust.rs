@@ -214,7 +214,11 @@ pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> 
         HookCall::Sign { item_type, item_id } => {
             Some(one_line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
         }
-        HookCall::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. } | HookCall::Fetch { .. } => None,
+        HookCall::Execute {
+            item_type: ItemKind::Knowledge | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill,
+            ..
+        }
+        | HookCall::Fetch { .. } => None,
     }
 }
 

@@ -41,10 +41,12 @@ use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{FROZEN_SETTINGS, LowerCache, LowerContext};
 use crate::lower::try_lower;
 use crate::model::ModelOverride;
+use crate::plan::Tokenizer;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Fuel;
 use crate::semantics::risk;
 use crate::severity_overrides::SeverityOverrides;
+use crate::skill_list::SkillList;
 use crate::world::{Entry, ItemKind, Space, World};
 use body::EmptyDirectives;
 use capability::PatternMatcher;
@@ -160,6 +162,12 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         ItemKind::Tool | ItemKind::Config => {
             items.tool(id);
         }
+        ItemKind::Prompt => {
+            items.prompt_template(id);
+        }
+        ItemKind::Skill => {
+            items.skill(id);
+        }
     };
     let (mut all, mut unnamed) = (UnitReport::default(), UnreferencedKnowledge::default());
     let (shares, unnamed) = if items.is_tracking() {
@@ -190,7 +198,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
             }
         }
         unnamed.replace(None, &all.knowledge);
-        let [_, knowledge, _] = &lists;
+        let [_, knowledge, ..] = &lists;
         unnamed.set_list(knowledge);
         (vec![&all], &unnamed)
     };
@@ -441,6 +449,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();
         spawn::check(items, &spawns, &mut found);
         shadowing::check(items, &mut found);
+        // The skills of a user differ between machines, and their tokens are no defect of the project.
+        SkillList::read(items, &[Space::Project], Tokenizer::Characters).report_dropped(&mut found);
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.contains(error)));
         found.append(read);

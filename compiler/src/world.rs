@@ -29,7 +29,17 @@ pub enum ItemKind {
     Knowledge,
     Tool,
     Config,
+    /// A prompt template that a user calls as `/name`.
+    Prompt,
+    /// A folder with a `SKILL.md`, by the Agent Skills specification.
+    Skill,
 }
+
+/// Maximum number of folders between the folder of skills and a `SKILL.md`, with the skill's own.
+pub const MAX_SKILL_DEPTH: usize = 4;
+
+/// Name of the file that makes a folder a skill.
+const SKILL_FILE: &str = "SKILL.md";
 
 /// Formats bytes as lowercase hex.
 pub fn hex(bytes: &[u8]) -> String {
@@ -63,15 +73,17 @@ impl Space {
 }
 
 impl ItemKind {
-    pub const ALL: [Self; 4] = [Self::Directive, Self::Knowledge, Self::Tool, Self::Config];
+    pub const ALL: [Self; 6] = [Self::Directive, Self::Knowledge, Self::Tool, Self::Config, Self::Prompt, Self::Skill];
 
-    /// `directive`, `knowledge`, `tool` or `config`.
+    /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Directive => "directive",
             Self::Knowledge => "knowledge",
             Self::Tool => "tool",
             Self::Config => "config",
+            Self::Prompt => "prompt",
+            Self::Skill => "skill",
         }
     }
 
@@ -80,20 +92,58 @@ impl ItemKind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Returns the folder of the kind, with the trailing slash: `.ai/directives/`.
+    /// Returns the folder of the kind in `.ai/`, with the trailing slash: `.ai/directives/`.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Directive => ".ai/directives/",
             Self::Knowledge => ".ai/knowledge/",
             Self::Tool => ".ai/tools/",
             Self::Config => ".ai/config/",
+            Self::Prompt => ".ai/prompts/",
+            Self::Skill => ".ai/skills/",
         }
+    }
+
+    /// Returns all folders of the kind, highest precedence first: that in `.ai/`, then those of other clients.
+    pub fn folders(self) -> &'static [&'static str] {
+        match self {
+            Self::Directive => &[".ai/directives/"],
+            Self::Knowledge => &[".ai/knowledge/"],
+            Self::Tool => &[".ai/tools/"],
+            Self::Config => &[".ai/config/"],
+            Self::Prompt => &[".ai/prompts/", ".claude/commands/"],
+            Self::Skill => &[".ai/skills/", ".agents/skills/", ".claude/skills/"],
+        }
+    }
+
+    /// Returns true if a space may hold several files of one id, of which [`ItemKind::highest`] is read. For other
+    /// kinds, a second file is [`WorldError::Ambiguous`].
+    pub fn has_precedence(self) -> bool {
+        self.folders().len() > 1
+    }
+
+    /// Returns the path of the highest precedence among those of one id in one space: by folder, then by depth, then
+    /// by name.
+    pub fn highest<P: AsRef<str>>(self, paths: impl IntoIterator<Item = P>) -> Option<P> {
+        paths.into_iter().min_by(|one, other| self.rank(one.as_ref()).cmp(&self.rank(other.as_ref())))
+    }
+
+    fn rank(self, path: &str) -> (usize, usize, &str) {
+        let folders = self.folders();
+        let folder = folders.iter().position(|folder| path.starts_with(folder)).unwrap_or(folders.len());
+        (folder, path.matches('/').count(), path)
+    }
+
+    /// Returns true for a path in a folder of the kind, or for a folder that contains one.
+    pub fn concerns(self, path: &str) -> bool {
+        let path = format!("{path}/");
+        self.folders().iter().any(|folder| path.starts_with(folder) || folder.starts_with(&path))
     }
 
     /// Returns the file extensions of the kind (`language.md` 1).
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
-            Self::Directive => &["md"],
+            Self::Directive | Self::Prompt | Self::Skill => &["md"],
             Self::Knowledge => &["md", "yaml", "yml"],
             Self::Tool => &["yaml", "yml", "py", "js", "mjs", "ts", "sh"],
             Self::Config => &["yaml"],
@@ -101,15 +151,28 @@ impl ItemKind {
     }
 
     /// Returns the kind and id of a path relative to a space's root; `None` if the path is not an item: another folder,
-    /// another extension, or a name that is not an id.
+    /// another extension, or a name that is not an id. The id of a skill is the name of its folder.
     pub fn of_path(path: &str) -> Option<(Self, ItemId)> {
         Self::ALL.into_iter().find_map(|kind| {
-            let inside = path.strip_prefix(kind.folder())?;
+            let inside = kind.folders().iter().find_map(|folder| path.strip_prefix(folder))?;
+            if kind == Self::Skill {
+                return skill_id(inside).map(|id| (kind, id));
+            }
             let (stem, extension) = inside.rsplit_once('.')?;
             let known = kind.extensions().contains(&extension);
             known.then(|| ItemId::parse(stem).ok()).flatten().map(|id| (kind, id))
         })
     }
+}
+
+/// Returns the id of a skill by the path of its `SKILL.md` in the folder of skills. Packages that a skill installs hold
+/// no skills of the space.
+fn skill_id(inside: &str) -> Option<ItemId> {
+    let folder = inside.strip_suffix(SKILL_FILE)?.strip_suffix('/')?;
+    let path = ItemId::parse(folder).ok()?;
+    let mut segments = path.as_str().split('/');
+    let fits = segments.clone().count() <= MAX_SKILL_DEPTH && segments.all(|segment| segment != "node_modules");
+    fits.then(|| ItemId::parse(path.name()).ok()).flatten()
 }
 
 /// A file of one space, with its whole content.
@@ -131,7 +194,7 @@ pub struct Entry {
     pub path: Arc<str>,
 }
 
-/// A file or folder of the project's `.ai/` that is not an item: folders only directly in `.ai/`.
+/// A file or folder of the project that is not an item: folders only directly in `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnrecognizedFile {
     /// Relative to the project's root, without a trailing slash.
@@ -177,9 +240,10 @@ pub struct ChangedAnswers {
 
 /// The files that a compilation may read. Every method covers all spaces, highest precedence first.
 pub trait World {
-    /// Returns every space's file for this id.
+    /// Returns every space's file for this id, one per space.
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError>;
-    /// Returns all items of a kind, sorted by id, then by space.
+    /// Returns all items of a kind, sorted by id, then by space. An id with several files in a space has an entry for
+    /// each, sorted by path.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
     /// Returns true if [`World::candidates`] would return this result again. Caching worlds compare in place.
     fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {

@@ -104,10 +104,21 @@ impl DiskWorld {
         Ok(())
     }
 
-    /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension.
+    /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension. If the
+    /// kind has a precedence, returns the highest file only.
     fn files_of_id(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<FoundFile>, WorldError> {
         let listed = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
         let mut found = Vec::new();
+        if kind.has_precedence() {
+            let listing = self.listing(space, dir, kind)?;
+            let highest = kind.highest(listing.paths(id).iter().cloned());
+            if let Some(path) = highest
+                && let Some(bytes) = self.read_file(space, dir, &path)?
+            {
+                found.push((path, bytes));
+            }
+            return Ok(found);
+        }
         if let Some(listing) = listed {
             for path in listing.paths(id) {
                 if let Some(bytes) = self.read_file(space, dir, path)? {

@@ -25,6 +25,8 @@ pub enum KnowledgeFormat {
     Markdown,
     /// `.yaml`, `.yml`: one mapping, which is metadata and body at once.
     Yaml,
+    /// `.md` of a prompt template or a skill: metadata in `---` front matter only, then the body.
+    FrontMatter,
 }
 
 /// Parses a knowledge file (`language.md` 2).
@@ -35,7 +37,7 @@ pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<Kn
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());
     let mut errors = Vec::new();
-    if format == KnowledgeFormat::Markdown
+    if format != KnowledgeFormat::Yaml
         && let Some((at, c)) = text.get(start..).and_then(control_character)
     {
         errors.push(fence_error(
@@ -51,15 +53,17 @@ pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<Kn
             errors.extend(parsed.errors);
             (Some(parsed.tree), start..start, start..text.len())
         }
-        KnowledgeFormat::Markdown => match find_metadata(source, text, start, &mut errors) {
-            Some(found) => {
-                let yaml = text.get(found.yaml.clone()).unwrap_or_default();
-                let parsed = yaml::parse_at(source, yaml, found.yaml.start);
-                errors.extend(parsed.errors);
-                (Some(parsed.tree), start..found.whole.start, found.whole.end..text.len())
+        KnowledgeFormat::Markdown | KnowledgeFormat::FrontMatter => {
+            match find_metadata(source, text, start, format, &mut errors) {
+                Some(found) => {
+                    let yaml = text.get(found.yaml.clone()).unwrap_or_default();
+                    let parsed = yaml::parse_at(source, yaml, found.yaml.start);
+                    errors.extend(parsed.errors);
+                    (Some(parsed.tree), start..found.whole.start, found.whole.end..text.len())
+                }
+                None => (None, start..start, start..text.len()),
             }
-            None => (None, start..start, start..text.len()),
-        },
+        }
     };
     let metadata = metadata.and_then(|node| require_mapping(node, &mut errors));
     let body = body(source, text, before, after);
@@ -71,9 +75,16 @@ struct MetadataRange {
     whole: std::ops::Range<usize>,
 }
 
-fn find_metadata(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<MetadataRange> {
-    if let Some(front) = front_matter(source, text, start, errors) {
-        return Some(front);
+fn find_metadata(
+    source: SourceId,
+    text: &str,
+    start: usize,
+    format: KnowledgeFormat,
+    errors: &mut Vec<SyntaxError>,
+) -> Option<MetadataRange> {
+    let front = front_matter(source, text, start, errors);
+    if front.is_some() || format == KnowledgeFormat::FrontMatter {
+        return front;
     }
     let fence = fences(text, start).into_iter().next()?;
     let yaml = matches!(fence.language.as_str(), "yaml" | "yml");

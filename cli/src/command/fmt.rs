@@ -191,6 +191,7 @@ fn formatter_of(kind: ItemKind, path: &str) -> Option<Formatter> {
         ItemKind::Knowledge if is_yaml => Some(|text| format_knowledge(text, KnowledgeFormat::Yaml)),
         ItemKind::Knowledge => Some(|text| format_knowledge(text, KnowledgeFormat::Markdown)),
         ItemKind::Tool | ItemKind::Config => is_yaml.then_some(format_data as Formatter),
+        ItemKind::Prompt | ItemKind::Skill => None,
     }
 }
 

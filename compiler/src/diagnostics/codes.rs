@@ -38,8 +38,10 @@ codes! {
     "compiler" "model": "same-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
+    "compiler" "skill": "description" "dropped" "name" "no-description";
     "compiler" "spawn": "clipped-limit" "cycle" "exceeds-parent" "no-budget" "no-children" "over-budget" "unknown-output";
     "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
+    "compiler" "template": "import" "shell";
 }
 
 /// Returns the page of a code, with or without the prefix `rye::`.

@@ -84,6 +84,12 @@ pub enum ItemError {
     /// `tokens` are those of the project's text and of the shadowed text.
     #[error("the {} `{id}` shadows the standard library's", kind.word())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
+    /// `path` is a file with the id of a prompt template or a skill of higher precedence.
+    #[error("the {} `{id}` shadows `{path}`", kind.word())]
+    ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
+    /// Front matter of a file of another client.
+    #[error("the front matter of this {} is invalid: {reason}", kind.word())]
+    InvalidFrontMatter { kind: ItemKind, reason: String, span: Span },
 }
 
 /// Returns the verb after the first file, with the number of the others.
@@ -111,7 +117,9 @@ impl Problem for ItemError {
             Self::UnknownKey { .. } | Self::ToolKey { .. } | Self::NearConstant { .. } => "item::unknown-key",
             Self::NameMismatch { .. } | Self::KnowledgeMismatch { .. } => "item::name-mismatch",
             Self::EscapesSpace { .. } => "item::escapes-space",
-            Self::InvalidValue { .. } | Self::ToolValue { .. } => "item::invalid-value",
+            Self::InvalidValue { .. } | Self::ToolValue { .. } | Self::InvalidFrontMatter { .. } => {
+                "item::invalid-value"
+            }
             Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
             Self::Repeated { .. } => "item::repeated",
             Self::Unreadable { .. } => "item::unreadable",
@@ -122,7 +130,7 @@ impl Problem for ItemError {
             Self::Silent { .. } => "item::silent",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
-            Self::Shadows { .. } => "item::shadows",
+            Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
         }
     }
 
@@ -141,8 +149,9 @@ impl Problem for ItemError {
             | Self::UnknownBuiltin { .. }
             | Self::LateSignature { .. }
             | Self::ServerSchema { .. }
+            | Self::InvalidFrontMatter { .. }
             | Self::Silent { .. } => Severity::Warning,
-            Self::Shadows { .. } => Severity::Advice,
+            Self::Shadows { .. } | Self::ShadowsFile { .. } => Severity::Advice,
             Self::Unknown { .. }
             | Self::UnknownKey { .. }
             | Self::NameMismatch { .. }
@@ -217,6 +226,10 @@ impl Problem for ItemError {
                 };
                 Some(format!("every directive on a base of the standard library reads this instead, {difference}: {over} for {under}"))
             }
+            Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of them")),
+            Self::InvalidFrontMatter { .. } => {
+                Some("its lines are read as plain text: put values with `:`, `[` or quotes into quotes".into())
+            }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
             Self::Silent { .. } => Some("write the prompt below the block, or let a directive extend it".into()),
             Self::LateSignature { .. } => {
@@ -245,6 +258,8 @@ impl Problem for ItemError {
             Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
             Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no tool of the engine")],
             Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],
+            Self::ShadowsFile { path, span, .. } => vec![new_label(*span, format!("read instead of `{path}`"))],
+            Self::InvalidFrontMatter { span, .. } => vec![new_label(*span, "invalid")],
             Self::UnknownKey { what, of, span, .. } => vec![new_label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { field, expected, span, .. } => {
                 let what = if expected.is_empty() {

@@ -72,6 +72,8 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Stray { .. }
             | ItemError::UnknownCall { .. }
             | ItemError::Shadows { .. }
+            | ItemError::ShadowsFile { .. }
+            | ItemError::InvalidFrontMatter { .. }
             | ItemError::Silent { .. } => None,
         };
     }

@@ -10,11 +10,15 @@ use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Source, SourceId, Sources, Span, source, yaml};
+use sha2::{Digest, Sha256};
 
 use super::hook::read as hook_reader;
-use super::{Directive, FileRef, HookDecl, Knowledge, OrderedHooks, Tool, config, tool};
+use super::{
+    Directive, FileRef, HookDecl, Knowledge, OrderedHooks, PromptTemplate, Skill, Tool, config, prompt_template, skill,
+    tool,
+};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World};
+use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, hex};
 pub(crate) use parse::HOOK_LISTS;
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 use snapshot::DependencyLog;
@@ -37,13 +41,15 @@ struct Cache {
     knowledge: ById<Knowledge>,
     tools: ById<Tool>,
     configs: ById<Node>,
+    prompts: ById<PromptTemplate>,
+    skills: ById<Skill>,
     /// The settings files of each space, not merged.
     layers: RefCell<HashMap<ItemId, Layers>>,
     /// Items of the standard library that a higher space shadows.
     hidden_directives: ById<Directive>,
     hidden_knowledge: ById<Knowledge>,
     hooks: OnceCell<HookFiles>,
-    lists: [OnceCell<Arc<[Entry]>>; 4],
+    lists: [OnceCell<Arc<[Entry]>>; ItemKind::ALL.len()],
     /// Kinds whose list could not be read; each is reported once.
     unlisted: RefCell<BTreeSet<ItemKind>>,
     all_signed: OnceCell<bool>,
@@ -63,7 +69,7 @@ impl std::fmt::Debug for DeferredDrop {
 }
 
 /// The settings files that hold hooks.
-/// Maximum length of a directive, a knowledge file or a settings file, in bytes. Tools have a bound of their own.
+/// Maximum length of an item that is no tool, in bytes. Tools have a bound of their own.
 const MAX_ITEM_BYTES: usize = 1 << 20;
 
 const HOOK_CONFIG_IDS: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
@@ -163,6 +169,22 @@ impl<'w> Items<'w> {
         self.cached(&self.cache.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
     }
 
+    /// Returns the prompt template of an id.
+    pub fn prompt_template(&self, id: &ItemId) -> Option<Arc<PromptTemplate>> {
+        self.cached_file(&self.cache.prompts, ItemKind::Prompt, id, |located| {
+            let sha256 = hex(&Sha256::digest(&located.bytes));
+            self.open(located, |file, text, found| Some(prompt_template::read(file, sha256, text, found)))
+        })
+    }
+
+    /// Returns the skill of an id; `None` also if it has no description.
+    pub fn skill(&self, id: &ItemId) -> Option<Arc<Skill>> {
+        self.cached_file(&self.cache.skills, ItemKind::Skill, id, |located| {
+            let sha256 = hex(&Sha256::digest(&located.bytes));
+            self.open(located, |file, text, found| skill::read(file, sha256, text, found))
+        })
+    }
+
     /// Returns a settings file merged over the spaces, where higher spaces win: `agent/resilience`.
     pub fn config(&self, id: &ItemId) -> Option<Arc<Node>> {
         if let Some(known) = self.cache.configs.borrow().get(id) {
@@ -230,12 +252,14 @@ impl<'w> Items<'w> {
     }
 
     fn list_slot(&self, kind: ItemKind) -> &OnceCell<Arc<[Entry]>> {
-        let [directives, knowledge, tools, configs] = &self.cache.lists;
+        let [directives, knowledge, tools, configs, prompts, skills] = &self.cache.lists;
         match kind {
             ItemKind::Directive => directives,
             ItemKind::Knowledge => knowledge,
             ItemKind::Tool => tools,
             ItemKind::Config => configs,
+            ItemKind::Prompt => prompts,
+            ItemKind::Skill => skills,
         }
     }
 
@@ -312,12 +336,21 @@ impl<'w> Items<'w> {
         id: &ItemId,
         parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
     ) -> Option<Arc<T>> {
+        self.cached_file(cache, kind, id, |located| self.open(located, parse))
+    }
+
+    fn cached_file<T>(
+        &self,
+        cache: &ById<T>,
+        kind: ItemKind,
+        id: &ItemId,
+        read: impl FnOnce(LocatedFile) -> Option<T>,
+    ) -> Option<Arc<T>> {
         self.record(|| Dependency::Item(kind, id.clone()));
         if let Some(known) = cache.borrow().get(id) {
             return known.clone();
         }
-        let located = self.candidates(kind, id).into_iter().next();
-        let item = located.and_then(|located| self.open(located, parse)).map(Arc::new);
+        let item = self.candidates(kind, id).into_iter().next().and_then(read).map(Arc::new);
         cache.borrow_mut().insert(id.clone(), item.clone());
         item
     }
@@ -449,7 +482,7 @@ impl<'w> Items<'w> {
 /// Returns true for an item beyond [`MAX_ITEM_BYTES`]. Tools are programs, and exports of threads hold whole replies.
 fn is_too_long(located: &LocatedFile) -> bool {
     let bounded = match located.kind {
-        ItemKind::Directive | ItemKind::Config => true,
+        ItemKind::Directive | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => true,
         ItemKind::Knowledge => !located.id.as_str().starts_with("agent/threads/"),
         ItemKind::Tool => false,
     };

@@ -57,7 +57,7 @@ fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Omission)
     match read.kind {
         ItemKind::Knowledge => Some(by.count(&items.knowledge(&id)?.body.node)),
         ItemKind::Directive => Some(by.count(&items.directive(&id)?.body.node)),
-        ItemKind::Tool | ItemKind::Config => None,
+        ItemKind::Tool | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => None,
     }
 }
 

@@ -63,13 +63,13 @@ impl ItemType {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Returns the type of an item kind; `None` for settings, which no thread may name.
+    /// Returns the type of an item kind; `None` for settings, prompt templates and skills, which no thread may name.
     pub fn of(kind: ItemKind) -> Option<Self> {
         match kind {
             ItemKind::Tool => Some(Self::Tool),
             ItemKind::Directive => Some(Self::Directive),
             ItemKind::Knowledge => Some(Self::Knowledge),
-            ItemKind::Config => None,
+            ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => None,
         }
     }
 

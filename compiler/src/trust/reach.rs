@@ -161,7 +161,10 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
         HookCall::Fetch { item_type, item_id } => (item_type, item_id),
         HookCall::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
         // A hook that executes or signs always needs trust.
-        HookCall::Execute { item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config, .. }
+        HookCall::Execute {
+            item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill,
+            ..
+        }
         | HookCall::Sign { .. } => {
             return None;
         }
@@ -250,7 +253,7 @@ fn is_of_user(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> bool {
         ItemKind::Tool => items.tool(id).map(|tool| tool.file.space),
         ItemKind::Directive => items.directive(id).map(|directive| directive.file.space),
         ItemKind::Knowledge => items.knowledge(id).map(|knowledge| knowledge.file.space),
-        ItemKind::Config => None,
+        ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => None,
     };
     space == Some(Space::User)
 }

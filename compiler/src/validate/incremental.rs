@@ -110,7 +110,7 @@ impl CheckCache {
 const EVICTION_SLACK: usize = 100;
 
 /// The items of each kind of unit, as the world lists them.
-pub(super) type UnitLists = [Arc<[Entry]>; 3];
+pub(super) type UnitLists = [Arc<[Entry]>; 5];
 
 /// An item of the project that is checked on its own.
 pub(super) type Unit = (ItemKind, ItemId);
@@ -199,7 +199,7 @@ impl UnitReports {
             self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
             self.unnamed = knowledge_use::UnreferencedKnowledge::default();
         }
-        let [_, knowledge, _] = lists;
+        let [_, knowledge, ..] = lists;
         self.unnamed.set_list(knowledge);
         self.lists = Some(lists.clone());
     }
@@ -217,10 +217,15 @@ impl Chunk {
     }
 }
 
-/// Returns the units: every directive of the project, and the knowledge and tools, referenced or not. Exports of
+/// Returns the units: every directive of the project, and the other items but settings, referenced or not. Exports of
 /// finished threads are skipped.
 pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
-    let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| project_ids(list).map(move |id| (kind, id));
+    let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| {
+        let mut before = None;
+        // An id with several files is one unit.
+        let ids = project_ids(list).filter(move |id| before.replace(*id) != Some(*id));
+        ids.map(move |id| (kind, id))
+    };
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
@@ -238,7 +243,8 @@ pub(super) fn project_has(list: &[Entry], id: &ItemId) -> bool {
 }
 
 /// The kinds of units, in checking order.
-pub(super) const UNIT_KINDS: [ItemKind; 3] = [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool];
+pub(super) const UNIT_KINDS: [ItemKind; 5] =
+    [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool, ItemKind::Prompt, ItemKind::Skill];
 
 /// Results that can be merged.
 pub(super) trait Merge: Default {

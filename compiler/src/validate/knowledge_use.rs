@@ -212,7 +212,7 @@ impl KnowledgeMentions {
     pub fn invalidate(&mut self, changes: &Invalidation) {
         let unit = |read: &Dependency| match read {
             Dependency::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
-            Dependency::Item(ItemKind::Tool | ItemKind::Config, _)
+            Dependency::Item(ItemKind::Tool | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill, _)
             | Dependency::Exists(..)
             | Dependency::List(_)
             | Dependency::Pattern(_)
@@ -296,7 +296,7 @@ impl MentionSearch {
                     self.text(&value.to_string(), &place);
                 }
             }
-            ItemKind::Tool | ItemKind::Config => {}
+            ItemKind::Tool | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => {}
         }
     }
 

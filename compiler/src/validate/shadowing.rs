@@ -1,9 +1,10 @@
 //! Project items that shadow the standard library's bases, or the knowledge that those bases and the library's hooks
 //! provide: the change affects every directive that extends a base (`language.md` 1). Reports the difference in tokens.
+//! Also prompt templates and skills of the project that shadow another file, because a user calls them by name.
 
 use std::collections::BTreeSet;
 
-use rye_grammar::{ItemId, Span};
+use rye_grammar::{ItemId, SourceId, Span};
 
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::Items;
@@ -14,6 +15,7 @@ use crate::world::{Entry, ItemKind, Space};
 const TOKENIZER: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
+    check_called_items(items, found);
     let knowledge = project_and_system_ids(items, ItemKind::Knowledge);
     let directives = project_and_system_ids(items, ItemKind::Directive);
     if knowledge.is_empty() && directives.is_empty() {
@@ -38,6 +40,35 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
             tokens: (TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node)),
             span: over.span,
         });
+    }
+}
+
+/// Reports each file that a prompt template or a skill of the project shadows, in any space.
+fn check_called_items(items: &Items<'_>, found: &mut Diagnostics) {
+    for kind in [ItemKind::Prompt, ItemKind::Skill] {
+        let list = items.list(kind);
+        for entries in list.chunk_by(|one, other| one.id == other.id).filter(|entries| entries.len() > 1) {
+            let own = entries.iter().filter(|entry| entry.space == Space::Project);
+            let Some(read) = kind.highest(own.map(|entry| entry.path.as_ref())) else { continue };
+            let Some(id) = entries.first().map(|entry| &entry.id) else { continue };
+            let Some(source) = called_item_source(items, kind, id) else { continue };
+            let shadowed = entries.iter().filter(|entry| entry.space != Space::Project || entry.path.as_ref() != read);
+            found.extend(shadowed.map(|entry| ItemError::ShadowsFile {
+                kind,
+                id: id.to_string(),
+                path: entry.space.display(&entry.path),
+                span: Span::new(source, 0, 0),
+            }));
+        }
+    }
+}
+
+/// Returns the source of a prompt template or a skill; `None` if its file was not loaded, which is reported already.
+fn called_item_source(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> Option<SourceId> {
+    match kind {
+        ItemKind::Prompt => items.prompt_template(id).map(|template| template.file.source),
+        ItemKind::Skill => items.skill(id).map(|skill| skill.file.source),
+        ItemKind::Directive | ItemKind::Knowledge | ItemKind::Tool | ItemKind::Config => None,
     }
 }
 

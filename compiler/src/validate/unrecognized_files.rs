@@ -42,6 +42,10 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
 
 /// Returns the reason why nothing reads a file, and the probable intent; `None` if the file is allowed.
 fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
+    if let Some(kind) = ItemKind::ALL.into_iter().find(|kind| kind.has_precedence() && is_in_folder(*kind, &stray.path))
+    {
+        return explain_called_item(kind, &stray.path);
+    }
     let inside = stray.path.strip_prefix(".ai/")?;
     let mut parts = inside.split('/');
     if parts.clone().any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
@@ -70,6 +74,46 @@ fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     let all: Vec<String> = endings.iter().map(|e| format!("`.{e}`")).collect();
     let reason = format!("a {} file ends in {}", kind.word(), all.join(" or "));
     Some((reason, meant.map(|ending| format!("{stem}.{ending}"))))
+}
+
+/// Returns true for a file in one of the folders of a kind.
+fn is_in_folder(kind: ItemKind, path: &str) -> bool {
+    kind.folders().iter().any(|folder| path.starts_with(folder))
+}
+
+/// Checks a file among prompt templates or skills. A skill may have any files beside its `SKILL.md`.
+fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<String>)> {
+    let folder = kind.folders().iter().find(|folder| path.starts_with(**folder))?;
+    let inside = path.strip_prefix(folder)?;
+    let name = inside.rsplit('/').next().unwrap_or(inside);
+    if inside.split('/').any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
+        return None;
+    }
+    let (stem, extension) = inside.rsplit_once('.').unwrap_or((inside, ""));
+    if kind == ItemKind::Skill {
+        return match inside.split_once('/') {
+            Some((top, _)) if name == "SKILL.md" => {
+                let reason = "the folder of a skill has a valid id as its name, at most 4 folders deep".to_owned();
+                Some((reason, Some(format!("{folder}{}/SKILL.md", as_id(top)))))
+            }
+            Some((_, _)) if name.eq_ignore_ascii_case("SKILL.md") => {
+                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+                Some(("the file of a skill is named `SKILL.md`".to_owned(), Some(format!("{parent}/SKILL.md"))))
+            }
+            Some(_) => None,
+            None => {
+                let meant = (extension == "md").then(|| format!("{folder}{}/SKILL.md", as_id(stem)));
+                Some(("a skill is a folder with a `SKILL.md`, inside its space".to_owned(), meant))
+            }
+        };
+    }
+    if extension == "md" {
+        let reason = format!("`{}` is not a valid item id", shorten(stem));
+        return Some((reason, Some(format!("{folder}{}.md", as_id(stem)))));
+    }
+    let alike = EQUIVALENT_EXTENSIONS.iter().any(|(other, ours)| *other == extension && *ours == "md");
+    let meant = (alike || extension.eq_ignore_ascii_case("md")).then(|| format!("{folder}{stem}.md"));
+    Some(("a prompt template is a file that ends in `.md`, inside its space".to_owned(), meant))
 }
 
 /// Checks an entry directly in `.ai/`.
@@ -130,10 +174,17 @@ mod tests {
             (".ai/knowledge/notes.txt", ".ai/knowledge/notes.md"),
             (".ai/knowledge/notes.MD", ".ai/knowledge/notes.md"),
             (".ai/tools/run.bash", ".ai/tools/run.sh"),
+            (".ai/skill/", ".ai/skills/"),
+            (".ai/prompts/fix it.md", ".ai/prompts/fix_it.md"),
+            (".claude/commands/fix.MD", ".claude/commands/fix.md"),
+            (".ai/skills/pdf.md", ".ai/skills/pdf/SKILL.md"),
+            (".agents/skills/my pdf/SKILL.md", ".agents/skills/my_pdf/SKILL.md"),
+            (".ai/skills/pdf/skill.md", ".ai/skills/pdf/SKILL.md"),
+            (".claude/skills/a/b/c/d/e/SKILL.md", ".claude/skills/a/SKILL.md"),
         ] {
             assert_eq!(suggested(path), meant, "{path}");
         }
-        assert_eq!(suggested(".ai/prompts/"), "");
+        assert_eq!(suggested(".ai/recipes/"), "");
         assert_eq!(suggested(".ai/directives/a.json"), "");
     }
 
@@ -147,6 +198,14 @@ mod tests {
             ".ai/tools/lib/schema.json",
             ".ai/tools/x/node_modules/a b.js",
             ".ai/knowledge/.obsidian/a.json",
+            ".ai/prompts/",
+            ".ai/skills/",
+            ".ai/skills/README.md",
+            ".ai/skills/pdf/references/forms.md",
+            ".claude/skills/.system/pdf/SKILL.md",
+            ".agents/skills/pdf/node_modules/x/SKILL.md",
+            ".claude/settings.json",
+            ".claude/commands/README.md",
         ] {
             assert_eq!(suggested(path), "fine", "{path}");
         }

@@ -13,7 +13,7 @@ type MapFile = (Arc<str>, Arc<[u8]>);
 /// Files by space and path, over an optional world behind them.
 #[derive(Default)]
 pub struct MapWorld<'b> {
-    /// Several files for one key are reported as [`WorldError::Ambiguous`].
+    /// Several files for one key are reported as [`WorldError::Ambiguous`], unless the kind has a precedence.
     files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<MapFile>>>,
     /// The project's files and folders that are not items.
     strays: BTreeSet<UnrecognizedFile>,
@@ -59,7 +59,7 @@ impl<'b> MapWorld<'b> {
             self.strays.insert(UnrecognizedFile { path: format!(".ai/{top}").into(), is_folder: true });
         }
         let Some(key) = ItemKind::of_path(path) else {
-            let of_kind = ItemKind::ALL.iter().any(|kind| path.starts_with(kind.folder()));
+            let of_kind = ItemKind::ALL.iter().flat_map(|kind| kind.folders()).any(|folder| path.starts_with(folder));
             let on_top = path.strip_prefix(".ai/").is_some_and(|p| !p.contains('/'));
             if space == Space::Project && (of_kind || on_top) {
                 self.strays.insert(UnrecognizedFile { path: path.into(), is_folder: false });
@@ -80,14 +80,16 @@ impl World for MapWorld<'_> {
         };
         for (space, files) in self.files.get(&(kind, id.clone())).into_iter().flatten() {
             found.retain(|l| l.space != *space);
-            if let [(first, _), (second, _), ..] = files.as_slice() {
+            if let ([(first, _), (second, _), ..], false) = (files.as_slice(), kind.has_precedence()) {
                 return Err(WorldError::Ambiguous {
                     id: id.to_string(),
                     first: space.display(first),
                     second: space.display(second),
                 });
             }
-            found.extend(files.iter().map(|(path, bytes)| LocatedFile {
+            let highest = kind.highest(files.iter().map(|(path, _)| path.as_ref()));
+            let read = files.iter().filter(|(path, _)| Some(path.as_ref()) == highest);
+            found.extend(read.map(|(path, bytes)| LocatedFile {
                 space: *space,
                 kind,
                 id: id.clone(),

@@ -62,17 +62,17 @@ impl CachedWorld {
                     (*space, path, *listed)
                 }
                 FileChange::Folder { space, path } => {
-                    if is_in_kind_folder(path, ItemKind::Config) {
+                    if ItemKind::Config.concerns(path) {
                         return false;
                     }
-                    self.files.get_mut().retain(|kind, _| !is_in_kind_folder(path, *kind));
+                    self.files.get_mut().retain(|kind, _| !kind.concerns(path));
                     touched = None;
                     (*space, path, true)
                 }
             };
             if kinds {
                 for kind in ItemKind::ALL {
-                    if is_in_kind_folder(path, kind) {
+                    if kind.concerns(path) {
                         self.lists.get_mut().remove(&kind);
                         self.disk.forget_listing(space, kind);
                         if let Some(touched) = &mut touched {
@@ -85,12 +85,6 @@ impl CachedWorld {
         self.before = touched.map(|touched| (before, touched));
         true
     }
-}
-
-/// Returns true if a path belongs to a kind, or is a folder that contains the kind's folder.
-fn is_in_kind_folder(path: &str, kind: ItemKind) -> bool {
-    let path = format!("{path}/");
-    path.starts_with(kind.folder()) || kind.folder().starts_with(&path)
 }
 
 impl World for CachedWorld {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, OFlags};
-use rye_compiler::world::{ItemKind, Space, UnrecognizedFile, WorldError};
+use rye_compiler::world::{ItemKind, MAX_SKILL_DEPTH, Space, UnrecognizedFile, WorldError};
 use rye_grammar::ItemId;
 
 /// Maximum depth of folders below a kind's own; deeper ones are an error, which bounds link loops.
@@ -58,9 +58,10 @@ impl Listing {
         let mut items: BTreeMap<ItemId, Vec<Arc<str>>> = BTreeMap::new();
         let mut others = Vec::new();
         let mut has_links = false;
-        let root = kind.folder().trim_end_matches('/').to_owned();
-        let mut folders = vec![(root, 0_usize)];
+        let roots = kind.folders().iter().map(|root| (root.trim_end_matches('/').to_owned(), 0_usize));
+        let mut folders: Vec<_> = roots.collect();
         while let Some((folder, depth)) = folders.pop() {
+            let is_own = folder.starts_with(".ai/");
             let entries = match folder_entries(dir, &folder) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == ErrorKind::NotFound && depth == 0 => continue,
@@ -80,7 +81,15 @@ impl Listing {
                     FileType::Directory => true,
                     kind @ (FileType::Symlink | FileType::Unknown) => {
                         has_links |= kind == FileType::Symlink || is_link(dir, &path);
-                        dir.metadata(&path).map_err(|e| super::open_error(space, &path, &e))?.is_dir()
+                        match dir.metadata(&path) {
+                            Ok(metadata) => metadata.is_dir(),
+                            Err(error) if is_own => return Err(super::open_error(space, &path, &error)),
+                            // Another client may follow links out of the space: no item, and no reason to refuse all.
+                            Err(_) => {
+                                others.push(path.into());
+                                continue;
+                            }
+                        }
                     }
                     FileType::RegularFile
                     | FileType::Fifo
@@ -88,7 +97,12 @@ impl Listing {
                     | FileType::CharacterDevice
                     | FileType::BlockDevice => false,
                 };
-                if is_folder {
+                if is_folder && kind == ItemKind::Skill {
+                    // A deeper folder, or a hidden one, holds no skill.
+                    if depth < MAX_SKILL_DEPTH && !name.starts_with('.') && name != "node_modules" {
+                        folders.push((path, depth + 1));
+                    }
+                } else if is_folder {
                     if depth == MAX_FOLDER_DEPTH {
                         let reason = format!("it is nested more than {MAX_FOLDER_DEPTH} folders deep");
                         return Err(WorldError::Unreadable { path: space.display(&path), reason });

@@ -48,6 +48,51 @@ fn two_files_of_one_id_are_refused() {
 }
 
 #[test]
+fn prompts_and_skills_of_other_clients_have_lower_precedence() {
+    let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = [
+        ".ai/skills/s/SKILL.md",
+        ".ai/skills/a/b/c/s/SKILL.md",
+        ".agents/skills/s/SKILL.md",
+        ".claude/skills/s/SKILL.md",
+        ".ai/prompts/p/q.md",
+        ".claude/commands/p/q.md",
+    ];
+    for path in files.into_iter().chain([".claude/skills/a/b/c/d/deep/SKILL.md", ".claude/skills/.x/hidden/SKILL.md"]) {
+        write(project.path(), path, path);
+    }
+    write(user.path(), ".claude/skills/s/SKILL.md", "user");
+    for remaining in 1..=4 {
+        let world = world(project.path(), Some(user.path()));
+        let found = world.candidates(ItemKind::Skill, &id("s")).unwrap();
+        let texts: Vec<_> = found.iter().map(|l| String::from_utf8_lossy(&l.bytes).into_owned()).collect();
+        assert_eq!(texts, [files[remaining - 1], "user"]);
+        assert_eq!(world.list(ItemKind::Skill).unwrap().len(), 4 - remaining + 2, "neither deeper nor hidden ones");
+        fs::remove_file(project.path().join(files[remaining - 1])).unwrap();
+    }
+    let world = world(project.path(), None);
+    let found = world.candidates(ItemKind::Prompt, &id("p/q")).unwrap();
+    assert_eq!(found.iter().map(|file| file.path.as_ref()).collect::<Vec<_>>(), [".ai/prompts/p/q.md"]);
+    assert_eq!(world.list(ItemKind::Prompt).unwrap().len(), 2);
+}
+
+#[test]
+fn links_of_other_clients_that_leave_the_space_are_no_items() {
+    let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(outside.path(), "SKILL.md", "secret");
+    write(project.path(), ".agents/skills/s/SKILL.md", "inside");
+    fs::create_dir_all(project.path().join(".claude/skills")).unwrap();
+    symlink("../../.agents/skills/s", project.path().join(".claude/skills/linked")).unwrap();
+    symlink(outside.path(), project.path().join(".claude/skills/leak")).unwrap();
+    let world = world(project.path(), None);
+    let listed = world.list(ItemKind::Skill).unwrap();
+    assert_eq!(listed.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["linked", "s"]);
+    assert!(world.candidates(ItemKind::Skill, &id("leak")).unwrap().is_empty());
+    let strays = world.unrecognized_files().unwrap();
+    assert!(strays.iter().any(|stray| stray.path.as_ref() == ".claude/skills/leak"), "{strays:?}");
+}
+
+#[test]
 fn links_leaving_the_space_are_refused() {
     let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(outside.path().join("secret.md"), "secret").unwrap();

@@ -13,6 +13,8 @@ use rye_compiler::world::{ItemKind, Space};
 
 /// Maximum number of watched folders.
 const MAX_WATCHED_FOLDERS: usize = 20_000;
+/// The folders in the root of a space that hold folders of items.
+const TOP_FOLDERS: [&str; 3] = [".ai", ".agents", ".claude"];
 /// Maximum depth of watched folders.
 const MAX_WATCH_DEPTH: usize = 40;
 
@@ -35,7 +37,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches the folders under `.ai/` of these roots.
+    /// Watches the folders of items in these roots.
     ///
     /// # Errors
     /// The system does not support watches, or not that many.
@@ -43,7 +45,9 @@ impl Watcher {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut watcher = Self { inotify, roots, folders: HashMap::new() };
         for (space, root) in watcher.roots.clone() {
-            watcher.watch_folder(space, &root, ".ai")?;
+            for top in TOP_FOLDERS {
+                watcher.watch_folder(space, &root, top)?;
+            }
         }
         Ok(watcher)
     }
@@ -82,6 +86,10 @@ impl Watcher {
             // A name that is not Unicode is not an item's.
             let Ok(name) = name.to_str() else { continue };
             let path = format!("{folder}/{name}");
+            // Other clients keep their state beside their items.
+            if !folder.starts_with(".ai") && !ItemKind::ALL.iter().any(|kind| kind.concerns(&path)) {
+                continue;
+            }
             let listed = ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
             if what.contains(ReadFlags::ISDIR) {
                 if what.contains(ReadFlags::MOVED_FROM) {
@@ -124,7 +132,7 @@ impl Watcher {
             | WatchFlags::ONLYDIR;
         let mut folders = vec![(folder.to_owned(), 0_usize)];
         while let Some((folder, depth)) = folders.pop() {
-            if folder != ".ai" && !ItemKind::ALL.iter().any(|kind| format!("{folder}/").starts_with(kind.folder())) {
+            if !ItemKind::ALL.iter().any(|kind| kind.concerns(&folder)) {
                 continue;
             }
             match inotify::add_watch(&self.inotify, root.join(&folder), flags) {

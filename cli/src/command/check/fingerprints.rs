@@ -45,6 +45,7 @@ impl Fingerprints {
         let mut stamps = Self::default();
         for (_, root) in space_roots(spaces) {
             stamps.add_top_level(&root.join(".ai"));
+            stamps.add_folders_of_other_clients(&root, "");
         }
         stamps
     }
@@ -83,7 +84,13 @@ impl Fingerprints {
                     let Some((_, root)) = space_roots(spaces).find(|(of, _)| of == space) else { continue };
                     let folder = root.join(path);
                     self.0.retain(|known, _| !known.starts_with(&folder));
-                    if path == ".ai" { self.add_top_level(&folder) } else { self.add_folder(&folder) }
+                    if path == ".ai" {
+                        self.add_top_level(&folder);
+                    } else if path.contains('/') {
+                        self.add_folder(&folder);
+                    } else {
+                        self.add_folders_of_other_clients(&root, path);
+                    }
                 }
             }
         }
@@ -102,6 +109,14 @@ impl Fingerprints {
             } else {
                 self.0.insert(path, None);
             }
+        }
+    }
+
+    /// Adds the folders of items outside `.ai/`, below a folder of the root.
+    fn add_folders_of_other_clients(&mut self, root: &Path, below: &str) {
+        let folders = ItemKind::ALL.iter().flat_map(|kind| kind.folders());
+        for folder in folders.filter(|folder| !folder.starts_with(".ai/") && folder.starts_with(below)) {
+            self.add_folder(&root.join(folder.trim_end_matches('/')));
         }
     }
 

@@ -57,7 +57,9 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
         return None;
     }
     let (because, help) = match kind {
-        ItemKind::Knowledge => ("sent to the model as text", "write it as YAML, between two lines of `---`"),
+        ItemKind::Knowledge | ItemKind::Prompt | ItemKind::Skill => {
+            ("sent to the model as text", "write it as YAML, between two lines of `---`")
+        }
         ItemKind::Directive | ItemKind::Tool | ItemKind::Config => (
             "documentation only, like all text before the fence",
             "the metadata of a directive belongs in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",

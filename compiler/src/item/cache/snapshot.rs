@@ -48,7 +48,7 @@ pub struct CacheSnapshot {
 /// The results that the world returned, and the reads that used them.
 #[derive(Default)]
 pub(super) struct DependencyLog {
-    given: RefCell<[HashMap<ItemId, CandidatesResult>; 4]>,
+    given: RefCell<[HashMap<ItemId, CandidatesResult>; ItemKind::ALL.len()]>,
     /// The sources of each item that was opened; `items` is the inverse.
     opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
     items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
@@ -211,7 +211,7 @@ impl DependencyLog {
     }
 }
 
-type ItemLists = [Arc<[Entry]>; 4];
+type ItemLists = [Arc<[Entry]>; ItemKind::ALL.len()];
 
 /// Compares the world with the earlier reads, and returns the changes with the current lists; `None` if the cache
 /// cannot be reused.
@@ -307,6 +307,12 @@ fn evict(cache: &Cache, log: &DependencyLog, kind: ItemKind, id: &ItemId) {
         ItemKind::Config => {
             cache.configs.borrow_mut().remove(id);
             cache.layers.borrow_mut().remove(id);
+        }
+        ItemKind::Prompt => {
+            cache.prompts.borrow_mut().remove(id);
+        }
+        ItemKind::Skill => {
+            cache.skills.borrow_mut().remove(id);
         }
     }
     let mut found = cache.found.borrow_mut();

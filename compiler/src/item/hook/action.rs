@@ -10,6 +10,7 @@ use super::{HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
 use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
 use crate::item::{data, id};
+use crate::semantics::capability::ItemType;
 use crate::semantics::hook_point::{ActionName, HookPointRow};
 use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use crate::world::ItemKind;
@@ -361,7 +362,7 @@ impl ActionReader<'_> {
             }
             Some(node) => {
                 let word = data::read_string(self.found, "item_type", &node)?;
-                let kind = ItemKind::from_word(&word.node).filter(|k| *k != ItemKind::Config);
+                let kind = ItemKind::from_word(&word.node).filter(|kind| ItemType::of(*kind).is_some());
                 if kind.is_none() {
                     data::report_invalid(self.found, "item_type", &node, "`tool`, `directive` or `knowledge`");
                 }

@@ -247,6 +247,19 @@ pub const FILES: &[SettingsFile] = &[
         ]),
     },
     SettingsFile {
+        id: "agent/chat",
+        about: "Chats.",
+        shape: SettingShape::Map(&[key(
+            "skills",
+            SettingShape::Map(&[key(
+                "max_tokens",
+                SettingShape::Whole { least: 0 },
+                "budget of the list of skills in the system prompt; a skill beyond it is not listed",
+            )]),
+            "the skills of a chat",
+        )]),
+    },
+    SettingsFile {
         id: "agent/coordination",
         about: "Waiting for child threads, and continuation in new threads.",
         shape: SettingShape::Map(&[

@@ -125,7 +125,9 @@ fn call(action: HookAction) -> Result<GatedCall, String> {
                 let directive = item_id;
                 Ok(GatedCall::Directive(ChildStart { directive, inputs, model, limit_overrides, detached, tool }))
             }
-            ItemKind::Config => Err("a hook cannot execute settings".into()),
+            ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => {
+                Err(format!("a hook cannot execute an item of type `{}`", item_type.word()))
+            }
         };
     }
     if let HookAction::Fetch { item_type, item_id, .. } = action {
@@ -143,6 +145,8 @@ fn kind(kind: ItemKind) -> Result<ItemType, String> {
         ItemKind::Tool => Ok(ItemType::Tool),
         ItemKind::Directive => Ok(ItemType::Directive),
         ItemKind::Knowledge => Ok(ItemType::Knowledge),
-        ItemKind::Config => Err("a hook cannot name settings as its item".into()),
+        ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => {
+            Err(format!("a hook cannot name an item of type `{}`", kind.word()))
+        }
     }
 }

@@ -1,0 +1,71 @@
+//! `skill::*`: skills. A violation of the specification is an error in a skill of `.ai/skills`, and a warning in a skill
+//! of another client, which is loaded.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, Severity, new_label};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SkillError {
+    /// `reason` is a sentence without its period; `is_own` is true for a skill of `.ai/skills`.
+    #[error("{reason}")]
+    Name { reason: String, folder: String, is_own: bool, span: Span },
+    #[error("the description of the skill `{id}` has {length} characters, and {most} are allowed")]
+    Description { id: String, length: usize, most: usize, is_own: bool, span: Span },
+    #[error("the skill `{id}` has no description, so it is not loaded")]
+    NoDescription { id: String, is_own: bool, span: Span },
+    /// The list of skills exceeds its budget.
+    #[error("the skill `{id}` is not listed: its {tokens} tokens exceed the budget of the list")]
+    Dropped { id: String, tokens: u64, listed: u64, budget: u64, span: Span },
+}
+
+impl Problem for SkillError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Name { .. } => "skill::name",
+            Self::Description { .. } => "skill::description",
+            Self::NoDescription { .. } => "skill::no-description",
+            Self::Dropped { .. } => "skill::dropped",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Name { is_own, .. } | Self::Description { is_own, .. } | Self::NoDescription { is_own, .. } => {
+                if *is_own {
+                    Severity::Error
+                } else {
+                    Severity::Warning
+                }
+            }
+            Self::Dropped { .. } => Severity::Warning,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Name { folder, .. } => format!(
+                "write the name of the folder, `name: {folder}`: at most 64 of `a` to `z`, `0` to `9` and single hyphens"
+            ),
+            Self::Description { .. } => {
+                "shorten it: details belong in the body, which is sent when the skill is used".into()
+            }
+            Self::NoDescription { .. } => {
+                "add `description: …` between two lines of `---`: when to use the skill, and for what".into()
+            }
+            Self::Dropped { listed, budget, .. } => format!(
+                "the other skills take {listed} of {budget} tokens: raise `skills.max_tokens` in `agent/chat.yaml`, shorten descriptions, or set `disable-model-invocation: true` in skills that only you call"
+            ),
+        })
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::Name { span, folder, .. } => vec![new_label(*span, format!("expected `{folder}`"))],
+            Self::Description { span, .. } => vec![new_label(*span, "too long")],
+            Self::NoDescription { span, .. } => vec![new_label(*span, "no description")],
+            Self::Dropped { span, .. } => vec![new_label(*span, "left out of the system prompt")],
+        }
+    }
+}

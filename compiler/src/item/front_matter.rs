@@ -1,0 +1,113 @@
+//! The front matter of prompt templates and skills. A file in `.ai/` has valid YAML and a closed vocabulary; a file of
+//! another client is read as far as it can be, with warnings.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::knowledge::{self, KnowledgeFormat};
+use rye_grammar::{Span, Spanned, signature};
+
+use super::{FileRef, data};
+use crate::diagnostics::{Diagnostics, ItemError};
+
+/// The metadata and the body of a file.
+pub struct FrontMatter<'t> {
+    text: &'t str,
+    is_own: bool,
+    metadata: Option<Node>,
+    /// The `key: value` lines of front matter that is not valid YAML, in files of other clients.
+    lines: BTreeMap<&'t str, Spanned<String>>,
+    /// The text after the front matter, trimmed.
+    pub body: Spanned<String>,
+}
+
+/// Returns true for a file in `.ai/`, false for a file of another client.
+pub fn is_own(file: &FileRef) -> bool {
+    file.path.starts_with(file.kind.folder())
+}
+
+impl<'t> FrontMatter<'t> {
+    /// Reads a file. `known` are the keys of a file in `.ai/`.
+    pub fn read(file: &FileRef, text: &'t str, known: &[&str], found: &mut Diagnostics) -> Self {
+        let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);
+        let (is_own, metadata) = (is_own(file), parsed.tree.metadata);
+        let mut lines = BTreeMap::new();
+        if is_own {
+            found.syntax(parsed.errors);
+            let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
+            data::check_keys(found, entries, known, &format!("the front matter of a {}", file.kind.word()));
+        } else {
+            if !parsed.errors.is_empty() {
+                let start = signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
+                lines = plain_lines(file, text, start);
+            }
+            found.extend(parsed.errors.into_iter().map(|error| ItemError::InvalidFrontMatter {
+                kind: file.kind,
+                reason: error.message,
+                span: error.span,
+            }));
+        }
+        Self { text, is_own, metadata, lines, body: parsed.tree.body }
+    }
+
+    /// Returns the value of a key; `None` if it is missing, empty, or no text in a file in `.ai/`.
+    pub fn string(&self, key: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
+        let value = match self.node(key) {
+            Some(node) if self.is_own => data::read_string(found, key, node),
+            Some(node) => Some(Spanned::new(self.raw(node), node.span)),
+            None => self.lines.get(key).cloned(),
+        };
+        value.filter(|value| !value.node.trim().is_empty())
+    }
+
+    /// Returns true if the key is set to `true`.
+    pub fn flag(&self, key: &str, found: &mut Diagnostics) -> bool {
+        match self.node(key) {
+            Some(node) if self.is_own => data::read_bool(found, key, node) == Some(true),
+            Some(node) => matches!(node.kind, Kind::Bool(true)) || node.as_str() == Some("true"),
+            None => self.lines.get(key).is_some_and(|value| value.node == "true"),
+        }
+    }
+
+    fn node(&self, key: &str) -> Option<&Node> {
+        self.metadata.as_ref()?.get(key).filter(|node| !matches!(node.kind, Kind::Null))
+    }
+
+    /// Returns a string, or the source text of another value, such as `[file]`.
+    fn raw(&self, node: &Node) -> String {
+        let written = || self.text.get(node.span.range()).unwrap_or_default().trim().to_owned();
+        node.as_str().map_or_else(written, str::to_owned)
+    }
+}
+
+/// Returns the `key: value` lines between the first two `---` lines, without surrounding quotes.
+fn plain_lines<'t>(file: &FileRef, text: &'t str, start: usize) -> BTreeMap<&'t str, Spanned<String>> {
+    let mut found = BTreeMap::new();
+    let (mut at, mut opened) = (start, false);
+    for line in text.get(start..).unwrap_or_default().split_inclusive('\n') {
+        let from = at;
+        at += line.len();
+        let line = line.trim_end();
+        match (opened, line) {
+            (false, "") => {}
+            (false, "---") => opened = true,
+            (false, _) | (true, "---" | "...") => break,
+            (true, _) => {
+                let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.starts_with([' ', '\t', '#']))
+                else {
+                    continue;
+                };
+                let value_at = from + key.len() + 1 + (value.len() - value.trim_start().len());
+                let value = value.trim();
+                let span = Span::new(file.source, value_at, value_at + value.len());
+                found.entry(key).or_insert_with(|| Spanned::new(unquote(value).to_owned(), span));
+            }
+        }
+    }
+    found
+}
+
+fn unquote(value: &str) -> &str {
+    let inside = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).unwrap_or(value)
+}

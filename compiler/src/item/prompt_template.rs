@@ -1,0 +1,102 @@
+//! A prompt template: a text that a user calls as `/name`, with placeholders for the arguments of the call.
+
+mod arguments;
+mod fill;
+
+use rye_grammar::{Span, Spanned};
+
+use super::FileRef;
+use super::front_matter::FrontMatter;
+use crate::diagnostics::{Diagnostics, TemplateError};
+
+pub use arguments::split_arguments;
+pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
+
+/// Keys of the front matter.
+const KEYS: [&str; 2] = ["description", "argument-hint"];
+
+#[derive(Debug, Clone)]
+pub struct PromptTemplate {
+    pub file: FileRef,
+    /// SHA-256 of the whole file, in lowercase hex.
+    pub sha256: String,
+    pub description: Option<String>,
+    pub argument_hint: Option<String>,
+    /// The text with its placeholders, without front matter.
+    pub body: Spanned<String>,
+}
+
+impl PromptTemplate {
+    /// Returns the name that a user types after the slash: `a:b` for the id `a/b`.
+    pub fn command(&self) -> String {
+        self.file.id.as_str().replace('/', ":")
+    }
+}
+
+/// Reads a template, and reports syntax of other clients that is sent as text.
+pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> PromptTemplate {
+    let front = FrontMatter::read(&file, text, &KEYS, found);
+    let description = front.string("description", found).map(|text| text.node);
+    let argument_hint = front.string("argument-hint", found).map(|text| text.node);
+    let body = front.body;
+    check_foreign_syntax(&body, found);
+    PromptTemplate { file, sha256, description, argument_hint, body }
+}
+
+/// Reports `` !`command` `` and lines that import a file. Code fences are skipped.
+fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) {
+    let mut at = body.span.range().start;
+    let mut fence: Option<&str> = None;
+    for line in body.node.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let text = line.trim();
+        match fence {
+            Some(mark) => {
+                if text.starts_with(mark) {
+                    fence = None;
+                }
+                continue;
+            }
+            None => fence = ["```", "~~~"].into_iter().find(|mark| text.starts_with(mark)),
+        }
+        for (offset, length) in shell_commands(line) {
+            let span = Span::new(body.span.source, start + offset, start + offset + length);
+            found.push(TemplateError::Shell { span });
+        }
+        if let Some(path) = imported_path(text) {
+            let offset = start + (line.len() - line.trim_start().len());
+            let span = Span::new(body.span.source, offset, offset + text.len());
+            found.push(TemplateError::Import { path: path.to_owned(), span });
+        }
+    }
+}
+
+/// Returns offset and length of each `` !`command` `` of a line that does not follow a word.
+fn shell_commands(line: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(start) = line.get(from..).and_then(|rest| rest.find("!`")).map(|offset| from + offset) {
+        let Some(length) = line.get(start + 2..).and_then(|inside| inside.find('`')) else { break };
+        let follows_word = line.get(..start).and_then(|before| before.chars().next_back());
+        if length > 0 && !follows_word.is_some_and(|c| c.is_alphanumeric() || c == '`') {
+            found.push((start, length + 3));
+        }
+        from = start + length + 3;
+    }
+    found
+}
+
+/// Returns the path of a line `@path` or `@import path`. A mention such as `@alice` is no path.
+fn imported_path(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix('@')?;
+    let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    if word == "import" {
+        return Some(after.trim()).filter(|path| !path.is_empty());
+    }
+    let is_path = word.contains('/') || word.trim_end_matches(['.', ',', ':']).contains('.');
+    is_path.then_some(word)
+}
+
+#[cfg(test)]
+mod tests;

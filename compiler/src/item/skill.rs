@@ -1,0 +1,112 @@
+//! A skill: a folder with a `SKILL.md`, by the Agent Skills specification. Its description is listed in the system
+//! prompt, and its body is sent when the skill is called.
+
+use rye_grammar::{Span, Spanned};
+
+use super::FileRef;
+use super::front_matter::{self, FrontMatter};
+use crate::diagnostics::{Diagnostics, SkillError};
+use crate::plan::prompt::escape_closing_tags;
+
+/// Keys of the front matter. `allowed-tools` is accepted and grants nothing.
+const KEYS: [&str; 7] =
+    ["name", "description", "license", "compatibility", "metadata", "allowed-tools", "disable-model-invocation"];
+
+/// Maximum length of a name, in characters.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// Maximum length of a description, in characters.
+const MAX_DESCRIPTION_LENGTH: usize = 1024;
+
+/// The tag that encloses a skill in a prompt.
+pub const SKILL_TAG: &str = "skill";
+
+#[derive(Debug, Clone)]
+pub struct Skill {
+    /// The id is the name of the skill.
+    pub file: FileRef,
+    /// SHA-256 of the whole file, in lowercase hex.
+    pub sha256: String,
+    pub description: String,
+    /// True if the model may not call the skill: it is not listed.
+    pub is_hidden: bool,
+    /// The text without front matter.
+    pub body: Spanned<String>,
+}
+
+impl Skill {
+    /// Returns the path of the `SKILL.md`, with its space if that is not the project.
+    pub fn location(&self) -> String {
+        self.file.space.display(&self.file.path)
+    }
+
+    /// Returns the opening tag: `<skill name="…" location="…">`.
+    pub fn opening_tag(&self) -> String {
+        // Neither an id nor the path of a skill has characters that end an attribute.
+        format!("<{SKILL_TAG} name=\"{}\" location=\"{}\">", self.file.id, self.location())
+    }
+
+    /// Returns the element that a call sends, with the number of closing tags in the body that were escaped.
+    pub fn element(&self) -> (String, u64) {
+        let location = self.location();
+        let folder = location.rsplit_once('/').map_or(location.as_str(), |(folder, _)| folder);
+        let (body, escaped) = escape_closing_tags(SKILL_TAG, &self.body.node);
+        let opening = self.opening_tag();
+        (format!("{opening}\nReferences are relative to {folder}.\n\n{body}\n</{SKILL_TAG}>"), escaped)
+    }
+}
+
+/// Reads a skill; `None` if it has no description, because nothing could tell a model when to use it.
+pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> Option<Skill> {
+    let front = FrontMatter::read(&file, text, &KEYS, found);
+    let is_own = front_matter::is_own(&file);
+    check_name(&file, front.string("name", found), is_own, found);
+    let is_hidden = front.flag("disable-model-invocation", found);
+    let description = front.string("description", found);
+    let body = front.body;
+    let start = Span::new(file.source, 0, 0);
+    let Some(description) = description else {
+        found.push(SkillError::NoDescription { id: file.id.to_string(), is_own, span: start });
+        return None;
+    };
+    let length = description.node.chars().count();
+    if length > MAX_DESCRIPTION_LENGTH {
+        found.push(SkillError::Description {
+            id: file.id.to_string(),
+            length,
+            most: MAX_DESCRIPTION_LENGTH,
+            is_own,
+            span: description.span,
+        });
+    }
+    Some(Skill { file, sha256, description: description.node, is_hidden, body })
+}
+
+/// Checks that the name is valid, and that of the folder.
+fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found: &mut Diagnostics) {
+    let folder = file.id.as_str();
+    let written = name.as_ref().map_or(folder, |name| name.node.as_str());
+    let reason = match name_fault(written) {
+        Some(reason) => format!("the name `{}` {reason}", super::shorten(written)),
+        None if name.is_none() => format!("the skill `{folder}` declares no name"),
+        None if written != folder => format!("the name `{written}` differs from the folder `{folder}`"),
+        None => return,
+    };
+    let span = name.map_or(Span::new(file.source, 0, 0), |name| name.span);
+    found.push(SkillError::Name { reason, folder: folder.to_owned(), is_own, span });
+}
+
+/// Returns the rule that a name violates, as a clause.
+fn name_fault(name: &str) -> Option<String> {
+    if name.len() > MAX_NAME_LENGTH {
+        return Some(format!("has {} characters, and {MAX_NAME_LENGTH} are allowed", name.chars().count()));
+    }
+    if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        return Some("has characters other than `a` to `z`, `0` to `9` and `-`".to_owned());
+    }
+    let is_loose = name.starts_with('-') || name.ends_with('-') || name.contains("--");
+    is_loose.then(|| "has a hyphen that joins no words".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! The list of skills in the system prompt, within a token budget. A skill is listed whole or not at all: a truncated
+//! description would hide when to use it.
+
+use crate::diagnostics::{Diagnostics, SkillError};
+use crate::item::skill::SKILL_TAG;
+use crate::item::{Items, Skill};
+use crate::plan::Tokenizer;
+use crate::plan::prompt::escape_closing_tags;
+use crate::world::{ItemKind, Space};
+use rye_grammar::Span;
+
+/// Default of `skills.max_tokens` in `agent/chat.yaml`.
+const DEFAULT_MAX_TOKENS: u64 = 2000;
+
+/// The tag that encloses the list.
+const LIST_TAG: &str = "skills";
+
+const INTRODUCTION: &str =
+    "Instructions for specific tasks. Before a task that a description fits, read the skill at its location.";
+
+/// The skills of a system prompt. The user can call the others, unless they were not loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillList {
+    /// The layer's text; empty if no skill is listed.
+    pub text: String,
+    pub listed: Vec<ListedSkill>,
+    /// The skills that exceed the budget.
+    pub dropped: Vec<ListedSkill>,
+    /// `skills.max_tokens`.
+    pub budget: u64,
+}
+
+/// A skill and the tokens of its entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedSkill {
+    pub id: String,
+    pub space: Space,
+    pub tokens: u64,
+    /// The start of its file.
+    pub span: Span,
+}
+
+impl SkillList {
+    /// Reads the visible skills of these spaces, highest precedence first, and lists each that fits into the rest of
+    /// the budget.
+    pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer) -> Self {
+        let budget = max_tokens(items);
+        let mut list = Self { text: String::new(), listed: Vec::new(), dropped: Vec::new(), budget };
+        let entries = items.list(ItemKind::Skill);
+        let of_id = entries.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
+        let skills = of_id.filter(|entry| spaces.contains(&entry.space)).filter_map(|entry| items.skill(&entry.id));
+        let mut skills: Vec<_> = skills.filter(|skill| !skill.is_hidden).collect();
+        skills.sort_by(|one, other| (one.file.space, &one.file.id).cmp(&(other.file.space, &other.file.id)));
+        let mut used = 0_u64;
+        for skill in skills {
+            let entry = list_entry(&skill);
+            let tokens = tokenizer.count(&entry);
+            let span = Span::new(skill.file.source, 0, 0);
+            let one = ListedSkill { id: skill.file.id.to_string(), space: skill.file.space, tokens, span };
+            if used.saturating_add(tokens) > budget {
+                list.dropped.push(one);
+                continue;
+            }
+            used = used.saturating_add(tokens);
+            list.text.push_str(&entry);
+            list.listed.push(one);
+        }
+        if !list.text.is_empty() {
+            list.text = format!("<{LIST_TAG}>\n{INTRODUCTION}\n{}</{LIST_TAG}>", list.text);
+        }
+        list
+    }
+
+    /// Reports each dropped skill.
+    pub fn report_dropped(&self, found: &mut Diagnostics) {
+        let listed = self.listed.iter().map(|skill| skill.tokens).sum();
+        found.extend(self.dropped.iter().map(|skill| SkillError::Dropped {
+            id: skill.id.clone(),
+            tokens: skill.tokens,
+            listed,
+            budget: self.budget,
+            span: skill.span,
+        }));
+    }
+}
+
+/// Returns the entry of a skill, with a line break at the end.
+fn list_entry(skill: &Skill) -> String {
+    let (description, _) = escape_closing_tags(SKILL_TAG, skill.description.trim());
+    let (description, _) = escape_closing_tags(LIST_TAG, &description);
+    format!("{}\n{description}\n</{SKILL_TAG}>\n", skill.opening_tag())
+}
+
+fn max_tokens(items: &Items<'_>) -> u64 {
+    let settings = items.config_by_name("agent/chat");
+    let tokens = settings.as_ref().and_then(|file| file.get("skills")).and_then(|skills| skills.get("max_tokens"));
+    tokens
+        .and_then(|node| crate::item::data::read_count(&mut Diagnostics::new(), "max_tokens", node))
+        .unwrap_or(DEFAULT_MAX_TOKENS)
+}
+
+#[cfg(test)]
+mod tests;
