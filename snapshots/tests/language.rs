@@ -166,7 +166,8 @@ fn documented_tables_match_the_code() {
         .iter()
         .map(|kind| {
             let endings: Vec<String> = kind.extensions().iter().map(|e| format!("`{e}`")).collect();
-            vec![format!("`{}`", kind.word()), format!("`{}`", kind.folder()), endings.join(" ")]
+            let folders: Vec<String> = kind.folders().iter().map(|folder| format!("`{folder}`")).collect();
+            vec![format!("`{}`", kind.word()), folders.join(" "), endings.join(" ")]
         })
         .collect();
     assert_eq!(table("kinds"), kinds);

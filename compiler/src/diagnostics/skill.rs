@@ -8,9 +8,10 @@ use super::{Label, Problem, Severity, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SkillError {
-    /// `reason` is a sentence without its period; `is_own` is true for a skill of `.ai/skills`.
+    /// `reason` is a sentence without its period; `expected` is the folder's name, if it is valid; `is_own` is true for a
+    /// skill of `.ai/skills`.
     #[error("{reason}")]
-    Name { reason: String, folder: String, is_own: bool, span: Span },
+    Name { reason: String, expected: Option<String>, is_own: bool, span: Span },
     #[error("the description of the skill `{id}` has {length} characters, and {most} are allowed")]
     Description { id: String, length: usize, most: usize, is_own: bool, span: Span },
     #[error("the skill `{id}` has no description, so it is not loaded")]
@@ -45,9 +46,10 @@ impl Problem for SkillError {
 
     fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Name { folder, .. } => format!(
-                "write the name of the folder, `name: {folder}`: at most 64 of `a` to `z`, `0` to `9` and single hyphens"
-            ),
+            Self::Name { expected: Some(folder), .. } => format!("write the name of the folder, `name: {folder}`"),
+            Self::Name { expected: None, .. } => {
+                "rename the folder too: at most 64 of `a` to `z`, `0` to `9` and single hyphens".into()
+            }
             Self::Description { .. } => {
                 "shorten it: details belong in the body, which is sent when the skill is used".into()
             }
@@ -62,7 +64,11 @@ impl Problem for SkillError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Name { span, folder, .. } => vec![new_label(*span, format!("expected `{folder}`"))],
+            Self::Name { span, expected, .. } => {
+                let text =
+                    expected.as_ref().map_or("no valid name".to_owned(), |folder| format!("expected `{folder}`"));
+                vec![new_label(*span, text)]
+            }
             Self::Description { span, .. } => vec![new_label(*span, "too long")],
             Self::NoDescription { span, .. } => vec![new_label(*span, "no description")],
             Self::Dropped { span, .. } => vec![new_label(*span, "left out of the system prompt")],

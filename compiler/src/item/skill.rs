@@ -60,7 +60,7 @@ impl Skill {
 pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> Option<Skill> {
     let front = FrontMatter::read(&file, text, &KEYS, found);
     let is_own = front_matter::is_own(&file);
-    check_name(&file, front.string("name", found), is_own, found);
+    let name = front.string("name", found);
     let is_hidden = front.flag("disable-model-invocation", found);
     let description = front.string("description", found);
     let body = front.body;
@@ -69,6 +69,7 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
         found.push(SkillError::NoDescription { id: file.id.to_string(), is_own, span: start });
         return None;
     };
+    check_name(&file, name, is_own, found);
     let length = description.node.chars().count();
     if length > MAX_DESCRIPTION_LENGTH {
         found.push(SkillError::Description {
@@ -93,7 +94,8 @@ fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found
         None => return,
     };
     let span = name.map_or(Span::new(file.source, 0, 0), |name| name.span);
-    found.push(SkillError::Name { reason, folder: folder.to_owned(), is_own, span });
+    let expected = name_fault(folder).is_none().then(|| folder.to_owned());
+    found.push(SkillError::Name { reason, expected, is_own, span });
 }
 
 /// Returns the rule that a name violates, as a clause.
