@@ -114,14 +114,32 @@ fn unknown_command_is_not_sent() {
     let place = project("steps: [{ expect: { user: /etc/passwd }, text: A path. }, { text: Literal. }]");
     let done = chat(&place, &["talk"], b"/hlep\n/etc/passwd\n//help\n/exit\nnever read\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "A path.\nLiteral.\n"), "{}", done.stderr);
-    assert!(
-        done.stderr.contains("unknown command `/hlep`: nothing was sent; did you mean `/help`?"),
-        "{}",
-        done.stderr
-    );
+    assert!(done.stderr.contains("unknown command `/hlep`: nothing was sent; `/help` lists"), "{}", done.stderr);
     let texts: Vec<String> = transcript(&place).iter().map(ToString::to_string).collect();
     assert!(texts.iter().any(|text| text.contains("\"/help\"")), "one slash is left");
     assert!(!texts.iter().any(|text| text.contains("never read")));
+}
+
+#[test]
+fn templates_and_skills_become_the_text_that_is_sent() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write(".ai/prompts/review/file.md", "---\ndescription: Review.\n---\nReview $1 for ${2:-errors}.\n");
+    place.write(".ai/skills/notes/SKILL.md", "---\nname: notes\ndescription: Write notes.\n---\nKeep them short.\n");
+    let done = chat(&place, &["talk"], b"/review:file \"src/a b.rs\"\n/skill:notes about tea\n/review:fil x\n");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("unknown command `/review:fil`: nothing was sent; did you mean `/review:file`?"));
+    let prompts: Vec<String> = transcript(&place)
+        .iter()
+        .filter(|event| event["source"] == "prompt")
+        .map(|event| event["message"]["content"][0]["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(prompts[0].ends_with("\n\nReview src/a b.rs for errors."), "{prompts:?}");
+    assert!(prompts[1].starts_with("<skill name=\"notes\" location="), "{prompts:?}");
+    assert!(prompts[1].ends_with("Keep them short.\n</skill>\n\nabout tea"), "{prompts:?}");
+    let (_, plan) = place.json(&["plan", "talk", "--chat"]);
+    let listed = plan["system"]["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == "skills");
+    assert!(listed.unwrap()["tokens"].as_u64().unwrap() > 10, "{plan}");
+    assert!(plan["system"]["text"].as_str().unwrap().contains("Write notes."));
 }
 
 #[test]

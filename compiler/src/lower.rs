@@ -29,7 +29,9 @@ use crate::plan::{
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
+use crate::skill_list::SkillList;
 use crate::wire_tool::instructions;
+use crate::world::Space;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
@@ -108,6 +110,8 @@ pub fn lower(
     }
     if request.mode == PlanMode::Chat {
         prompt.first_message.push(prompt::first_prompt());
+        let skills = SkillList::read(shared.items, &Space::ALL, model.counted_by);
+        prompt.system.extend(prompt::skills_layer(&skills));
     }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);

@@ -86,7 +86,7 @@ pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     })?;
     let mut out = String::new();
     let threads = engine.threads();
-    check_run_bounds(&compilation.plan, threads)?;
+    check_run_bounds(&compilation.plan, &threads)?;
     for listed in threads.list().map_err(text)? {
         let _ = writeln!(out, "{}", listed.row.id);
         let mut events = threads.transcript(&listed.row.id).map_err(text)?;

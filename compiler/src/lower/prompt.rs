@@ -10,6 +10,7 @@ use crate::compose::{ComposedHook, ContextItem};
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
 use crate::item::Knowledge;
 use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
+use crate::skill_list::SkillList;
 use crate::world::ItemKind;
 
 use super::facts::PlanTimeFacts;
@@ -68,6 +69,13 @@ pub fn first_prompt() -> Layer {
         escaped: 0,
         segments: vec![Segment::Pending { pending, why }],
     }
+}
+
+/// Returns the layer that lists the skills; `None` without skills.
+pub fn skills_layer(skills: &SkillList) -> Option<Layer> {
+    let segments = vec![Segment::Text { text: skills.text.clone() }];
+    let layer = Layer { id: "skills".to_owned(), kind: LayerKind::Skills, segments, ..first_prompt() };
+    (!skills.text.is_empty()).then_some(layer)
 }
 
 struct LayerCollector<'a, 'f> {

@@ -70,6 +70,8 @@ pub enum LayerKind {
     Tools,
     /// The first prompt of a chat.
     Prompt,
+    /// The skills that a chat lists.
+    Skills,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rye_compiler::plan::{ApprovalOrigin, Plan};
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::{ApprovalOrigin, Plan, PlanMode};
 use rye_grammar::ItemId;
 use tokio::sync::{Semaphore, watch};
 
@@ -28,6 +29,7 @@ use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::registry::PreparedTool;
 use hook_runner::EmbeddedHookRunner;
 
+mod expand;
 mod hook_runner;
 mod ledger;
 mod tools;
@@ -262,8 +264,11 @@ impl Driver for EmbeddedDriver {
                 },
                 Effect::RunHooks(run) => {
                     let acts = EmbeddedHookRunner::new(self, &run, halt);
-                    let HookPointResult { considered, children, mut answer } =
+                    let HookPointResult { mut considered, children, mut answer } =
                         Box::pin(self.hooks.run(&run, &acts)).await;
+                    if run.point == HookPoint::Input && self.plan.mode == PlanMode::Chat {
+                        answer = expand::expand_message(&self.engine, &run, answer, &mut considered).await?;
+                    }
                     if matches!(answer, HookOutcome::Failed { .. }) && acts.is_overdue() {
                         // The duration limit ends the thread, not the hook that it interrupted.
                         answer = HookOutcome::None;

@@ -60,7 +60,9 @@ pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> 
 }
 
 fn screen(plan: &Plan, state: &ThreadState, source: ScreenedSource, text: &str) -> Option<Effect> {
-    if !has_hooks(plan, HookPoint::Input) {
+    // In a chat, the driver expands calls of skills and prompt templates after the hooks.
+    let is_call = state.chat.is_some() && text.starts_with('/');
+    if !has_hooks(plan, HookPoint::Input) && !is_call {
         return None;
     }
     let mut facts = facts::common_facts(plan, state);

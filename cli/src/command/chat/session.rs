@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rye_compiler::diagnostics::closest;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Event, EventBody, PromptStatus};
 
@@ -75,16 +74,17 @@ impl SessionInput {
             return note;
         }
         if let Some(command) = command_name(&line.text) {
-            return Some(match command {
+            match command {
                 "exit" | "quit" => {
                     self.close();
                     return note;
                 }
-                "help" => help(),
-                unknown => unknown_command(unknown),
-            });
+                "help" => return Some(help()),
+                // A skill, a prompt template, or a word that an `input` hook handles.
+                _ => {}
+            }
         }
-        let text = line.text.strip_prefix("//").map_or_else(|| line.text.clone(), |rest| format!("/{rest}"));
+        let text = line.text.clone();
         // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
         let message =
             if self.lines.is_terminal() { ControlMessage::Steer { text } } else { ControlMessage::Submit { text } };
@@ -124,13 +124,8 @@ fn command_name(text: &str) -> Option<&str> {
 
 fn help() -> String {
     let list: Vec<String> = COMMANDS.iter().map(|(name, about)| format!("/{name}  {about}")).collect();
-    format!("{}\na line that starts with `//` is sent with one `/`", list.join("\n"))
-}
-
-fn unknown_command(name: &str) -> String {
-    let meant = closest(name, COMMANDS.iter().map(|(known, _)| *known));
-    let help = meant.map_or_else(|| "see /help".to_owned(), |known| format!("did you mean `/{known}`?"));
-    format!("unknown command `/{name}`: nothing was sent; {help}")
+    let calls = "/NAME ARGS  send the prompt template `.ai/prompts/NAME.md`\n/skill:NAME ARGS  send a skill";
+    format!("{}\n{calls}\na line that starts with `//` is sent with one `/`", list.join("\n"))
 }
 
 /// Returns the exit code of a session: that of its last prompt.
@@ -158,6 +153,5 @@ mod tests {
         assert_eq!(command_name("//help"), None);
         assert_eq!(command_name(" /help"), None);
         assert_eq!(command_name("/ help"), None);
-        assert!(unknown_command("hlep").contains("did you mean `/help`?"));
     }
 }

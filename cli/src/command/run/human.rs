@@ -338,10 +338,12 @@ impl HumanRenderer {
     fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
         for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
             let because = hook.because.as_deref().unwrap_or("it failed");
+            // The expansion of a message is recorded beside the hooks that saw it.
+            let kind = if hook.hook == "expansion" { "" } else { "hook " };
             self.thread_line(
                 thread,
                 colored(AnsiColor::Yellow),
-                &format!("hook {}: {}", hook.hook, truncate_line(because, MAX_DETAIL_CHARS)),
+                &format!("{kind}{}: {}", hook.hook, truncate_line(because, MAX_DETAIL_CHARS)),
             );
         }
     }

@@ -100,7 +100,7 @@ fn via(layer: &Layer) -> String {
         (Some(hook), _, _) => format!("hook {hook}"),
         (None, _, LayerKind::Body) => "body".to_owned(),
         (None, _, LayerKind::Tools) => "palette".to_owned(),
-        (None, _, LayerKind::Prompt) => "session".to_owned(),
+        (None, _, LayerKind::Prompt | LayerKind::Skills) => "session".to_owned(),
         (None, Some(link), _) => link.to_string(),
         (None, None, _) => "chain".to_owned(),
     }

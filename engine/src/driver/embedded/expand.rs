@@ -1,0 +1,73 @@
+//! Expansion of a user message after the `input` hooks of a chat: a call of a skill or a prompt template becomes its text.
+
+use rye_compiler::expand::{Expansion, ExpansionProblem, expand};
+use rye_compiler::item::Items;
+use serde_json::{Map, Value};
+
+use crate::context::EngineContext;
+use crate::error::DriveError;
+use crate::event::{HookEvaluation, HookOutcome, HookVerdict};
+use crate::machine::HookRun;
+
+/// The name under which the transcript records problems of an expansion, beside the hooks.
+const EXPANSION: &str = "expansion";
+
+/// Returns the answer of the hooks with the expanded text. A message that calls something unknown is not sent; the
+/// reason is recorded in `considered`.
+pub(super) async fn expand_message(
+    engine: &EngineContext,
+    run: &HookRun,
+    answer: HookOutcome,
+    considered: &mut Vec<HookEvaluation>,
+) -> Result<HookOutcome, DriveError> {
+    let text = match &answer {
+        HookOutcome::Transformed { text } => text.clone(),
+        HookOutcome::None => run.facts.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        _ => return Ok(answer),
+    };
+    if !text.starts_with('/') {
+        return Ok(answer);
+    }
+    if let Some(literal) = text.strip_prefix("//") {
+        return Ok(HookOutcome::Transformed { text: format!("/{literal}") });
+    }
+    let typed = text.clone();
+    let expanded = engine.with_world(move |world| Ok(expand(&Items::new(world), &typed))).await?;
+    let Expansion { text: sent, problems, .. } = match expanded {
+        Ok(expansion) => expansion,
+        Err(error) => {
+            considered.push(problem(error));
+            return Ok(HookOutcome::Handled);
+        }
+    };
+    considered.extend(problems.iter().map(|one| problem(describe(one))));
+    Ok(match sent {
+        Some(sent) if sent == text => answer,
+        Some(sent) => HookOutcome::Transformed { text: sent },
+        None => HookOutcome::Handled,
+    })
+}
+
+fn describe(problem: &ExpansionProblem) -> String {
+    match problem {
+        ExpansionProblem::Unknown { suggestion: Some(meant), .. } => {
+            format!("{problem}: nothing was sent; did you mean `{meant}`?")
+        }
+        ExpansionProblem::Unknown { suggestion: None, .. } => {
+            format!("{problem}: nothing was sent; `/help` lists the commands")
+        }
+        ExpansionProblem::Unreadable { .. } | ExpansionProblem::TooLong { .. } => {
+            format!("{problem}: nothing was sent")
+        }
+        ExpansionProblem::MissingArgument { .. } | ExpansionProblem::UnusedArgument { .. } => problem.to_string(),
+    }
+}
+
+fn problem(because: String) -> HookEvaluation {
+    HookEvaluation {
+        hook: EXPANSION.to_owned(),
+        verdict: HookVerdict::Failed,
+        operands: Map::new(),
+        because: Some(because),
+    }
+}
