@@ -431,3 +431,32 @@ fn dropped_tools_are_reported_for_every_written_grant() {
         .collect();
     assert_eq!(told, [".ai/directives/b.md"]);
 }
+
+#[test]
+fn checking_again_after_edits_of_prompts_and_skills_equals_a_new_check() {
+    let skill = |name: &str, description: &str| format!("---\nname: {name}\ndescription: {description}\n---\nBody.");
+    let states = [
+        MapWorld::new().project(".claude/skills/a/SKILL.md", skill("b", "x")).project(".ai/prompts/t.md", "!`ls`"),
+        MapWorld::new()
+            .project(".claude/skills/a/SKILL.md", skill("b", "x"))
+            .project(".agents/skills/a/SKILL.md", skill("a", &"y ".repeat(9000)))
+            .project(".claude/commands/t.md", "@a/b.md"),
+        MapWorld::new().project(".agents/skills/a/SKILL.md", "none").project(".claude/commands/t.md", "fine"),
+        MapWorld::new().with(Space::User, ".ai/prompts/t.md", "user").project(".ai/prompts/t.md", "fine"),
+    ];
+    let expected: [&[&str]; 4] = [
+        &["skill::name", "template::shell"],
+        &["item::shadows", "skill::description", "skill::dropped", "template::import"],
+        &["skill::no-description"],
+        &["item::shadows"],
+    ];
+    let mut session = CheckSession::new();
+    for (world, codes) in states.iter().zip(expected) {
+        let (again, anew) = (session.check(world, &Selection::All), check(world, &Selection::All));
+        let texts = |report: &CheckReport| report.diagnostics.iter().map(Diagnostic::message).collect::<Vec<_>>();
+        assert_eq!(texts(&again), texts(&anew));
+        let found: Vec<&str> = anew.diagnostics.codes().into_iter().collect();
+        assert_eq!(found, codes);
+        assert_eq!(again.files, anew.files);
+    }
+}
