@@ -29,9 +29,7 @@ use crate::plan::{
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
-use crate::skill_list::SkillList;
 use crate::wire_tool::instructions;
-use crate::world::Space;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
@@ -109,9 +107,7 @@ pub fn lower(
         prompt.system.push(layer);
     }
     if request.mode == PlanMode::Chat {
-        prompt.first_message.push(prompt::first_prompt());
-        let skills = SkillList::read(shared.items, &Space::ALL, model.counted_by);
-        prompt.system.extend(prompt::skills_layer(&skills));
+        prompt::add_chat_layers(&mut prompt, shared.items, model.counted_by);
     }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use crate::compose::{ComposedHook, ContextItem};
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
-use crate::item::Knowledge;
-use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
+use crate::item::{Items, Knowledge};
+use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment, Tokenizer};
 use crate::skill_list::SkillList;
-use crate::world::ItemKind;
+use crate::world::{ItemKind, Space};
 
 use super::facts::PlanTimeFacts;
 use super::hooks;
@@ -54,8 +54,14 @@ pub fn lower(
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
-/// Returns the layer of the first prompt of a chat, which ends the first user message.
-pub fn first_prompt() -> Layer {
+/// Adds the layers of a chat: the list of skills, and the first prompt, which ends the first user message.
+pub fn add_chat_layers(prompt: &mut Prompt, items: &Items<'_>, tokenizer: Tokenizer) {
+    let skills = SkillList::read(items, &Space::ALL, tokenizer);
+    prompt.system.extend(skills_layer(&skills));
+    prompt.first_message.push(first_prompt());
+}
+
+fn first_prompt() -> Layer {
     let pending = RuntimePlaceholder::Fact { path: "prompt".to_owned(), fallback: None };
     let why = "the first prompt of the session".to_owned();
     Layer {
@@ -72,7 +78,7 @@ pub fn first_prompt() -> Layer {
 }
 
 /// Returns the layer that lists the skills; `None` without skills.
-pub fn skills_layer(skills: &SkillList) -> Option<Layer> {
+fn skills_layer(skills: &SkillList) -> Option<Layer> {
     let segments = vec![Segment::Text { text: skills.text.clone() }];
     let layer = Layer { id: "skills".to_owned(), kind: LayerKind::Skills, segments, ..first_prompt() };
     (!skills.text.is_empty()).then_some(layer)

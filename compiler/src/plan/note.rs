@@ -89,9 +89,10 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Suppressed { by, removed, .. } => {
-                match &by.cause {
-                    OriginCause::Declared(OriginKind::Directive(id)) => write!(f, "suppressed by `{id}`")?,
-                    cause => write!(f, "suppressed by {cause}")?,
+                if let OriginCause::Declared(OriginKind::Directive(id)) = &by.cause {
+                    write!(f, "suppressed by `{id}`")?;
+                } else {
+                    write!(f, "suppressed by {}", by.cause)?;
                 }
                 match removed.as_slice() {
                     [] => f.write_str("; nothing provides it"),

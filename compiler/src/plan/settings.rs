@@ -175,14 +175,14 @@ mod tests {
     use super::*;
     use crate::semantics::classify::Failure;
 
-    fn settings(files: Value) -> PlanSettings {
+    fn settings(files: &Value) -> PlanSettings {
         let files = files.as_object().unwrap().clone();
         PlanSettings::new(files.into_iter().collect())
     }
 
     #[test]
     fn retry_settings_apply_to_the_built_in_classification_table() {
-        let given = settings(json!({"resilience": {"retry": {"max_retries": 1, "base_seconds": 2}}}));
+        let given = settings(&json!({"resilience": {"retry": {"max_retries": 1, "base_seconds": 2}}}));
         let table = given.classification().unwrap();
         let backoff = table.classify(&Failure { status: Some(503), ..Failure::default() }).backoff;
         assert_eq!((backoff.max_retries, backoff.base_ms), (1, 2_000));
@@ -190,16 +190,16 @@ mod tests {
 
     #[test]
     fn invalid_tables_are_errors() {
-        assert!(settings(json!({"capability_risk": {"risk_levels": {"unknown": {}}}})).risk().is_err());
-        assert!(settings(json!({"error_classification": {"patterns": "none"}})).classification().is_err());
-        assert!(settings(json!({"resilience": {"retry": {"max_retries": -1}}})).classification().is_err());
-        assert!(settings(json!({})).risk().unwrap().is_none());
+        assert!(settings(&json!({"capability_risk": {"risk_levels": {"unknown": {}}}})).risk().is_err());
+        assert!(settings(&json!({"error_classification": {"patterns": "none"}})).classification().is_err());
+        assert!(settings(&json!({"resilience": {"retry": {"max_retries": -1}}})).classification().is_err());
+        assert!(settings(&json!({})).risk().unwrap().is_none());
     }
 
     #[test]
     fn stored_settings_keep_their_bytes() {
         let files = json!({"coordination": {"wait_threads": {"default_timeout": 7}}, "resilience": {}});
-        let stored = serde_json::to_string(&settings(files.clone())).unwrap();
+        let stored = serde_json::to_string(&settings(&files)).unwrap();
         assert_eq!(stored, files.to_string());
         let read: PlanSettings = serde_json::from_str(&stored).unwrap();
         assert_eq!(read.values().wait_threads_seconds, 7);

@@ -70,10 +70,11 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
 
 /// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
 fn declared(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
-    match &origin.cause {
-        OriginCause::Declared(OriginKind::Hook(id)) => hook(compilation, id),
-        OriginCause::Declared(OriginKind::Directive(id)) => chain(compilation, id.as_str()),
-        _ => Vec::new(),
+    let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
+    match kind {
+        OriginKind::Hook(id) => hook(compilation, id),
+        OriginKind::Directive(id) => chain(compilation, id.as_str()),
+        OriginKind::Config(_) | OriginKind::BuiltIn => Vec::new(),
     }
 }
 

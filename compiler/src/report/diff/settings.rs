@@ -235,7 +235,7 @@ fn strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
                 Policy::Block => 2,
             }
         };
-        let (was, is) = (rank(&old, before), rank(&new, after));
+        let (was, is) = (rank(old, before), rank(new, after));
         if is != was {
             found = found.max(if is < was { Direction::Widened } else { Direction::Narrowed });
         }

@@ -20,12 +20,13 @@ pub(super) async fn expand_message(
     answer: HookOutcome,
     considered: &mut Vec<HookEvaluation>,
 ) -> Result<HookOutcome, DriveError> {
-    let text = match &answer {
-        HookOutcome::Transformed { text } => text.clone(),
-        HookOutcome::None => run.facts.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        _ => return Ok(answer),
+    let text = if let HookOutcome::Transformed { text } = &answer {
+        text.clone()
+    } else {
+        run.facts.get("text").and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    if !text.starts_with('/') {
+    let is_passed_on = matches!(answer, HookOutcome::Transformed { .. } | HookOutcome::None);
+    if !is_passed_on || !text.starts_with('/') {
         return Ok(answer);
     }
     if let Some(literal) = text.strip_prefix("//") {
