@@ -26,14 +26,11 @@ pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, Str
         let events = threads.transcript(&listed.row.id).map_err(|error| error.to_string())?;
         let is_root = ThreadHead::of(&events).opened.is_some_and(|opened| opened.parent.is_none());
         for event in &events {
-            match &event.body {
-                EventBody::Settled(settled) => {
-                    totals.spent = totals.spent.saturating_add(settled.amount);
-                    totals.overspent = totals.overspent.saturating_add(settled.overspent);
-                }
-                EventBody::CognitionOut(_) if is_root => totals.turns += 1,
-                _ => {}
+            if let EventBody::Settled(settled) = &event.body {
+                totals.spent = totals.spent.saturating_add(settled.amount);
+                totals.overspent = totals.overspent.saturating_add(settled.overspent);
             }
+            totals.turns += u64::from(is_root && matches!(event.body, EventBody::CognitionOut(_)));
         }
     }
     let WorstCase { cost, .. } = plan.bound_cost();

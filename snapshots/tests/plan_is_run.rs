@@ -1,6 +1,7 @@
 //! Runs match their plans, for two hundred generated projects: the first request, the plan id that a thread records and
 //! its tools are those of the plan. A prompt without placeholders is sent byte for byte; otherwise the bytes around the
-//! placeholders match. Children are checked too. No run exceeds the cost and turns that its plan states. The case folders check the contents of prompts.
+//! placeholders match. Children are checked too. No run exceeds the cost and the turns that its plan states. The case
+//! folders check the contents of prompts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
