@@ -62,15 +62,14 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     if args.call.reads_stdin() {
         return Err(CommandError::usage("`--inputs -` is not allowed here: the lines of stdin are the prompts"));
     }
-    let start = match session_to_open(args, &spaces)? {
-        Some(start) => start,
-        None => {
-            let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
-            let is_scripted = args.script.is_some();
-            match compile_directive(id, &args.call, None, PlanMode::Chat, is_scripted, &spaces, report)? {
-                Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
-                Err(exit) => return Ok(exit),
-            }
+    let start = if let Some(start) = session_to_open(args, &spaces)? {
+        start
+    } else {
+        let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
+        let is_scripted = args.script.is_some();
+        match compile_directive(id, &args.call, None, PlanMode::Chat, is_scripted, &spaces, report)? {
+            Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
+            Err(exit) => return Ok(exit),
         }
     };
     let lines = Arc::new(PromptLines::read_stdin());

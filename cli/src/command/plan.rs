@@ -30,6 +30,7 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 #[command(arg = format_option(&[OutputFormat::Markdown, OutputFormat::Html]))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct PlanArgs {
     /// Id of the directive; optional only when comparing two plan files
     #[arg(value_name = "ID", required_unless_present = "diff")]

@@ -81,8 +81,9 @@ fn describe(command: &Command, parent: &str, level: usize, out: &mut String) {
         let _ = write!(out, "\n{table}");
     }
     if let Some(examples) = command.get_after_help() {
-        let lines = examples.to_string().lines().skip(1).map(|line| format!("{}\n", line.trim())).collect::<String>();
-        let _ = write!(out, "\n```console\n{lines}```\n");
+        let examples = examples.to_string();
+        let lines: Vec<&str> = examples.lines().skip(1).map(str::trim).collect();
+        let _ = write!(out, "\n```console\n{}\n```\n", lines.join("\n"));
     }
     for sub in command.get_subcommands() {
         describe(sub, &name, (level + 1).min(4), out);

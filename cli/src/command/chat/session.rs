@@ -130,10 +130,10 @@ fn help() -> String {
 
 /// Returns the exit code of a session: that of its last prompt.
 pub fn exit_of_session(events: &[Event]) -> Exit {
-    let status = events.iter().rev().find_map(|event| match &event.body {
-        EventBody::PromptEnded(ended) => Some(ended.status),
-        _ => None,
-    });
+    let status = events
+        .iter()
+        .rev()
+        .find_map(|event| if let EventBody::PromptEnded(ended) = &event.body { Some(ended.status) } else { None });
     match status {
         None | Some(PromptStatus::Done) => Exit::Fine,
         Some(PromptStatus::Interrupted) => Exit::Cancelled,

@@ -35,6 +35,7 @@ const MAX_CHILD_ERROR_CHARS: usize = 400;
 /// A call that takes longer is printed before it ends.
 const SLOW_CALL: Duration = Duration::from_secs(2);
 
+#[expect(clippy::struct_excessive_bools, reason = "three options of the output, and a fact of the run")]
 pub struct HumanRenderer {
     format: Format,
     /// True to print only results and errors.

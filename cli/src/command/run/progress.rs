@@ -83,18 +83,17 @@ impl Progress {
             self.threads.remove(thread);
             return;
         }
-        match &event.body {
-            EventBody::Opened(opened) if opened.origin == ThreadOrigin::Chat => {
-                self.idle.insert(thread.clone());
-            }
-            EventBody::PromptEnded(_) => {
-                self.idle.insert(thread.clone());
-                self.threads.remove(thread);
-            }
-            EventBody::PromptStarted(_) => {
-                self.idle.remove(thread);
-            }
-            _ => {}
+        if let EventBody::Opened(opened) = &event.body
+            && opened.origin == ThreadOrigin::Chat
+        {
+            self.idle.insert(thread.clone());
+        }
+        if matches!(event.body, EventBody::PromptEnded(_)) {
+            self.idle.insert(thread.clone());
+            self.threads.remove(thread);
+        }
+        if matches!(event.body, EventBody::PromptStarted(_)) {
+            self.idle.remove(thread);
         }
         if self.idle.contains(thread) {
             return;
