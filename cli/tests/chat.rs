@@ -110,6 +110,17 @@ fn closed_session_continues_in_the_same_thread() {
 }
 
 #[test]
+fn run_resumes_a_closed_session_for_a_single_prompt() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    chat(&place, &["talk"], b"first\n");
+    let id = only_thread(&place)["thread_id"].as_str().unwrap().to_owned();
+    let done = place.rye(&["run", "--resume", &id, "--message", "second", "--script", "script.yaml"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("Two."), "{}", done.stdout);
+    assert_eq!(only_thread(&place)["status"], "idle");
+}
+
+#[test]
 fn unknown_command_is_not_sent() {
     let place = project("steps: [{ expect: { user: /etc/passwd }, text: A path. }, { text: Literal. }]");
     let done = chat(&place, &["talk"], b"/hlep\n/etc/passwd\n//help\n/exit\nnever read\n");

@@ -307,7 +307,9 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
     if message.end_status().is_some() || message == ControlMessage::Interrupt {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
-        driver.forward(&children, &message);
+        // An interrupted prompt ends its children.
+        let ends = if message == ControlMessage::Interrupt { ControlMessage::Cancel } else { message.clone() };
+        driver.forward(&children, &ends);
     }
     thread.record_signal(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), message } });
     on_disk.then_some(id)

@@ -12,7 +12,7 @@ pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
 /// Returns true if a file or folder of this name is protected anywhere in a project, with everything below it. `name`
 /// must be [`fold_case`].
 pub fn is_protected(name: &str) -> bool {
-    name == ".git" || name.starts_with(".env")
+    matches!(name, ".git" | ".claude" | ".agents") || name.starts_with(".env")
 }
 
 /// Converts a name to lower case, including the letter that a case-folding file system equates with an ASCII one.

@@ -146,6 +146,7 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
         }
         MessageSource::Continuation => {
             state.talk.prompted = true;
+            chat::on_prompt_continued(state);
             // A handoff, and a resume without a message, continue the work on a prompt that has passed its hooks.
             if state.resume_message().is_some() {
                 state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
-use rye_compiler::plan::PlannedModel;
+use rye_compiler::plan::{PlanMode, PlannedModel};
 use rye_compiler::report::lock::Lock;
 use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
@@ -177,7 +177,12 @@ pub fn run_to_end(
         }
         let reopened = start.existing_thread().filter(|_| how.prompts.is_some());
         let events = reopened.map(|thread| engine.threads().transcript(thread)).transpose();
+        let is_chat = start.existing_thread().is_some_and(|thread| is_chat(&engine, thread));
         let mut handle = start_thread(&engine, start, how).await?;
+        if is_chat && how.prompts.is_none() {
+            // The command has no further prompt.
+            handle.send(ControlMessage::Close);
+        }
         if let Ok(Some(events)) = events {
             for text in held_messages(&events) {
                 report.note(&printable(&format!("not sent when the session ended: {text}")));
@@ -210,6 +215,12 @@ pub fn run_to_end(
         Some(failure) => Err(failure),
         None => ended,
     }
+}
+
+/// Returns true if the plan of a thread is a chat.
+fn is_chat(engine: &Engine, thread: &ThreadId) -> bool {
+    let parent = engine.threads().parent(thread).ok().flatten();
+    parent.is_some_and(|parent| parent.plan().mode == PlanMode::Chat)
 }
 
 async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) -> Result<ThreadHandle, EngineError> {

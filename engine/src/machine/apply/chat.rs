@@ -54,6 +54,13 @@ pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
     }
 }
 
+/// Marks the prompt that a continuation takes over: its message is part of the conversation.
+pub(super) fn on_prompt_continued(state: &mut ThreadState) {
+    if let Some(current) = state.chat.as_mut().and_then(|chat| chat.current.as_mut()) {
+        current.is_delivered = true;
+    }
+}
+
 /// Ends the current prompt: the thread is idle.
 pub(super) fn on_prompt_ended(state: &mut ThreadState) {
     let Some(chat) = &mut state.chat else { return };
@@ -65,6 +72,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState) {
     chat.held.extend(unsent.map(|message| message.text));
     chat.is_interrupted = false;
     state.stop = None;
+    state.question = None;
     state.wait_until = None;
     state.failures = 0;
     state.is_prompt_too_long = false;

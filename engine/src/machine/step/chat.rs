@@ -2,7 +2,7 @@
 
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
 
-use super::super::effect::Effect;
+use super::super::effect::{AwaitedChild, Effect};
 use super::super::state::ThreadState;
 use super::super::walk::{StepResult, WalkContext};
 use super::close_open_work;
@@ -16,6 +16,14 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let Some(chat) = &state.chat else { return StepResult::Gives(Outcome::Closed) };
     if chat.current.is_some() {
         return StepResult::Write(vec![prompt_ended(walk, &[])]);
+    }
+    // The children of an interrupted prompt end before the next prompt starts, so that their cost is known.
+    let children = state.living_children().filter(|(_, child)| !child.detached);
+    let awaited: Vec<AwaitedChild> = children
+        .filter_map(|(spawn, child)| child.thread_id.clone().map(|thread_id| AwaitedChild { spawn, thread_id }))
+        .collect();
+    if !awaited.is_empty() {
+        return StepResult::Do(Effect::Await(awaited));
     }
     let continued = state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.talk.prompted);
     if let Some(ContinuedPrompt { number, limits }) = continued {
@@ -105,12 +113,34 @@ pub(in crate::machine) fn interruption_events(state: &ThreadState) -> Vec<EventB
     events
 }
 
+/// Returns the events of a prompt that an `input` hook stopped before its start.
+fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
+    let state = walk.state;
+    let (chat, stop) = (state.chat.as_ref()?, state.stop.as_ref()?);
+    let is_over = state.mail.cancelled || state.mail.killed;
+    let prompt = chat.prompts + 1;
+    let limits = limits_from_here(state, &walk.plan.limits);
+    let ended = PromptEnded {
+        prompt,
+        status: PromptStatus::Error,
+        code: Some(stop.code.clone()),
+        message: Some(stop.message.clone()),
+        cost: Cost::default(),
+        unsent: chat.queue.front().map(|message| message.text.clone()).into_iter().collect(),
+    };
+    (!is_over).then(|| {
+        vec![EventBody::PromptStarted(PromptStarted { prompt, limits }), EventBody::PromptEnded(Box::new(ended))]
+    })
+}
+
 /// Returns the events that end the current prompt of a chat before its model does: the user has interrupted the prompt,
 /// or an answer of a hook or a refusal stops it.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let chat = state.chat.as_ref()?;
-    chat.current?;
+    if chat.current.is_none() {
+        return failed_start(walk);
+    }
     if chat.is_interrupted {
         return Some(interruption_events(state));
     }

@@ -4,7 +4,10 @@ use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::{PlanLimits, verify::verify_graph};
 use serde_json::json;
 
-use crate::event::{ControlMessage, EventBody, HookOutcome, MessageSource, PromptEnded, PromptStatus};
+use crate::event::{
+    ContinuedPrompt, Continues, ControlMessage, EventBody, HookOutcome, MessageSource, Opened, PromptEnded,
+    PromptStatus, ThreadOrigin,
+};
 use crate::exchange::{CallError, Reply, StopReason};
 use crate::machine::fixture::{SimulatedThread, call, calls, into_chat, plan, reply, text, with_hook};
 use crate::machine::{Fact, next};
@@ -247,6 +250,38 @@ fn closed_session_opens_again_with_the_same_conversation() {
     assert_eq!(prompts.count(), 2);
     // Neither the closed hour nor the wait for a prompt counts.
     assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
+}
+
+#[test]
+fn failed_input_hook_ends_its_prompt_and_keeps_the_session() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    let mut play = chat_of(plan, vec![text("one")], &["bad", "good"]);
+    let failed = HookOutcome::Failed { hook: "hook_0".into(), error: "no".into() };
+    play.hooks.insert(HookPoint::Input, [failed, HookOutcome::None].into());
+    play.run();
+    assert_eq!(statuses(&play), [(PromptStatus::Error, Some("hook_failed")), (PromptStatus::Done, None)]);
+    assert_eq!(ended_prompts(&play)[0].unsent, ["bad"]);
+    assert_eq!((play.requests.len(), play.ended().status), (1, Status::Idle));
+}
+
+#[test]
+fn continuation_finishes_the_prompt_within_its_remaining_limits() {
+    let mut play = chat(vec![calls(&[call("a_read", json!({}))]), text("never")], &[]);
+    let launch = Opened { origin: ThreadOrigin::Handoff, ..play.opened() };
+    let limits = PlanLimits { turns: 1, ..play.plan.limits };
+    let prompt = Some(ContinuedPrompt { number: 3, limits });
+    let message = Some("continue".into());
+    let continues = Continues { thread: "test/hello-0".into(), at_seq: 1, at_h: "h".into(), message, prompt };
+    play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
+    // A prompt that waited in the continued thread.
+    play.signal(Fact::Mail { id: "q".into(), message: ControlMessage::Submit { text: "later".into() } });
+    while play.step() {}
+    let numbers: Vec<u64> = ended_prompts(&play).iter().map(|ended| ended.prompt).collect();
+    assert_eq!(numbers, [3, 4]);
+    assert_eq!(statuses(&play)[0], (PromptStatus::Limit, Some("turns_exceeded")));
+    assert_eq!(user_texts(&play, 0).last().map(String::as_str), Some("continue"));
+    assert_eq!(user_texts(&play, 1).last().map(String::as_str), Some("later"));
 }
 
 #[test]

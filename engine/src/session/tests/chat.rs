@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::plan::PlanMode;
@@ -111,6 +112,50 @@ fn session_continues_in_another_process_with_the_same_messages() {
         assert_eq!(pair[0].system, pair[1].system);
         assert_eq!(pair[1].turns[..pair[0].turns.len()], pair[0].turns[..]);
     }
+}
+
+#[test]
+fn interrupted_prompt_ends_its_children_and_books_their_cost() {
+    let mut lab = Lab::new(|request| {
+        let is_child = request.cue.directive.contains("part");
+        Ok(if is_child {
+            say("part")
+        } else {
+            calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/part"}))])
+        })
+    });
+    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(150);
+    let grants = "<permissions><execute><directive>*</directive></execute></permissions>";
+    lab.directive("talk", &format!("<limits turns=\"4\" spend=\"1.00\" spawns=\"4\" depth=\"2\"/>{grants}"), "");
+    lab.directive("part", "<limits turns=\"2\" spend=\"0.20\"/>", "");
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    blocking(async {
+        let engine = engine(&lab, &disk);
+        let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+        handle.send(submit("one"));
+        let until = tokio::time::Instant::now() + Duration::from_secs(20);
+        let spawned = |engine: &Engine| engine.threads().list().unwrap().len() > 1;
+        while !spawned(&engine) && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        handle.send(ControlMessage::Interrupt);
+        handle.send(ControlMessage::Close);
+        assert_eq!(handle.join().await.status, Status::Idle);
+        engine.wait_idle().await;
+        let threads = engine.threads().list().unwrap();
+        let child = threads.iter().find(|one| one.row.parent.is_some()).unwrap();
+        assert_eq!(child.row.status, Status::Cancelled);
+        let events = events(&engine, &handle.thread_id);
+        assert_eq!(prompts(&events), [PromptStatus::Interrupted]);
+        assert!(events.iter().any(|event| matches!(event.body, EventBody::ChildEnded(_))));
+        let account = engine.account(&handle.thread_id).unwrap().unwrap();
+        let booked = events.iter().map(|event| match &event.body {
+            EventBody::Settled(settled) => settled.amount,
+            EventBody::ChildEnded(child) => child.cost.spend,
+            _ => 0,
+        });
+        assert_eq!(account.spent().to_u64(), booked.sum::<u64>());
+    });
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub enum PathAccess {
     },
 }
 
-/// Returns the zone of a canonical path, given by its segments from the project root. `.ai`, `.git` and `.env*` match
-/// at every depth, because a folder of a project can itself be a project, and in every spelling that a file system may
+/// Returns the zone of a canonical path, given by its segments from the project root. `.ai` and the protected
+/// names match at every depth, because a folder of a project can itself be a project, and in every spelling that a file system may
 /// fold.
 pub fn path_access(segments: &[OsString]) -> PathAccess {
     let names: Vec<String> = segments.iter().map(|s| fold_case(&s.to_string_lossy())).collect();
@@ -69,6 +69,14 @@ mod tests {
 
     fn item_of(capability: &str) -> PathAccess {
         PathAccess::Item { capability: capability.into() }
+    }
+
+    #[test]
+    fn skills_and_templates_of_other_clients_are_read_only() {
+        for path in [".claude/skills/a/SKILL.md", ".agents/skills/a/SKILL.md", "sub/.Claude/commands/a.md", ".claude"] {
+            assert_eq!(of(path), PathAccess::ReadOnly, "{path}");
+        }
+        assert_eq!(of("claude/a.md"), PathAccess::Ordinary);
     }
 
     #[test]
