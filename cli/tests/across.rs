@@ -149,7 +149,7 @@ fn child_policy_applies_to_children_in_other_processes() {
         ("wait", "    - fault: { status: 401 }\n", "cancelled"),
     ] {
         let lead =
-            "  lead:\n    - { delay_ms: 2500, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n";
+            "  lead:\n    - { delay_ms: 6000, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n";
         let place = place(&format!("threads:\n{lead}{last}{}", turns("work", 60, 100)));
         place.write(".ai/config/agent/resilience.yaml", &format!("child_policy: {{ on_end: {policy} }}\n"));
         let lead = RyeProcess::start(&place, &["run", "lead"]);
