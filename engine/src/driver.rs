@@ -284,7 +284,7 @@ async fn record_and_check_interrupt(
     discard(driver, settled).await;
     Ok(match until {
         InterruptPolicy::AnyMessage => message.is_some(),
-        InterruptPolicy::Killed => matches!(message, Some(ControlMessage::Kill | ControlMessage::Interrupt)),
+        InterruptPolicy::Killed => message == Some(ControlMessage::Kill) || thread.state.is_interrupted(),
         InterruptPolicy::Done => false,
     })
 }
@@ -304,12 +304,12 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             return None;
         }
     };
-    if message.end_status().is_some() || message == ControlMessage::Interrupt {
-        let living = thread.state.children.values().filter(|child| child.ended.is_none());
-        let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
-        // An interrupted prompt ends its children.
-        let ends = if message == ControlMessage::Interrupt { ControlMessage::Cancel } else { message.clone() };
-        driver.forward(&children, &ends);
+    // An interruption ends the children that the prompt waits for.
+    let interrupts = message == ControlMessage::Interrupt && thread.state.chat.is_some() && !thread.state.is_idle();
+    if message.end_status().is_some() || interrupts {
+        let living = thread.state.living_children().filter(|(_, child)| !interrupts || !child.detached);
+        let children: Vec<String> = living.filter_map(|(_, child)| child.thread_id.clone()).collect();
+        driver.forward(&children, if interrupts { &ControlMessage::Cancel } else { &message });
     }
     thread.record_signal(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), message } });
     on_disk.then_some(id)

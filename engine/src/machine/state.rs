@@ -420,6 +420,11 @@ impl ThreadState {
         current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
     }
 
+    /// Returns true if the user has interrupted the current prompt of a chat.
+    pub fn is_interrupted(&self) -> bool {
+        self.chat.as_ref().is_some_and(|chat| chat.is_interrupted)
+    }
+
     /// Returns true if the thread is a chat without a current prompt.
     pub fn is_idle(&self) -> bool {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
