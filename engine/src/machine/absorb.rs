@@ -360,7 +360,7 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {
         // A chat continues only when the user says so.
-        events.extend(interruption_events(state));
+        events.extend(interruption_events(plan, state));
         return events;
     }
     if let Some(attempt) = &state.attempt {

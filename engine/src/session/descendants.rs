@@ -52,6 +52,23 @@ impl EngineContext {
         Ok(())
     }
 
+    /// Cancels these children of an interrupted prompt, unless they have ended.
+    pub(super) async fn cancel_children(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        children: &[String],
+        sink: &Arc<EventSink>,
+    ) -> Result<(), DriveError> {
+        let id = thread.clone();
+        let unfinished = self.read_registry(move |registry| unfinished_descendants(registry, &id)).await?;
+        for Descendant { row, liveness, .. } in unfinished {
+            if children.iter().any(|child| *child == row.id.as_str()) {
+                self.end_descendant(&row.id, liveness, Status::Cancelled, sink).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn end_descendant(
         self: &Arc<Self>,
         thread: &ThreadId,

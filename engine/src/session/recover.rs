@@ -125,6 +125,14 @@ impl EngineContext {
             let id = new_uuid_v7(at)?;
             folded.record_signal(Signal { at, fact: Fact::Mail { id, message } });
         }
+        if folded.state.is_idle() {
+            // The interrupted prompt no longer pays for what its children do.
+            let awaited = folded.state.living_children().filter(|(_, child)| !child.detached);
+            let awaited: Vec<String> = awaited.filter_map(|(_, child)| child.thread_id.clone()).collect();
+            if !awaited.is_empty() {
+                Box::pin(self.cancel_children(thread, &awaited, &sink)).await?;
+            }
+        }
         // A thread that ends now ends its children itself.
         let is_ending = folded.state.mail.killed || folded.state.mail.cancelled;
         let children = if is_ending { Vec::new() } else { super::watch_detached::detached_children(&folded.state) };

@@ -5,8 +5,8 @@ use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
 use super::super::effect::{AwaitedChild, Effect};
 use super::super::state::ThreadState;
 use super::super::walk::{StepResult, WalkContext};
-use super::close_open_work;
 use super::end::end_result;
+use super::{close_open_work, settlement};
 use crate::event::{ContinuedPrompt, EventBody, PromptEnded, PromptStarted, PromptStatus};
 use crate::thread::{Cost, Status};
 
@@ -107,8 +107,9 @@ fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
 }
 
 /// Returns the events that end an interrupted prompt: open attempts count at their worst case, open calls are answered.
-pub(in crate::machine) fn interruption_events(state: &ThreadState) -> Vec<EventBody> {
-    let mut events = close_open_work(state, (true, true), "skipped: the user interrupted the prompt");
+pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
+    let mut events: Vec<EventBody> = state.owed.iter().map(|owed| settlement(plan, owed)).collect();
+    events.extend(close_open_work(state, (true, true), "skipped: the user interrupted the prompt"));
     events.push(ended_event(state, &events, PromptStatus::Interrupted, None, None));
     events
 }
@@ -142,7 +143,7 @@ pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Op
         return failed_start(walk);
     }
     if chat.is_interrupted {
-        return Some(interruption_events(state));
+        return Some(interruption_events(plan, state));
     }
     let ends = state.stop.is_some() && !state.mail.cancelled && !state.mail.killed;
     (ends && plan.graph.has(Node::Idle)).then(|| {

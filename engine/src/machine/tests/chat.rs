@@ -285,6 +285,21 @@ fn continuation_finishes_the_prompt_within_its_remaining_limits() {
 }
 
 #[test]
+fn interruption_of_a_run_and_of_an_idle_chat_changes_nothing() {
+    for step in 0..8 {
+        let mut play = SimulatedThread::new(plan(), vec![calls(&[call("a_write", json!({}))]), text("one")]);
+        play.messages.push((step, ControlMessage::Interrupt));
+        play.run();
+        assert!(!play.state.is_interrupted());
+        assert_eq!((play.ended().status, play.requests.len()), (Status::Completed, 2), "at step {step}");
+    }
+    let mut play = chat(vec![text("one")], &["a"]);
+    play.messages.push((0, ControlMessage::Interrupt));
+    play.run();
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+}
+
+#[test]
 fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
     let mut play = chat(vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &["a"]);
     play.start();

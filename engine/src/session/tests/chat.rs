@@ -114,30 +114,69 @@ fn session_continues_in_another_process_with_the_same_messages() {
     }
 }
 
-#[test]
-fn interrupted_prompt_ends_its_children_and_books_their_cost() {
+/// Returns a project whose model starts a child in each prompt. Each reply takes some time.
+fn lab_with_children(elsewhere: Option<PathBuf>) -> Lab {
     let mut lab = Lab::new(|request| {
         let is_child = request.cue.directive.contains("part");
-        Ok(if is_child {
-            say("part")
-        } else {
-            calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/part"}))])
-        })
+        let start = [("rye_execute", json!({"item_type": "directive", "item_id": "test/part"}))];
+        Ok(if is_child { say("part") } else { calls(&start) })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(150);
-    let grants = "<permissions><execute><directive>*</directive></execute></permissions>";
-    lab.directive("talk", &format!("<limits turns=\"4\" spend=\"1.00\" spawns=\"4\" depth=\"2\"/>{grants}"), "");
-    lab.directive("part", "<limits turns=\"2\" spend=\"0.20\"/>", "");
+    lab.elsewhere = elsewhere;
+    if lab.elsewhere.is_none() {
+        let grants = "<permissions><execute><directive>*</directive></execute></permissions>";
+        let limits = "<limits turns=\"4\" spend=\"1.00\" spawns=\"4\" depth=\"2\"/>";
+        lab.directive("talk", &format!("{limits}{grants}"), "");
+        lab.directive("part", "<limits turns=\"2\" spend=\"0.20\"/>", "");
+    }
+    lab
+}
+
+/// Waits until a child runs.
+async fn wait_for_child(engine: &Engine) {
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    while engine.threads().list().unwrap().len() < 2 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn recovery_cancels_the_children_of_an_interrupted_prompt_without_a_model_call() {
+    let first = lab_with_children(None);
+    let simulated = Arc::new(SimulatedDisk::new());
+    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+    // The process ends while the child waits for its reply.
+    let thread = blocking(async {
+        let engine = engine(&first, &disk);
+        let handle = engine.start(&plan(&first), StartOptions::default()).await.unwrap();
+        handle.send(submit("one"));
+        wait_for_child(&engine).await;
+        handle.thread_id.clone()
+    });
+    let lab = lab_with_children(Some(first.path()));
+    let left: Arc<dyn Disk> = Arc::new(simulated.fork());
+    blocking(async {
+        let engine = engine(&lab, &left);
+        let handle = engine.recover_with(&thread, vec![ControlMessage::Close]).await.unwrap();
+        assert_eq!(handle.join().await.status, Status::Idle);
+        engine.wait_idle().await;
+        assert_eq!(lab.model.asked.load(Ordering::Relaxed), 0);
+        let threads = engine.threads().list().unwrap();
+        let child = threads.iter().find(|one| one.row.parent.is_some()).unwrap();
+        assert_eq!(child.row.status, Status::Cancelled);
+        assert_eq!(prompts(&events(&engine, &thread)), [PromptStatus::Interrupted]);
+    });
+}
+
+#[test]
+fn interrupted_prompt_ends_its_children_and_books_their_cost() {
+    let lab = lab_with_children(None);
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     blocking(async {
         let engine = engine(&lab, &disk);
         let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
         handle.send(submit("one"));
-        let until = tokio::time::Instant::now() + Duration::from_secs(20);
-        let spawned = |engine: &Engine| engine.threads().list().unwrap().len() > 1;
-        while !spawned(&engine) && tokio::time::Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for_child(&engine).await;
         handle.send(ControlMessage::Interrupt);
         handle.send(ControlMessage::Close);
         assert_eq!(handle.join().await.status, Status::Idle);
