@@ -169,6 +169,22 @@ fn recovery_cancels_the_children_of_an_interrupted_prompt_without_a_model_call()
 }
 
 #[test]
+fn interruption_of_a_run_repeats_no_model_call() {
+    let mut lab = lab(None);
+    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(50);
+    blocking(async {
+        let engine = lab.engine();
+        let handle = lab.start(&engine, "talk").await;
+        for _ in 0..20 {
+            handle.send(ControlMessage::Interrupt);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(handle.join().await.status, Status::Completed);
+    });
+    assert_eq!(lab.model.asked.load(Ordering::Relaxed), 2);
+}
+
+#[test]
 fn interrupted_prompt_ends_its_children_and_books_their_cost() {
     let lab = lab_with_children(None);
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
