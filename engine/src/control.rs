@@ -5,9 +5,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use rye_compiler::plan::Plan;
 use tokio::sync::mpsc;
 
-use crate::event::ControlMessage;
+use crate::event::{ControlMessage, Delivery, UserInput};
+use crate::live_state::{LiveState, StateCell};
+use crate::machine::ThreadState;
 use crate::thread::{Cost, Status};
 
 /// An item for the thread: a control message, a stopped call or the end of a child.
@@ -32,12 +35,15 @@ pub struct ControlReceiver {
     receiver: mpsc::UnboundedReceiver<Incoming>,
     /// Items that were received early and put back.
     again: VecDeque<Incoming>,
+    state: StateCell,
 }
 
 /// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct ControlSender {
     sender: Arc<RwLock<mpsc::UnboundedSender<Incoming>>>,
+    /// The state of the thread that gets the messages.
+    state: Arc<RwLock<StateCell>>,
     /// Distinguishes the message ids of this process from those of others.
     owner: String,
 }
@@ -48,7 +54,10 @@ static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let sender = Arc::new(RwLock::new(sender));
-    (ControlSender { sender, owner: owner.into() }, ControlReceiver { receiver, again: VecDeque::new() })
+    let cell = StateCell::default();
+    let state = Arc::new(RwLock::new(cell.clone()));
+    let receiver = ControlReceiver { receiver, again: VecDeque::new(), state: cell };
+    (ControlSender { sender, state, owner: owner.into() }, receiver)
 }
 
 impl Incoming {
@@ -63,6 +72,8 @@ impl ControlSender {
     pub fn redirect(&self, to: &Self) {
         let target = to.sender().clone();
         *self.sender.write().unwrap_or_else(PoisonError::into_inner) = target;
+        let cell = to.state.read().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = cell;
     }
 
     /// Passes an item on; returns false if the thread has ended.
@@ -76,8 +87,25 @@ impl ControlSender {
 
     /// Sends a control message from this process; returns false if the thread has ended.
     pub fn send(&self, message: ControlMessage) -> bool {
-        let id = format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed));
+        let id = self.next_id();
         self.sender().send(Incoming::Message { id, message, on_disk: false }).is_ok()
+    }
+
+    /// Submits a message to a chat. Returns the id of the message, which its events have; `None` if the thread has
+    /// ended.
+    pub fn submit(&self, input: UserInput, delivery: Delivery) -> Option<String> {
+        let id = self.next_id();
+        let message = ControlMessage::Submit { input, delivery };
+        self.sender().send(Incoming::Message { id: id.clone(), message, on_disk: false }).is_ok().then_some(id)
+    }
+
+    /// Returns the state of a chat at its last effect; `None` before the first one, and for runs.
+    pub fn live_state(&self) -> Option<LiveState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).read()
+    }
+
+    fn next_id(&self) -> String {
+        format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
@@ -97,6 +125,11 @@ impl ControlSender {
 }
 
 impl ControlReceiver {
+    /// Publishes the state of the thread for its senders.
+    pub fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
+        self.state.publish(plan, state);
+    }
+
     /// Waits for the next item; returns `None` once every sender is dropped.
     pub async fn next(&mut self) -> Option<Incoming> {
         match self.again.pop_front() {

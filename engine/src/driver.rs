@@ -176,6 +176,9 @@ pub async fn drive(
                     driver.write_final(thread, ended, Artifact::Export).await;
                     exported = true;
                 }
+                if thread.state.chat.is_some() {
+                    control.publish(&thread.plan, &thread.state);
+                }
                 perform(thread, driver, control, effect, &mut settled).await?;
             }
         }
@@ -193,7 +196,8 @@ enum InterruptPolicy {
     Done,
 }
 
-/// Performs an effect, and records control messages that arrive meanwhile.
+/// Performs an effect, and records control messages that arrive meanwhile. The intake of submitted messages runs beside
+/// the effect.
 async fn perform(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
@@ -212,22 +216,38 @@ async fn perform(
         | Effect::Await(_)
         | Effect::Done { .. } => InterruptPolicy::Killed,
     };
+    let takes_input = match effect {
+        Effect::CallModel { .. } | Effect::RunTools(_) | Effect::Await(_) | Effect::Sleep { .. } | Effect::Ask { .. } => {
+            true
+        }
+        // The hooks of two points do not run at the same time. The other effects are short, or end with the message.
+        Effect::RunHooks(_)
+        | Effect::Record
+        | Effect::Reserve(_)
+        | Effect::Spawn(_)
+        | Effect::Wait
+        | Effect::Done { .. } => false,
+    };
     let halt = driver.halt();
     let mut parts = split(effect);
-    if parts.len() == 1
-        && let Some(part) = parts.pop()
-    {
-        // A single part needs no task of its own.
-        let performed = driver.perform(thread.step(part, halt, &**driver));
-        return perform_single(thread, driver, control, performed, until, settled).await;
-    }
+    // A single part needs no task of its own.
+    let mut single = None;
     let mut running = JoinSet::new();
-    for part in parts {
-        let (driver, step) = (Arc::clone(driver), thread.step(part, halt.clone(), &**driver));
-        running.spawn(async move { driver.perform(step).await });
+    if parts.len() == 1 {
+        single = parts.pop().map(|part| driver.perform(thread.step(part, halt, &**driver)));
+    } else {
+        for part in parts {
+            let (driver, step) = (Arc::clone(driver), thread.step(part, halt.clone(), &**driver));
+            running.spawn(async move { driver.perform(step).await });
+        }
     }
-    while !running.is_empty() {
+    let mut intake = start_intake(thread, driver, takes_input).await?;
+    while single.is_some() || !running.is_empty() || intake.is_some() {
         tokio::select! {
+            done = resolve(&mut single), if single.is_some() => {
+                single = None;
+                thread.record_signal(done?);
+            }
             Some(done) = running.join_next() => {
                 let signal = done??;
                 thread.record_signal(signal);
@@ -235,10 +255,22 @@ async fn perform(
                     thread.journal.flush(false).await?;
                 }
             }
+            done = resolve(&mut intake), if intake.is_some() => {
+                thread.record_signal(done?);
+                thread.journal.flush(true).await?;
+                let continues = single.is_some() || !running.is_empty();
+                intake = start_intake(thread, driver, continues).await?;
+            }
             Some(post) = control.next() => {
                 if record_and_check_interrupt(thread, driver, post, until, settled).await? {
                     running.shutdown().await;
-                    return Ok(());
+                    single = None;
+                    // An intake that has started is finished, unless the thread or the prompt ends.
+                    if intake.is_none() || until != InterruptPolicy::AnyMessage || ends_intake(&thread.state) {
+                        return Ok(());
+                    }
+                } else if intake.is_none() {
+                    intake = start_intake(thread, driver, takes_input).await?;
                 }
             }
         }
@@ -246,28 +278,28 @@ async fn perform(
     Ok(())
 }
 
-/// Performs an effect that is not a group; dropping the future ends it.
-async fn perform_single(
+/// Starts the intake of the next submitted message, if one waits for it and `takes_input` is true.
+async fn start_intake<'d>(
     thread: &mut DrivenThread,
-    driver: &Arc<dyn Driver>,
-    control: &mut ControlReceiver,
-    mut performed: BoxFuture<'_, Result<Signal, DriveError>>,
-    until: InterruptPolicy,
-    settled: &mut Vec<String>,
-) -> Result<(), DriveError> {
-    loop {
-        tokio::select! {
-            done = &mut performed => {
-                thread.record_signal(done?);
-                return Ok(());
-            }
-            Some(post) = control.next() => {
-                if record_and_check_interrupt(thread, driver, post, until, settled).await? {
-                    return Ok(());
-                }
-            }
-        }
+    driver: &'d Arc<dyn Driver>,
+    takes_input: bool,
+) -> Result<Option<BoxFuture<'d, Result<Signal, DriveError>>>, DriveError> {
+    let effect = if takes_input { machine::next_intake(&thread.plan, &thread.state) } else { None };
+    let Some(effect) = effect else { return Ok(None) };
+    thread.journal.flush(effect.has_side_effects(&thread.plan)).await?;
+    Ok(Some(driver.perform(thread.step(effect, driver.halt(), &**driver))))
+}
+
+/// Waits for a future that may be absent. An absent one never resolves.
+async fn resolve<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
+}
+
+fn ends_intake(state: &ThreadState) -> bool {
+    state.mail.killed || state.mail.cancelled || state.is_interrupted()
 }
 
 /// Records an item that arrived during an effect; returns true if the item ends the effect.

@@ -12,6 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 
 use rye_compiler::compile::{Compilation, compile};
+use rye_compiler::expand::{Expansion, expand};
+use rye_compiler::item::Items;
 use rye_compiler::semantics::ledger::Account;
 use rye_compiler::world::World;
 use tokio::sync::Notify;
@@ -19,6 +21,8 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, SystemClock};
 use crate::disk_world::DiskWorld;
 use crate::event::{CommandSettings, ControlMessage};
+use crate::image::{ImageRef, ValidatedImage};
+use crate::image_objects;
 use crate::keys::KeyFolder;
 use crate::provider::environment::ProviderEnvironment;
 use crate::session::ResumePoint;
@@ -290,6 +294,25 @@ impl Engine {
 }
 
 impl Engine {
+    /// Expands a call of a skill or a prompt template, as the intake of a chat does after its `input` hooks.
+    ///
+    /// # Errors
+    /// The spaces cannot be read.
+    pub async fn expand(&self, typed: &str) -> Result<Expansion, EngineError> {
+        let typed = typed.to_owned();
+        let expanded = self.inner.with_world(move |world| Ok(expand(&Items::new(world), &typed))).await?;
+        expanded.map_err(EngineError::World)
+    }
+
+    /// Stores images, so that a message can refer to them.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn store_images(&self, images: Vec<ValidatedImage>) -> Result<Vec<ImageRef>, EngineError> {
+        let objects = Arc::clone(&self.inner.objects);
+        Ok(crate::thread_count::blocking(move || Ok(image_objects::store_images(&images, &objects)?)).await?)
+    }
+
     /// Sends a control message to a thread of this process, or to the thread that continues it.
     ///
     /// # Errors

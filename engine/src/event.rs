@@ -3,14 +3,20 @@
 
 mod approval;
 mod body;
+mod control_message;
+mod input;
 mod prompt;
 mod settings;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
+use crate::image::ImageRef;
+
 pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
+pub use control_message::{ControlMessage, ReceivedMessage};
+pub use input::{AcceptedInput, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput, UserInput};
 pub use prompt::{ContinuedPrompt, PromptEnded, PromptStarted, PromptStatus};
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
@@ -58,6 +64,8 @@ pub enum EventBody {
     ArtifactStored(ArtifactStored),
     Recovered(Recovered),
     Checkpoint(Checkpoint),
+    UserInput(Box<AcceptedInput>),
+    Retracted(RetractedInput),
     PromptStarted(PromptStarted),
     PromptEnded(Box<PromptEnded>),
     Ended(Box<Ended>),
@@ -86,6 +94,10 @@ impl<'e> ThreadHead<'e> {
         }
         head
     }
+}
+
+fn image_objects(images: &[ImageRef]) -> Vec<&str> {
+    images.iter().map(|image| image.sha256.as_str()).collect()
 }
 
 impl EventBody {
@@ -117,6 +129,8 @@ impl EventBody {
             Self::ArtifactStored(_) => EventKind::ArtifactStored,
             Self::Recovered(_) => EventKind::Recovered,
             Self::Checkpoint(_) => EventKind::Checkpoint,
+            Self::UserInput(_) => EventKind::UserInput,
+            Self::Retracted(_) => EventKind::Retracted,
             Self::PromptStarted(_) => EventKind::PromptStarted,
             Self::PromptEnded(_) => EventKind::PromptEnded,
             Self::Ended(_) => EventKind::Ended,
@@ -132,7 +146,13 @@ impl EventBody {
         } else if let Self::ArtifactStored(artifact) = self {
             vec![&artifact.sha256]
         } else if let Self::Opened(opened) = self {
-            opened.images.iter().map(|image| image.sha256.as_str()).collect()
+            image_objects(&opened.images)
+        } else if let Self::UserInput(input) = self {
+            image_objects(&input.images)
+        } else if let Self::Mail(ReceivedMessage { message: ControlMessage::Submit { input, .. }, .. }) = self {
+            image_objects(&input.images)
+        } else if let Self::Continues(continues) = self {
+            continues.queue.iter().flat_map(|message| image_objects(&message.images)).collect()
         } else {
             Vec::new()
         }

@@ -24,9 +24,10 @@ pub use apply::apply;
 pub(crate) use apply::limit_mut;
 pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
-pub(crate) use request::thread_position;
+pub(crate) use request::{estimate_tokens, message_tokens, thread_position};
 pub use signal::{Fact, HookChild, Signal, SpawnResult};
 pub use state::ThreadState;
+pub(crate) use step::undelivered_prompt;
 
 use rye_compiler::plan::Plan;
 
@@ -41,6 +42,22 @@ pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
 /// Returns the events that record a signal, in order. A late or repeated signal gives no events.
 pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
+}
+
+/// Returns the intake of the next queued message that `input` hooks or an expansion have to see. The driver performs it
+/// beside the current effect.
+pub fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
+    screen::next_intake(plan, state)
+}
+
+/// Returns an upper bound on the input tokens of the next request.
+pub(crate) fn bound_input_tokens(plan: &Plan, state: &ThreadState) -> u64 {
+    request::bound_input_tokens(plan, state, false)
+}
+
+/// Returns the worst-case cost of one more turn, in nano-dollars.
+pub(crate) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u64 {
+    step::turn_worst_case(plan, state)
 }
 
 /// Builds the request of a model call.

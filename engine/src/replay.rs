@@ -54,6 +54,8 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
             | EventBody::ArtifactStored(_)
             | EventBody::Recovered(_)
             | EventBody::Checkpoint(_)
+            | EventBody::UserInput(_)
+            | EventBody::Retracted(_)
             | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_)
             | EventBody::Ended(_) => {}

@@ -15,7 +15,7 @@ use crate::driver::embedded::EmbeddedDriver;
 use crate::driver::{DrivenThread, Driver, drive};
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::{Continues, ControlMessage, Opened, ParentLink, ThreadOrigin};
+use crate::event::{Continues, Opened, ParentLink, ThreadOrigin};
 use crate::image::{self, ImageRef, ValidatedImage};
 use crate::journal::Journal;
 use crate::live::EventSink;
@@ -320,7 +320,7 @@ impl EngineContext {
         if ended.status == Status::Continued {
             return match self.continue_after_handoff(&thread.id, sink).await {
                 Ok(running) => {
-                    redirect(&thread.state, &own, &mut control, &running.control);
+                    redirect(&own, &mut control, &running.control);
                     Box::pin(async move { running.end().await }).await
                 }
                 Err(error) => task_failure(&thread, &error),
@@ -333,10 +333,7 @@ impl EngineContext {
 }
 
 /// Sends what the thread has not handled, and everything that its handles send from now on, to its continuation.
-fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
-    for prompt in state.chat.iter().flat_map(|chat| &chat.queue) {
-        next.send(ControlMessage::Submit { text: prompt.text.clone() });
-    }
+fn redirect(own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
     own.redirect(next);
     while let Some(item) = unread.try_next() {
         next.forward(item);

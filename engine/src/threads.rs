@@ -309,7 +309,7 @@ pub fn held_messages(events: &[Event]) -> Vec<String> {
     let last = events.last().map_or((0, 0), |event| (event.seq + 1, event.ts));
     let body = EventBody::Recovered(Recovered { owner: String::new(), cut_bytes: 0 });
     apply(&mut state, &Event { seq: last.0, ts: last.1, body });
-    state.chat.map(|chat| chat.held).unwrap_or_default()
+    state.chat.into_iter().flat_map(|chat| chat.held).map(|message| message.text).collect()
 }
 
 /// Returns the result recorded in a transcript; `None` if the last event is not `ended`.

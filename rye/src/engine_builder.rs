@@ -117,7 +117,7 @@ impl Engine {
     /// [`Error::Engine`]: the plan needs trust, the thread is unknown or owned by another process, or the store fails.
     pub async fn open(&self, request: SessionRequest) -> Result<Session, Error> {
         let handle = request.start_on(&self.inner).await?;
-        Ok(Session::new(handle, Arc::clone(&self.questions)))
+        Ok(Session::new(handle, self.inner.clone(), Arc::clone(&self.questions)))
     }
 
     /// Waits until no thread of this engine runs, including children that outlived their parents.

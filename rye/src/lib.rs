@@ -83,7 +83,7 @@ mod session;
 pub use engine_builder::{Approvals, Engine, EngineBuilder, ScriptedProviders};
 pub use error::Error;
 pub use project::Project;
-pub use session::{Answer, LiveEvent, LiveEvents, Question, QuestionId, Session, SessionRequest};
+pub use session::{Answer, LiveEvent, LiveEvents, Question, QuestionId, Receipt, Session, SessionRequest};
 
 pub use rye_compiler as compiler;
 pub use rye_compiler::compile::{Compilation, CompileRequest};
@@ -92,8 +92,11 @@ pub use rye_compiler::validate::CheckReport;
 pub use rye_engine as engine;
 pub use rye_engine::BoxFuture;
 pub use rye_engine::engine::{ApprovalHandler, ApprovalRequest};
-pub use rye_engine::event::{Approval, ControlMessage, Event, EventBody};
+pub use rye_engine::event::{
+    Approval, ControlMessage, Delivery, Event, EventBody, InputSource, QueuedMessage, UserInput,
+};
 pub use rye_engine::exchange::Delta;
+pub use rye_engine::preview::{ContextPart, Preview};
 pub use rye_engine::thread::RunResult;
 pub use rye_engine::thread_id::ThreadId;
 pub use rye_engine::tool::{Invocation, Tool, ToolOutcome};

@@ -10,9 +10,10 @@ use rye_engine::BoxFuture;
 use rye_engine::engine::{
     ApprovalHandler, ApprovalRequest, Engine, EngineError, StartOptions, ThreadHandle, UserMessage,
 };
-use rye_engine::event::{Approval, ControlMessage, Event};
+use rye_engine::event::{Approval, ControlMessage, Delivery, Event, QueuedMessage, UserInput};
 use rye_engine::exchange::Delta;
 use rye_engine::live::{EventStream, StreamEvent};
+use rye_engine::preview::{self, ContextPart, Preview};
 use rye_engine::thread::RunResult;
 use rye_engine::thread_id::ThreadId;
 use tokio::sync::{mpsc, oneshot};
@@ -71,10 +72,20 @@ impl SessionRequest {
 /// A running thread with its children, and the requests that wait for a user.
 pub struct Session {
     handle: ThreadHandle,
+    engine: Engine,
     /// The stream of the engine, until the first subscriber takes it.
     stream: Option<EventStream>,
     hub: Arc<Hub>,
     questions: Arc<Questions>,
+}
+
+/// The receipt of a submitted message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The id of the message in its events, for [`Session::retract`].
+    pub input: String,
+    /// The price of the next request at the time of the submission.
+    pub preview: Preview,
 }
 
 /// The number of a question, unique within an engine.
@@ -187,11 +198,11 @@ impl LiveEvents {
 }
 
 impl Session {
-    pub(crate) fn new(mut handle: ThreadHandle, questions: Arc<Questions>) -> Self {
+    pub(crate) fn new(mut handle: ThreadHandle, engine: Engine, questions: Arc<Questions>) -> Self {
         let stream = Some(handle.live.take());
         let hub = Arc::new(Hub::default());
         questions.register(&hub);
-        Self { handle, stream, hub, questions }
+        Self { handle, engine, stream, hub, questions }
     }
 
     /// Returns the id of the session's thread.
@@ -224,10 +235,37 @@ impl Session {
         self.questions.answer(question, answer)
     }
 
-    /// Sends a prompt to a chat ([`CompileRequest::chat`](crate::CompileRequest::chat)). While a prompt runs,
-    /// the new one waits for its end.
-    pub fn submit(&self, text: impl Into<String>) {
-        self.handle.send(ControlMessage::Submit { text: text.into() });
+    /// Submits a message to a chat ([`CompileRequest::chat`](crate::CompileRequest::chat)). The message passes the
+    /// `input` hooks and the expansion of skills and prompt templates; the event `user_input` with the id of the receipt
+    /// states the result. Returns `None` if the thread has ended.
+    pub async fn submit(&self, input: impl Into<UserInput>, delivery: Delivery) -> Option<Receipt> {
+        let input = input.into();
+        let preview = self.preview(&input).await.unwrap_or_default();
+        let id = self.handle.control().submit(input, delivery)?;
+        Some(Receipt { input: id, preview })
+    }
+
+    /// Returns the price of the next request with a message; nothing is sent. `None` if the thread is no chat.
+    pub async fn preview(&self, input: &UserInput) -> Option<Preview> {
+        let expanded = self.engine.expand(&input.text).await.ok().and_then(|expansion| expansion.text);
+        let input = UserInput { text: expanded.unwrap_or_else(|| input.text.clone()), ..input.clone() };
+        Some(preview::preview(&self.handle.control().live_state()?, &input))
+    }
+
+    /// Returns the parts of the next request with their tokens; empty if the thread is no chat.
+    pub fn context(&self) -> Vec<ContextPart> {
+        self.handle.control().live_state().as_ref().map(preview::context_parts).unwrap_or_default()
+    }
+
+    /// Returns the messages that wait for their delivery, in the order in which the model gets them.
+    pub fn queue(&self) -> Vec<QueuedMessage> {
+        let live = self.handle.control().live_state();
+        live.iter().flat_map(|live| live.state.queued_messages()).cloned().collect()
+    }
+
+    /// Withdraws a message that waits for its delivery. The event `retracted` confirms it.
+    pub fn retract(&self, input: impl Into<String>) {
+        self.handle.send(ControlMessage::Retract { input: Some(input.into()) });
     }
 
     /// Ends the current prompt of a chat: the model call is cut and counts at its worst case, calls are stopped.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use rye::{Answer, Approvals, CompileRequest, EngineBuilder, Error, ItemId, LiveEvent, Project, SessionRequest};
+use rye::{Answer, Approvals, CompileRequest, Delivery, EngineBuilder, Error, ItemId, LiveEvent, Project, SessionRequest};
 
 const DIRECTIVE: &str = "```xml\n<directive name=\"ask\" version=\"1.0.0\">\n  <metadata><description>Run a command.</description>\n  \
      <model provider=\"scripted\" tier=\"fast\"/><limits turns=\"3\" spend=\"0.05\"/>\n  \
@@ -81,7 +81,8 @@ async fn chat_answers_prompts_until_it_is_closed() {
         .open()
         .unwrap();
     let session = engine.open(SessionRequest::start(compilation)).await.unwrap();
-    session.submit("do it");
+    let receipt = session.submit("do it", Delivery::Prompt).await.unwrap();
+    assert!(receipt.preview.limit.is_none());
     session.close();
     let result = session.join().await;
     assert_eq!((result.status.as_str(), result.result.as_deref(), result.cost.turns), ("idle", Some("done"), 2));

@@ -65,6 +65,9 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
         EventBody::ApprovalGiven(given) => line(word(&given.answer)),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),
+        EventBody::UserInput(input) => {
+            line(format!("{}{}", word(&input.delivery), if input.handled { ", handled" } else { "" }))
+        }
         EventBody::PromptStarted(started) => line(started.prompt.to_string()),
         EventBody::PromptEnded(ended) => line(format!("{} {}", ended.prompt, word(&ended.status))),
         EventBody::Compacted(compacted) => line(compacted.summary.clone()),
@@ -76,6 +79,7 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         | EventBody::Settled(_)
         | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
+        | EventBody::Retracted(_)
         | EventBody::Checkpoint(_) => Vec::new(),
     }
 }

@@ -38,6 +38,7 @@ fn money(body: &EventBody) -> &'static [&'static str] {
             | ControlMessage::Approve { .. }
             | ControlMessage::Handoff
             | ControlMessage::Submit { .. }
+            | ControlMessage::Retract { .. }
             | ControlMessage::Interrupt
             | ControlMessage::Close
             | ControlMessage::Unreadable { .. } => &[],
@@ -62,6 +63,8 @@ fn money(body: &EventBody) -> &'static [&'static str] {
         | EventBody::Compacted(_)
         | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
+        | EventBody::UserInput(_)
+        | EventBody::Retracted(_)
         | EventBody::Checkpoint(_) => &[],
     }
 }

@@ -94,6 +94,11 @@ pub fn event_view(event: &Event) -> EventView {
             0 => "another process took over".to_owned(),
             cut => format!("another process took over and removed {} of a torn tail", format_count(cut, "byte")),
         }),
+        EventBody::UserInput(input) => {
+            let handled = if input.handled { ", not sent" } else { "" };
+            with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &input.text)
+        }
+        EventBody::Retracted(retracted) => line(retracted.input.clone()),
         EventBody::PromptStarted(started) => line(format!("prompt {}", started.prompt)),
         EventBody::PromptEnded(ended) => prompt_ended(ended),
         EventBody::Checkpoint(checkpoint) => line(format!("turn {}, signed by {}", checkpoint.turn, checkpoint.key_id)),
@@ -247,7 +252,10 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         ControlMessage::Handoff => ("hand over".to_owned(), None),
         ControlMessage::Steer { text } => ("steer".to_owned(), Some(text.clone())),
         ControlMessage::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
-        ControlMessage::Submit { text } => ("prompt".to_owned(), Some(text.clone())),
+        ControlMessage::Submit { input, delivery } => (delivery.as_str().to_owned(), Some(input.text.clone())),
+        ControlMessage::Retract { input } => {
+            (input.as_ref().map_or_else(|| "withdraw all".to_owned(), |id| format!("withdraw {id}")), None)
+        }
         ControlMessage::Interrupt => ("interrupt".to_owned(), None),
         ControlMessage::Close => ("close".to_owned(), None),
         ControlMessage::Approve { yes: true, .. } => ("approve".to_owned(), None),

@@ -266,15 +266,17 @@ impl Driver for EmbeddedDriver {
                     let acts = EmbeddedHookRunner::new(self, &run, halt);
                     let HookPointResult { mut considered, children, mut answer } =
                         Box::pin(self.hooks.run(&run, &acts)).await;
+                    let mut expansions = Vec::new();
                     if run.point == HookPoint::Input && self.plan.mode == PlanMode::Chat {
-                        answer = expand::expand_message(&self.engine, &run, answer, &mut considered).await?;
+                        (answer, expansions) = expand::expand_message(&self.engine, &run, answer, &mut considered).await?;
                     }
                     if matches!(answer, HookOutcome::Failed { .. }) && acts.is_overdue() {
                         // The duration limit ends the thread, not the hook that it interrupted.
                         answer = HookOutcome::None;
                     }
                     let (kept, point, subject) = (acts.take_writes(), run.point, run.subject);
-                    Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept }
+                    let answer = Box::new(answer);
+                    Fact::HooksRan { point, subject, considered, children, answer, kept, expansions }
                 }
                 Effect::Spawn(children) => {
                     let left_ms = deadline.map(|deadline| deadline.left_ms);

@@ -9,7 +9,7 @@ use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::event::{Approval, CommandSettings};
+use crate::event::{Approval, CommandSettings, QueuedMessage};
 use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
@@ -109,6 +109,9 @@ pub struct Continues {
     /// The unfinished prompt of a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<super::ContinuedPrompt>,
+    /// Messages that waited in the continued thread.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<QueuedMessage>,
 }
 
 /// The text of the provider's system field, and the ids of its layers in order.
@@ -141,6 +144,8 @@ pub enum MessageSource {
     Continuation,
     Steer,
     FollowUp,
+    /// A message that waited for the prompt before it.
+    NextTurn,
     Nudge,
     /// The request to continue a reply that was cut, or to repeat one without text.
     ContinueReply,
@@ -448,70 +453,6 @@ pub struct ChildEnded {
     pub thread_id: String,
     pub status: Status,
     pub cost: Cost,
-}
-
-/// A control message was received; recorded once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReceivedMessage {
-    pub id: String,
-    #[serde(alias = "letter")]
-    pub message: ControlMessage,
-}
-
-/// A control message to a thread.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ControlMessage {
-    /// Stops the thread after the current step.
-    Cancel,
-    /// Stops the thread at once.
-    Kill,
-    /// A user message that precedes further calls.
-    Steer { text: String },
-    /// A user message for the time when the model would stop.
-    FollowUp { text: String },
-    /// The answer to an approval request. With the number of an `approval_asked` event, it answers that request only.
-    Approve {
-        yes: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        question: Option<u64>,
-    },
-    /// Hands the thread off, as if the context were full.
-    Handoff,
-    /// The next prompt of a chat. While a prompt runs, the new one waits for its end.
-    Submit { text: String },
-    /// Ends the current prompt of a chat: the model call is cut, calls are stopped.
-    Interrupt,
-    /// Closes the session of a chat at the end of the current prompt.
-    Close,
-    /// A higher limit in its own unit (nano-dollars for spend).
-    Raise { limit: String, value: u64 },
-    /// A file of the mailbox that holds no control message. Has no effect but its record.
-    Unreadable { reason: String },
-}
-
-impl ControlMessage {
-    /// Returns the end status of a thread that this message ends; `None` for any other message.
-    pub fn end_status(&self) -> Option<Status> {
-        match self {
-            Self::Cancel => Some(Status::Cancelled),
-            Self::Kill => Some(Status::Killed),
-            Self::Steer { .. }
-            | Self::FollowUp { .. }
-            | Self::Approve { .. }
-            | Self::Raise { .. }
-            | Self::Handoff
-            | Self::Submit { .. }
-            | Self::Interrupt
-            | Self::Close
-            | Self::Unreadable { .. } => None,
-        }
-    }
-
-    /// Reads the body of a file of the mailbox.
-    pub fn from_file(body: Value) -> Self {
-        serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() })
-    }
 }
 
 /// A limit was reached. Values have the form that hooks see: dollars for spend.

@@ -32,6 +32,8 @@ pub enum EventKind {
     ArtifactStored,
     Recovered,
     Checkpoint,
+    UserInput,
+    Retracted,
     PromptStarted,
     PromptEnded,
     Ended,
@@ -103,7 +105,7 @@ const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conver
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// All events, in the order in which a thread first meets them.
-pub static EVENT_TABLE: [EventRow; 29] = [
+pub static EVENT_TABLE: [EventRow; 31] = [
     line(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -134,7 +136,7 @@ pub static EVENT_TABLE: [EventRow; 29] = [
         EventKind::Continues,
         ("continues", "thread_resumed"),
         CRITICAL,
-        &["thread", "at_seq", "at_h", "message", "prompt"],
+        &["thread", "at_seq", "at_h", "message", "prompt", "queue"],
         CONVERSATION,
     ),
     line(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
@@ -257,6 +259,14 @@ pub static EVENT_TABLE: [EventRow; 29] = [
         &["turn", "key_id", "signature"],
         &[EventReader::View],
     ),
+    line(
+        EventKind::UserInput,
+        ("user_input", "user_input"),
+        BARRIER,
+        &["id", "delivery", "source", "raw", "text", "images", "expansions", "handled"],
+        CONVERSATION,
+    ),
+    line(EventKind::Retracted, ("retracted", "retracted"), BARRIER, &["input"], STATE),
     line(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], STATE),
     line(
         EventKind::PromptEnded,
@@ -296,14 +306,15 @@ mod tests {
         let usage = json!({"input":1,"output":1,"cache_read":0,"cache_write":0});
         let cost = json!({"turns":1,"input_tokens":1,"output_tokens":1,"cached_tokens":0,"spend":1});
         let error = json!({"stage":"status","status":429,"headers":[],"error_type":null,"code":null,"message":"m","usage":null});
-        json!([
+        let first = json!([
             {"type":"opened","thread_id":"t","directive":"d","origin":"run","parent":{"thread_id":"p","spawn":1},
              "root":"t","inputs":{},"limits":limits,"ceiling":limits,"grants":[],"seed":1,"project_path":"p","attended":true,
              "images":[{"media_type":"image/png","sha256":"s","bytes":1,"width":1,"height":1}],
              "call":{"id":"c","name":"n","input":{}},"carried_ms":1,"allow_missing_outputs":true,
              "settings":{"unattended":"queue","script":"/s","locked":true}},
             {"type":"plan_bound","plan_id":"x","observes":["cognition_out"],"chat":true},
-            {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m","prompt":{"number":1,"limits":limits}},
+            {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m","prompt":{"number":1,"limits":limits},
+             "queue":[{"id":"i","delivery":"steer","source":"rpc","text":"t","accepted":true}]},
             {"type":"system_prompt","text":"t","layers":[]},
             {"type":"context_injected","before":[],"after":[]},
             {"type":"cognition_in","source":"prompt","message":{"kind":"user","content":[]}},
@@ -318,6 +329,8 @@ mod tests {
             {"type":"tool_started","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","capability":"c","idempotent":true},
             {"type":"tool_call_result","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","why":{"kind":"ran"},"content":"",
              "is_error":false,"details":1,"bytes":1,"object":"o","duration_ms":1},
+        ]);
+        let last = json!([
             {"type":"child_intended","spawn":1,"turn":1,"index":0,"group_end":1,"call_id":"c","directive":"d","inputs":{},"model":"m",
              "limit_overrides":{"turns":1},"detached":true,"tool":true},
             {"type":"child_spawned","spawn":1,"thread_id":"t","spend":1},
@@ -331,13 +344,15 @@ mod tests {
             {"type":"artifact_stored","sha256":"s","bytes":1,"call_id":"c"},
             {"type":"recovered","owner":"o","cut_bytes":1},
             {"type":"checkpoint","turn":1,"key_id":"k","signature":"s"},
+            {"type":"user_input","id":"i","delivery":"follow_up","source":"interactive","raw":"/r","text":"t",
+             "images":[{"media_type":"image/png","sha256":"s","bytes":1,"width":1,"height":1}],
+             "expansions":[{"kind":"prompt","item":"r","sha256":"s","start":0,"end":1}],"handled":false},
+            {"type":"retracted","input":"i"},
             {"type":"prompt_started","prompt":1,"limits":limits},
             {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"]},
             {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},
-        ])
-        .as_array()
-        .unwrap()
-        .clone()
+        ]);
+        [first, last].iter().flat_map(|list| list.as_array().unwrap().clone()).collect()
     }
 
     #[test]

@@ -4,14 +4,15 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Plan, PlanMode};
 use serde_json::json;
 
+use super::screen::{accept_new, accept_screened};
 use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
 use super::step::{INTERRUPTED, answer_event, duration_limit, interruption_events, settlement};
 use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
-    ControlMessage, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, PlanBound,
-    ReceivedMessage, Recovered, Reserved, ResultKind, Settled, ToolCallResult,
+    ControlMessage, Delivery, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, PlanBound,
+    ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, Settled, ToolCallResult, UserInput,
 };
 use crate::exchange::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::message::{Message, reply_text};
@@ -81,12 +82,15 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             }
             events
         }
-        Fact::HooksRan { point, subject, considered, children, answer, kept } => {
+        Fact::HooksRan { point, subject, considered, children, answer, kept, expansions } => {
             let mut events: Vec<EventBody> = kept.into_iter().map(EventBody::StateSet).collect();
             events.extend(hook_children(state, children));
             let mut run = HookPointRun { point, subject, considered, answer: *answer };
             bound_retries(plan, state, &mut run);
+            let accepts = point == HookPoint::Input;
+            let input = accepts.then(|| accept_screened(state, run.subject.as_deref(), &run.answer, expansions));
             events.push(EventBody::HookPoint(Box::new(run)));
+            events.extend(input.flatten());
             events
         }
         Fact::Answered(answer) => answered(plan, state, answer, None, at),
@@ -336,23 +340,33 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
     if state.mail.taken.contains(&id) {
         return Vec::new();
     }
-    let answer = match message {
+    let answer = match &message {
         ControlMessage::Approve { yes, question } => {
-            let answer = if yes { Approval::Approved } else { Approval::Refused };
-            answered(plan, state, answer, question, at)
+            let answer = if *yes { Approval::Approved } else { Approval::Refused };
+            answered(plan, state, answer, *question, at)
         }
+        ControlMessage::Submit { input, delivery } => accept_new(plan, state, &id, input, *delivery),
+        ControlMessage::Steer { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer),
+        ControlMessage::FollowUp { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::FollowUp),
+        ControlMessage::Retract { input } => retracted(state, input.as_deref()),
         ControlMessage::Cancel
         | ControlMessage::Kill
         | ControlMessage::Handoff
-        | ControlMessage::Submit { .. }
         | ControlMessage::Interrupt
         | ControlMessage::Close
-        | ControlMessage::Steer { .. }
-        | ControlMessage::FollowUp { .. }
         | ControlMessage::Raise { .. }
         | ControlMessage::Unreadable { .. } => Vec::new(),
     };
     [EventBody::Mail(ReceivedMessage { id, message })].into_iter().chain(answer).collect()
+}
+
+/// Returns the withdrawal of a queued message, or of all of them. The message of a started prompt stays.
+fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
+    let due = super::step::undelivered_prompt(state).map(|message| message.id.as_str());
+    let held = state.chat.iter().flat_map(|chat| &chat.held);
+    let messages = state.queued_messages().chain(held).map(|message| &message.id);
+    let chosen = messages.filter(|id| Some(id.as_str()) != due && input.is_none_or(|input| input == id.as_str()));
+    chosen.map(|id| EventBody::Retracted(RetractedInput { input: id.clone() })).collect()
 }
 
 /// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.

@@ -7,12 +7,13 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, PlanLimits};
 
 use super::state::{
     AcceptedReturn, Attempt, CallPhase, CallResult, CallState, ChatState, ChildState, EarlyEnd, MeasuredTokens,
-    OpenApprovalRequest, QueuedMessage, ReplyCalls, RunPosition, ThreadState,
+    OpenApprovalRequest, ReplyCalls, RunPosition, ThreadState,
 };
 use super::{request, state_store};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, ChildEnded, CognitionIn, CognitionOut,
-    Compacted, ControlMessage, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
+    Compacted, ControlMessage, Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
+    UserInput,
 };
 use crate::exchange::StopReason;
 use crate::message::{ContentBlock, Message, SharedMessage, reply_text};
@@ -45,6 +46,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 chat.prompts = prompt.number.saturating_sub(1);
             }
             state.continues = Some(continues.clone());
+            chat::take_over_queue(state, &continues.queue);
         }
         EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
         EventBody::CognitionIn(said) => on_user_message(state, said),
@@ -90,7 +92,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::ChildEnded(ended) => child_ended(state, ended),
         EventBody::Mail(mail) => {
             state.mail.taken.insert(mail.id.clone());
-            on_control_message(state, &mail.message);
+            on_control_message(state, &mail.id, &mail.message);
         }
         EventBody::Limit(hit) => limit(state, hit),
         EventBody::ApprovalAsked(ApprovalAsked { asked, what }) => {
@@ -115,7 +117,9 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         EventBody::Checkpoint(checkpoint) => state.sealed = checkpoint.turn,
         EventBody::PromptStarted(started) => chat::on_prompt_started(state, started),
-        EventBody::PromptEnded(_) => chat::on_prompt_ended(state),
+        EventBody::UserInput(input) => chat::on_user_input(state, input),
+        EventBody::Retracted(retracted) => state.edit_queued(&retracted.input, |_| false),
+        EventBody::PromptEnded(ended) => chat::on_prompt_ended(state, ended),
         EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) => {}
     }
     state.clock.set_paused(state.question.is_some() || state.is_idle(), state.clock.now);
@@ -172,6 +176,9 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
             state.nudges += 1;
             state.output_reminders += u64::from(state.cost.turns > 1);
             state.position = RunPosition::After(Node::Nudge, Outcome::Sent);
+        }
+        MessageSource::NextTurn => {
+            state.chat.as_mut().and_then(|chat| chat.next_turn.pop_front());
         }
         MessageSource::Hook => {}
     }
@@ -437,18 +444,14 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
     }
 }
 
-fn on_control_message(state: &mut ThreadState, message: &ControlMessage) {
+fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessage) {
     match message {
         ControlMessage::Cancel => state.mail.cancelled = true,
         ControlMessage::Kill => state.mail.killed = true,
         ControlMessage::Handoff => state.mail.handoff = true,
-        ControlMessage::Steer { text } => chat::queue_message(state, text, |mail| &mut mail.steering),
-        ControlMessage::FollowUp { text } => chat::queue_message(state, text, |mail| &mut mail.following),
-        ControlMessage::Submit { text } => {
-            if let Some(chat) = &mut state.chat {
-                chat.queue.push_back(QueuedMessage::new(text));
-            }
-        }
+        ControlMessage::Steer { text } => chat::queue_message(state, id, &UserInput::text(text), Delivery::Steer),
+        ControlMessage::FollowUp { text } => chat::queue_message(state, id, &UserInput::text(text), Delivery::FollowUp),
+        ControlMessage::Submit { input, delivery } => chat::queue_message(state, id, input, *delivery),
         ControlMessage::Interrupt => {
             if let Some(chat) = &mut state.chat {
                 chat.is_interrupted = chat.current.is_some();
@@ -459,7 +462,8 @@ fn on_control_message(state: &mut ThreadState, message: &ControlMessage) {
                 chat.is_closing = true;
             }
         }
-        ControlMessage::Approve { .. } | ControlMessage::Unreadable { .. } => {}
+        // The events of the withdrawal follow.
+        ControlMessage::Retract { .. } | ControlMessage::Approve { .. } | ControlMessage::Unreadable { .. } => {}
         ControlMessage::Raise { limit, value } => {
             raise_limit(state, limit, *value);
         }

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use super::signal::CallAnswer;
 use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, build_request, next};
 use crate::event::{
-    Approval, CommandSettings, ControlMessage, Event, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin,
+    Approval, CommandSettings, ControlMessage, Delivery, Event, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin,
 };
 use crate::exchange::{CallError, FailedStage, Reply, Request, RequestTurns, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
@@ -400,8 +400,9 @@ impl SimulatedThread {
             Effect::RunHooks(run) => {
                 let answer = self.hooks.get_mut(&run.point).and_then(VecDeque::pop_front).unwrap_or_default();
                 let (point, subject) = (run.point, run.subject);
-                let (considered, children, kept) = (Vec::new(), Vec::new(), Vec::new());
-                self.signal(Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept })
+                let (considered, children, kept, expansions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+                let answer = Box::new(answer);
+                self.signal(Fact::HooksRan { point, subject, considered, children, answer, kept, expansions })
             }
             Effect::Spawn(children) => {
                 let made =
@@ -423,7 +424,7 @@ impl SimulatedThread {
             }
             Effect::Wait => {
                 let prompt = self.prompts.pop_front();
-                let message = prompt.map_or(ControlMessage::Close, |text| ControlMessage::Submit { text });
+                let message = prompt.map_or(ControlMessage::Close, |text| ControlMessage::Submit { input: text.into(), delivery: Delivery::Prompt });
                 self.signal(Fact::Mail { id: format!("wait-{step}"), message })
             }
             Effect::Ask { what, .. } => {

@@ -15,7 +15,7 @@ use crate::message::Message;
 
 /// Returns the events that open the conversation.
 pub(super) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
-    let shown = state.launch.as_ref().map(|launch| launch.images.as_slice()).unwrap_or_default();
+    let mut images = state.launch.as_ref().map(|launch| launch.images.clone()).unwrap_or_default();
     let (source, opening) = if let Some(continues) = &state.continues {
         let mut known =
             RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadContinued, None) };
@@ -24,14 +24,15 @@ pub(super) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody>
     } else {
         let mut known = RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadStarted, None) };
         if let Some(prompt) = step::undelivered_prompt(state) {
-            known.facts.insert("prompt".into(), prompt.into());
+            known.facts.insert("prompt".into(), prompt.text.clone().into());
+            images.extend_from_slice(&prompt.images);
         }
         (MessageSource::Prompt, plan.prompt.render_opening(&mut known))
     };
     vec![
         EventBody::SystemPrompt(SystemPrompt { text: opening.system.into(), layers: opening.system_layers }),
         EventBody::ContextInjected(ContextInjected { before: opening.before, after: opening.after }),
-        EventBody::CognitionIn(CognitionIn { source, message: Message::user_with_images(shown, opening.message) }),
+        EventBody::CognitionIn(CognitionIn { source, message: Message::user_with_images(&images, opening.message) }),
     ]
 }
 

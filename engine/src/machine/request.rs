@@ -172,7 +172,7 @@ pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
 
 /// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only
 /// the messages after it; otherwise it counts everything.
-pub(super) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
+pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
     let sum =
         |messages: &[SharedMessage]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
@@ -193,7 +193,8 @@ pub(super) fn tokens_used(plan: &Plan, state: &ThreadState) -> u64 {
     estimate_tokens(plan, state)
 }
 
-fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
+/// Estimates the tokens of a message.
+pub(crate) fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
     let blocks =
         |content: &[ContentBlock]| content.iter().fold(0u64, |sum, block| sum.saturating_add(of_block(by, block)));
     match message {

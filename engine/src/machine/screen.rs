@@ -1,5 +1,5 @@
-//! Screening of user messages by `input` hooks: each message passes the hooks once, before it has any effect on the
-//! thread. A handled message therefore skips no calls and costs no model call.
+//! The intake of user messages: each message passes the `input` hooks and the expansion of skills and prompt templates
+//! once, before it has any effect on the thread. A handled message therefore skips no calls and costs no model call.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::Plan;
@@ -9,67 +9,109 @@ use super::effect::Effect;
 use super::facts;
 use super::state::ThreadState;
 use super::step::{has_hooks, hook_run};
+use crate::event::{
+    AcceptedInput, Delivery, EventBody, HookOutcome, InputExpansion, InputSource, QueuedMessage, UserInput,
+};
 
-/// The origin of a message that the `input` hooks see; the subject of their event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ScreenedSource {
-    Steer,
-    FollowUp,
-    /// A prompt of a chat.
-    Prompt,
-    /// The message of a resumed or forked thread.
-    Resume,
+/// The subject of the `input` hooks for the message of a resumed or forked thread. The subject of a queued message is
+/// its id.
+pub(super) const RESUME_SUBJECT: &str = "resume";
+
+/// Returns the first queued message that has not passed its intake.
+fn unaccepted(state: &ThreadState) -> Option<&QueuedMessage> {
+    state.queued_messages().find(|message| !message.accepted)
 }
 
-impl ScreenedSource {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Steer => "steer",
-            Self::FollowUp => "follow_up",
-            Self::Prompt => "prompt",
-            Self::Resume => "resume",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Steer, Self::FollowUp, Self::Prompt, Self::Resume].into_iter().find(|source| source.as_str() == text)
-    }
+/// Returns the intake of the next queued message that hooks or an expansion have to see. The driver performs the effect
+/// beside the current step.
+pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
+    let message = unaccepted(state).filter(|message| can_accept(state) && needs_intake(plan, state, &message.text))?;
+    let mut facts = facts::common_facts(plan, state);
+    facts.insert("text".into(), message.text.clone().into());
+    facts.insert("images".into(), serde_json::to_value(&message.images).unwrap_or(Value::Null));
+    facts.insert("source".into(), message.source.as_str().into());
+    facts.insert("delivery".into(), message.delivery.as_str().into());
+    Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the run of the `input` hooks for the first queued message that they have not seen. While an approval request
-/// is open, messages wait: its answer must find the request.
+/// Returns the intake of the next queued message as a step of its own. While an approval request is open, messages wait:
+/// its answer must find the request.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
-    // The first prompt of a chat precedes the conversation.
-    if (!state.talk.prompted && state.chat.is_none()) || state.question.is_some() {
-        return None;
-    }
-    let prompts = state.chat.as_ref().map(|chat| (ScreenedSource::Prompt, &chat.queue));
-    let queues = [(ScreenedSource::Steer, &state.mail.steering), (ScreenedSource::FollowUp, &state.mail.following)];
-    let queues = queues.into_iter().chain(prompts);
-    let unseen = |(source, queue): (ScreenedSource, &std::collections::VecDeque<super::state::QueuedMessage>)| {
-        queue.iter().find(|message| !message.screened).map(|message| (source, message.text.clone()))
-    };
-    let (source, text) = { queues }.find_map(unseen)?;
-    screen(plan, state, source, &text)
+    state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }
 
 /// Returns the effect that runs the `input` hooks on the message of a resumed thread; `None` if no hook has to run.
 pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     let message = state.resume_message().filter(|_| !state.talk.resume_screened)?;
-    screen(plan, state, ScreenedSource::Resume, message)
-}
-
-fn screen(plan: &Plan, state: &ThreadState, source: ScreenedSource, text: &str) -> Option<Effect> {
-    // In a chat, the driver expands calls of skills and prompt templates after the hooks.
-    let is_call = state.chat.is_some() && text.starts_with('/');
-    if !has_hooks(plan, HookPoint::Input) && !is_call {
+    if !needs_intake(plan, state, message) {
         return None;
     }
+    let images = state.launch.as_ref().map_or(Value::Array(Vec::new()), |launch| {
+        serde_json::to_value(&launch.images).unwrap_or(Value::Null)
+    });
     let mut facts = facts::common_facts(plan, state);
-    let images = state.launch.as_ref().filter(|_| source == ScreenedSource::Resume);
-    let images = images.map(|launch| serde_json::to_value(&launch.images).unwrap_or(Value::Null));
-    facts.insert("text".into(), text.into());
-    facts.insert("images".into(), images.unwrap_or_else(|| Value::Array(Vec::new())));
-    facts.insert("source".into(), "interactive".into());
-    Some(hook_run(plan, state, HookPoint::Input, Some(source.as_str().to_owned()), facts))
+    facts.insert("text".into(), message.into());
+    facts.insert("images".into(), images);
+    facts.insert("source".into(), InputSource::Interactive.as_str().into());
+    facts.insert("delivery".into(), "prompt".into());
+    Some(hook_run(plan, state, HookPoint::Input, Some(RESUME_SUBJECT.to_owned()), facts))
+}
+
+/// Returns the event of a queued message that no hook and no expansion has to see, if there is one.
+pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<EventBody> {
+    let message = unaccepted(state).filter(|_| state.question.is_none() && can_accept(state))?;
+    (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
+}
+
+/// Returns the event of a submitted message, if no hook and no expansion has to see it.
+pub(super) fn accept_new(
+    plan: &Plan,
+    state: &ThreadState,
+    id: &str,
+    input: &UserInput,
+    delivery: Delivery,
+) -> Vec<EventBody> {
+    let delivery = state.effective_delivery(delivery);
+    let is_queued = state.chat.is_some() || matches!(delivery, Delivery::Steer | Delivery::FollowUp);
+    if !is_queued || !can_accept(state) || needs_intake(plan, state, &input.text) {
+        return Vec::new();
+    }
+    let message = QueuedMessage::new(id, input, delivery);
+    vec![accepted(&message, message.text.clone(), Vec::new(), false)]
+}
+
+/// Returns true if messages can pass their intake. The hooks of a run see none before its prompt; the first prompt of a
+/// chat precedes the conversation.
+fn can_accept(state: &ThreadState) -> bool {
+    state.talk.prompted || state.chat.is_some()
+}
+
+/// Returns true if `input` hooks or the expansion of skills and prompt templates have to see a message.
+fn needs_intake(plan: &Plan, state: &ThreadState, text: &str) -> bool {
+    has_hooks(plan, HookPoint::Input) || (state.chat.is_some() && text.starts_with('/'))
+}
+
+/// Returns the event of a message's intake. A withdrawn message has none.
+pub(super) fn accept_screened(
+    state: &ThreadState,
+    subject: Option<&str>,
+    answer: &HookOutcome,
+    expansions: Vec<InputExpansion>,
+) -> Option<EventBody> {
+    let message = state.queued_messages().find(|message| Some(message.id.as_str()) == subject && !message.accepted)?;
+    let text = if let HookOutcome::Transformed { text } = answer { text.clone() } else { message.text.clone() };
+    Some(accepted(message, text, expansions, *answer == HookOutcome::Handled))
+}
+
+fn accepted(message: &QueuedMessage, text: String, expansions: Vec<InputExpansion>, handled: bool) -> EventBody {
+    EventBody::UserInput(Box::new(AcceptedInput {
+        id: message.id.clone(),
+        delivery: message.delivery,
+        source: message.source,
+        raw: message.text.clone(),
+        text,
+        images: message.images.clone(),
+        expansions,
+        handled,
+    }))
 }

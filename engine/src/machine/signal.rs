@@ -3,7 +3,9 @@
 use rye_compiler::hook::HookPoint;
 use serde_json::Value;
 
-use crate::event::{Approval, Continues, ControlMessage, HookEvaluation, HookOutcome, LimitHit, Opened, StateSet};
+use crate::event::{
+    Approval, Continues, ControlMessage, HookEvaluation, HookOutcome, InputExpansion, LimitHit, Opened, StateSet,
+};
 use crate::exchange::{CallError, Reply};
 use crate::thread::{Cost, Status};
 
@@ -56,6 +58,8 @@ pub enum Fact {
         answer: Box<HookOutcome>,
         /// Values that hooks wrote into the thread's store.
         kept: Vec<StateSet>,
+        /// The parts of a user message that come from skills and prompt templates.
+        expansions: Vec<InputExpansion>,
     },
     Answered(Approval),
     Mail {

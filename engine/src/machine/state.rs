@@ -11,9 +11,11 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, Planne
 use serde_json::{Map, Value};
 
 use crate::event::{
-    Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, Settled, ThreadOrigin,
+    Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, QueuedMessage, Settled,
+    ThreadOrigin,
 };
 use crate::exchange::StopReason;
+use crate::image::ImageRef;
 use crate::message::{Message, SharedMessage, ToolCall};
 use crate::thread::{Cost, Status};
 
@@ -268,20 +270,6 @@ pub struct ChildState {
     pub ended: Option<Status>,
 }
 
-/// A user message that waits in a queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueuedMessage {
-    pub text: String,
-    /// The `input` hooks have seen the message.
-    pub screened: bool,
-}
-
-impl QueuedMessage {
-    pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), screened: false }
-    }
-}
-
 /// Control messages received by the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mailbox {
@@ -510,15 +498,15 @@ impl ThreadState {
 
     /// Returns the next user message: steering first, then the request for the rest of a reply, then a follow-up if the
     /// model would stop.
-    pub fn waiting_message(&self) -> Option<(MessageSource, &str)> {
+    pub fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
         if let Some(message) = self.mail.steering.front() {
-            return Some((MessageSource::Steer, &message.text));
+            return Some(WaitingMessage::of(MessageSource::Steer, message));
         }
         if let Some(text) = self.continue_reply() {
-            return Some((MessageSource::ContinueReply, text));
+            return Some(WaitingMessage { source: MessageSource::ContinueReply, text, images: &[] });
         }
         let message = self.mail.following.front().filter(|_| self.would_stop())?;
-        Some((MessageSource::FollowUp, &message.text))
+        Some(WaitingMessage::of(MessageSource::FollowUp, message))
     }
 
     /// Returns the text of the last reply, if it has any.
@@ -554,6 +542,20 @@ impl ThreadState {
             | Message::CompactionSummary { .. }
             | Message::BranchSummary { .. } => None,
         })
+    }
+}
+
+/// A user message that the next turn sends.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitingMessage<'a> {
+    pub source: MessageSource,
+    pub text: &'a str,
+    pub images: &'a [ImageRef],
+}
+
+impl<'a> WaitingMessage<'a> {
+    fn of(source: MessageSource, message: &'a QueuedMessage) -> Self {
+        Self { source, text: &message.text, images: &message.images }
     }
 }
 

@@ -10,7 +10,7 @@ use super::facts;
 use super::gate::remaining_ms;
 use super::outputs;
 use super::screen;
-use super::state::{CallPhase, ThreadState};
+use super::state::{CallPhase, ThreadState, WaitingMessage};
 use super::walk::{StepResult, WalkContext};
 use crate::event::{
     ApprovalAsked, CognitionIn, EventBody, HookOutcome, LimitHit, MessageSource, ResultKind, Settled, ToolCallResult,
@@ -24,9 +24,10 @@ mod end;
 mod model;
 
 pub(super) use calls::answer_event;
-pub(super) use chat::{interruption_events, stop_prompt, undelivered_prompt};
+pub(crate) use chat::undelivered_prompt;
+pub(super) use chat::{interruption_events, stop_prompt};
 pub(super) use end::{children_to_cancel, finish};
-pub(super) use model::settlement;
+pub(super) use model::{settlement, turn_worst_case};
 
 /// Evaluates a step.
 pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
@@ -212,14 +213,20 @@ fn inbox(walk: &WalkContext<'_>) -> StepResult {
         if let Some(effect) = screen::screen_resume(walk.plan, state) {
             return StepResult::Do(effect);
         }
-        return StepResult::Write(super::prompt::opening_events(walk.plan, state));
+        let opening = super::prompt::opening_events(walk.plan, state);
+        return StepResult::Write(opening.into_iter().chain(chat::next_turn_events(state)).collect());
     }
-    if let Some(text) = chat::undelivered_prompt(state) {
-        return StepResult::Write(vec![user_event(MessageSource::Prompt, text)]);
+    if let Some(prompt) = chat::undelivered_prompt(state) {
+        let message = Message::user_with_images(&prompt.images, prompt.text.clone());
+        let prompt = EventBody::CognitionIn(CognitionIn { source: MessageSource::Prompt, message });
+        return StepResult::Write([prompt].into_iter().chain(chat::next_turn_events(state)).collect());
     }
     match state.waiting_message() {
         None => StepResult::Gives(Outcome::Clear),
-        Some((source, text)) => StepResult::Write(vec![user_event(source, text)]),
+        Some(WaitingMessage { source, text, images }) => {
+            let message = Message::user_with_images(images, text);
+            StepResult::Write(vec![EventBody::CognitionIn(CognitionIn { source, message })])
+        }
     }
 }
 

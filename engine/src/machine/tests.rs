@@ -109,6 +109,7 @@ mod chat;
 mod cut_streams;
 mod deadline;
 mod guardrails;
+mod input;
 mod limits;
 mod money;
 mod replies;
@@ -284,6 +285,7 @@ fn repeated_hook_children_are_charged_once() {
         children: vec![child],
         answer: Box::default(),
         kept: Vec::new(),
+        expansions: Vec::new(),
     };
     // A crash between the events of a hook point repeats the hooks, which find the same child.
     let mut cut = play.state.clone();

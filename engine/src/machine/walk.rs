@@ -88,6 +88,9 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
     if let Some(effect) = screen::screen_queued(plan, state) {
         return WalkResult { decision: StepResult::Do(effect) };
     }
+    if let Some(accepted) = screen::accept_unchanged(plan, state) {
+        return WalkResult { decision: StepResult::Write(vec![accepted]) };
+    }
     let Some(mut node) = start else { return end_without_edge(walk) };
     for _ in 0..MAX_IDLE_STEPS {
         match step::evaluate_step(&walk, node) {

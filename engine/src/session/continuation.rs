@@ -10,11 +10,11 @@ use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::{ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, ThreadHead, ThreadOrigin};
+use crate::event::{ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage, ThreadHead, ThreadOrigin};
 use crate::image::{self, ImageNotAccepted};
 use crate::live;
 use crate::live::EventSink;
-use crate::machine::ThreadState;
+use crate::machine::{ThreadState, undelivered_prompt};
 use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
 use crate::parent_thread::ParentThread;
 use crate::session::verified::VerifiedTranscript;
@@ -111,6 +111,7 @@ impl EngineContext {
                 at_h: hash,
                 message: Some(message),
                 prompt,
+                queue: waiting_messages(&state),
             }),
             history: trailing_messages(&state.talk.messages, max_trailing_tokens(&plan)),
             shown: Vec::new(),
@@ -197,6 +198,7 @@ impl EngineContext {
                 at_h: hash,
                 message: Some(message),
                 prompt,
+                queue: Vec::new(),
             }),
             history,
             shown: said.images,
@@ -273,6 +275,12 @@ impl EngineContext {
         let body = body.await?.ok().transpose().map_err(|reason| DriveError::Refused { reason })?.flatten();
         Ok(body.filter(|body| !body.is_empty()).unwrap_or_else(|| DEFAULT_CONTINUATION.into()))
     }
+}
+
+/// Returns the messages that a continuation delivers in place of the thread.
+fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
+    let due = undelivered_prompt(state).map(|message| message.id.as_str());
+    state.queued_messages().filter(|message| Some(message.id.as_str()) != due).cloned().collect()
 }
 
 fn above(launch: &Opened) -> Option<ParentContext> {

@@ -287,6 +287,7 @@ fn does_more_than_stop(message: &ControlMessage) -> bool {
         | ControlMessage::Kill
         | ControlMessage::Interrupt
         | ControlMessage::Close
+        | ControlMessage::Retract { .. }
         | ControlMessage::Unreadable { .. } => false,
         ControlMessage::Approve { .. }
         | ControlMessage::Raise { .. }

@@ -125,6 +125,8 @@ fn event_meaning(kind: EventKind) -> &'static str {
         EventKind::ArtifactStored => "a large result was stored as an object",
         EventKind::Recovered => "a process recovered the thread; the bytes of the torn tail that it cut",
         EventKind::Checkpoint => "a signature over every line before",
+        EventKind::UserInput => "a message has passed its intake; the text for the model",
+        EventKind::Retracted => "a message was withdrawn from the queue",
         EventKind::PromptStarted => "a prompt of a chat starts; the limits of the thread until its end",
         EventKind::PromptEnded => "a prompt of a chat ended; its status and cost",
         EventKind::Ended => "the thread ends: status, result, outputs and cost",

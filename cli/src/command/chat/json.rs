@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use rye_engine::event::ControlMessage;
+use rye_engine::event::{ControlMessage, Delivery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,7 +75,7 @@ impl ChatRequest {
     /// Returns the control message of the request, and the response.
     pub fn accept(self) -> (ControlMessage, ChatResponse) {
         let (command, id, message) = match self {
-            Self::Prompt { id, message } => ("prompt", id, ControlMessage::Submit { text: message }),
+            Self::Prompt { id, message } => ("prompt", id, ControlMessage::Submit { input: message.into(), delivery: Delivery::Prompt }),
             Self::Steer { id, message } => ("steer", id, ControlMessage::Steer { text: message }),
             Self::FollowUp { id, message } => ("follow_up", id, ControlMessage::FollowUp { text: message }),
             Self::Interrupt { id } => ("interrupt", id, ControlMessage::Interrupt),

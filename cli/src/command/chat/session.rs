@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rye_engine::control::ControlSender;
-use rye_engine::event::{ControlMessage, Event, EventBody, PromptStatus};
+use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus};
 
 use super::json::ChatRequest;
 use super::lines::{Line, PromptLines};
@@ -86,9 +86,8 @@ impl SessionInput {
         }
         let text = line.text.clone();
         // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
-        let message =
-            if self.lines.is_terminal() { ControlMessage::Steer { text } } else { ControlMessage::Submit { text } };
-        self.control.send(message);
+        let delivery = if self.lines.is_terminal() { Delivery::Steer } else { Delivery::Prompt };
+        self.control.send(ControlMessage::Submit { input: text.into(), delivery });
         note
     }
 

@@ -72,6 +72,8 @@ fn is_own_input(message: &ControlMessage) -> bool {
     matches!(
         message,
         ControlMessage::Submit { .. }
+            | ControlMessage::Retract { .. }
+            | ControlMessage::FollowUp { .. }
             | ControlMessage::Steer { .. }
             | ControlMessage::Interrupt
             | ControlMessage::Close
@@ -257,6 +259,8 @@ impl HumanRenderer {
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
             | EventBody::ArtifactStored(_)
+            | EventBody::UserInput(_)
+            | EventBody::Retracted(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
         }

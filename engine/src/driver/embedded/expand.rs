@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::context::EngineContext;
 use crate::error::DriveError;
-use crate::event::{HookEvaluation, HookOutcome, HookVerdict};
+use crate::event::{HookEvaluation, HookOutcome, HookVerdict, InputExpansion};
 use crate::machine::HookRun;
 
 /// The name under which the transcript records problems of an expansion, beside the hooks.
@@ -19,7 +19,7 @@ pub(super) async fn expand_message(
     run: &HookRun,
     answer: HookOutcome,
     considered: &mut Vec<HookEvaluation>,
-) -> Result<HookOutcome, DriveError> {
+) -> Result<(HookOutcome, Vec<InputExpansion>), DriveError> {
     let text = if let HookOutcome::Transformed { text } = &answer {
         text.clone()
     } else {
@@ -27,26 +27,34 @@ pub(super) async fn expand_message(
     };
     let is_passed_on = matches!(answer, HookOutcome::Transformed { .. } | HookOutcome::None);
     if !is_passed_on || !text.starts_with('/') {
-        return Ok(answer);
+        return Ok((answer, Vec::new()));
     }
     if let Some(literal) = text.strip_prefix("//") {
-        return Ok(HookOutcome::Transformed { text: format!("/{literal}") });
+        return Ok((HookOutcome::Transformed { text: format!("/{literal}") }, Vec::new()));
     }
     let typed = text.clone();
     let expanded = engine.with_world(move |world| Ok(expand(&Items::new(world), &typed))).await?;
-    let Expansion { text: sent, problems, .. } = match expanded {
+    let Expansion { text: sent, problems, expanded } = match expanded {
         Ok(expansion) => expansion,
         Err(error) => {
             considered.push(problem(error));
-            return Ok(HookOutcome::Handled);
+            return Ok((HookOutcome::Handled, Vec::new()));
         }
     };
     considered.extend(problems.iter().map(|one| problem(describe(one))));
-    Ok(match sent {
+    let answer = match sent {
         Some(sent) if sent == text => answer,
         Some(sent) => HookOutcome::Transformed { text: sent },
         None => HookOutcome::Handled,
-    })
+    };
+    let expansions = expanded.into_iter().map(|item| InputExpansion {
+        kind: item.kind.word().to_owned(),
+        item: item.id.to_string(),
+        sha256: item.sha256,
+        start: item.range.start,
+        end: item.range.end,
+    });
+    Ok((answer, expansions.collect()))
 }
 
 fn describe(problem: &ExpansionProblem) -> String {

@@ -2,10 +2,8 @@
 
 use rye_compiler::plan::{Node, Outcome};
 
-use std::collections::VecDeque;
-
-use super::super::state::{CurrentPrompt, Mailbox, QueuedMessage, RunPosition, ThreadState};
-use crate::event::PromptStarted;
+use super::super::state::{CurrentPrompt, RunPosition, ThreadState};
+use crate::event::{AcceptedInput, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage, UserInput};
 use crate::thread::Status;
 
 /// Starts a prompt: its limits apply, and nothing of the prompt before it.
@@ -31,18 +29,27 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
     state.talk.system_now = None;
 }
 
-/// Queues a message to the model. If the thread is idle, the message is the next prompt.
-pub(super) fn queue_message(
-    state: &mut ThreadState,
-    text: &str,
-    queue: impl Fn(&mut Mailbox) -> &mut VecDeque<QueuedMessage>,
-) {
-    let is_idle = state.is_idle();
-    let queue = match &mut state.chat {
-        Some(chat) if is_idle => &mut chat.queue,
-        Some(_) | None => queue(&mut state.mail),
-    };
-    queue.push_back(QueuedMessage::new(text));
+/// Queues a submitted message. If the thread is idle, steering and follow-ups are prompts.
+pub(super) fn queue_message(state: &mut ThreadState, id: &str, input: &UserInput, delivery: Delivery) {
+    let delivery = state.effective_delivery(delivery);
+    state.enqueue(QueuedMessage::new(id, input, delivery));
+}
+
+/// Applies the result of a message's intake.
+pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
+    state.edit_queued(&input.id, |message| {
+        message.accepted = true;
+        message.text.clone_from(&input.text);
+        message.images.clone_from(&input.images);
+        !input.handled
+    });
+}
+
+/// Queues the messages that waited in the continued thread.
+pub(super) fn take_over_queue(state: &mut ThreadState, queue: &[QueuedMessage]) {
+    for message in queue {
+        state.enqueue(message.clone());
+    }
 }
 
 /// Takes the delivered message from the queue.
@@ -62,14 +69,21 @@ pub(super) fn on_prompt_continued(state: &mut ThreadState) {
 }
 
 /// Ends the current prompt: the thread is idle.
-pub(super) fn on_prompt_ended(state: &mut ThreadState) {
+pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     let Some(chat) = &mut state.chat else { return };
-    if chat.current.take().is_some_and(|ended| !ended.is_delivered) {
+    if chat.current.take().is_some_and(|current| !current.is_delivered) {
         // The message is not part of the conversation.
-        chat.held.extend(chat.queue.pop_front().map(|message| message.text));
+        chat.held.extend(chat.queue.pop_front());
     }
     let unsent = state.mail.steering.drain(..).chain(state.mail.following.drain(..));
-    chat.held.extend(unsent.map(|message| message.text));
+    match ended.status {
+        // The messages arrived after the last turn.
+        PromptStatus::Done => {
+            let prompts = unsent.map(|message| QueuedMessage { delivery: Delivery::Prompt, ..message });
+            chat.queue = prompts.chain(std::mem::take(&mut chat.queue)).collect();
+        }
+        PromptStatus::Interrupted | PromptStatus::Limit | PromptStatus::Error => chat.held.extend(unsent),
+    }
     chat.is_interrupted = false;
     state.stop = None;
     state.question = None;
@@ -88,6 +102,6 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     let delivered = usize::from(chat.current.is_some_and(|current| !current.is_delivered));
     let waiting = chat.queue.split_off(delivered.min(chat.queue.len()));
     let queues = waiting.into_iter().chain(state.mail.steering.drain(..)).chain(state.mail.following.drain(..));
-    chat.held.extend(queues.map(|message| message.text));
+    chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;
 }

@@ -6,10 +6,10 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
-use super::super::screen::ScreenedSource;
-use super::super::state::{CallState, EarlyEnd, QueuedMessage, RunPosition, ThreadState};
+use super::super::screen::RESUME_SUBJECT;
+use super::super::state::{CallState, EarlyEnd, RunPosition, ThreadState};
 use super::super::step::outcome_of;
-use crate::event::{HookOutcome, HookPointRun};
+use crate::event::{Delivery, HookOutcome, HookPointRun, InputSource, QueuedMessage, UserInput};
 use crate::message::{Message, SharedMessage};
 use crate::thread::Status;
 
@@ -104,7 +104,11 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
             state.talk.system_now = system.as_deref().map(Arc::from);
         }
         HookOutcome::Context { operations } => state.talk.operations.clone_from(operations),
-        HookOutcome::FollowUp { content } => state.mail.following.push_back(QueuedMessage::new(content)),
+        HookOutcome::FollowUp { content } => {
+            let input = UserInput { source: InputSource::Extension, ..UserInput::text(content) };
+            let id = format!("hook.{}", state.events);
+            state.enqueue(QueuedMessage::new(&id, &input, Delivery::FollowUp));
+        }
         HookOutcome::Retry { delay_ms } => {
             state.hook_retries += u32::from(run.point == HookPoint::Error);
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
@@ -140,37 +144,20 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Applies the answer of the `input` hooks to the message that they saw: a queued one, or that of a resumed thread.
+/// Applies the answer of the `input` hooks to the message of a resumed thread. The event of a queued message's intake
+/// applies the answer to that message.
 fn screened(state: &mut ThreadState, run: &HookPointRun) {
-    let Some(source) = run.subject.as_deref().and_then(ScreenedSource::parse) else { return };
-    let queue = match source {
-        ScreenedSource::Steer => &mut state.mail.steering,
-        ScreenedSource::FollowUp => &mut state.mail.following,
-        ScreenedSource::Prompt => match &mut state.chat {
-            Some(chat) => &mut chat.queue,
-            None => return,
-        },
-        ScreenedSource::Resume => {
-            state.talk.resume_screened = true;
-            match (&run.answer, &mut state.continues) {
-                (HookOutcome::Transformed { text }, Some(continues)) => continues.message = Some(text.clone()),
-                (HookOutcome::Handled, _) => {
-                    let message = "an `input` hook handled the message".to_owned();
-                    state.stop = Some(EarlyEnd { status: Status::Completed, code: "handled".into(), message });
-                }
-                _ => {}
-            }
-            return;
+    if run.subject.as_deref() != Some(RESUME_SUBJECT) {
+        return;
+    }
+    state.talk.resume_screened = true;
+    match (&run.answer, &mut state.continues) {
+        (HookOutcome::Transformed { text }, Some(continues)) => continues.message = Some(text.clone()),
+        (HookOutcome::Handled, _) => {
+            let message = "an `input` hook handled the message".to_owned();
+            state.stop = Some(EarlyEnd { status: Status::Completed, code: "handled".into(), message });
         }
-    };
-    let Some(at) = queue.iter().position(|message| !message.screened) else { return };
-    if run.answer == HookOutcome::Handled {
-        queue.remove(at);
-    } else if let Some(message) = queue.get_mut(at) {
-        message.screened = true;
-        if let HookOutcome::Transformed { text } = &run.answer {
-            message.text.clone_from(text);
-        }
+        _ => {}
     }
 }
 

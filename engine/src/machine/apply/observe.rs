@@ -41,6 +41,8 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
         | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
         | EventBody::Checkpoint(_)
+        | EventBody::UserInput(_)
+        | EventBody::Retracted(_)
         | EventBody::PromptStarted(_)
         | EventBody::PromptEnded(_)
         | EventBody::Ended(_) => &[],

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::QueuedMessage;
+use super::ThreadState;
+use crate::event::{Delivery, QueuedMessage};
 use crate::thread::Cost;
 
 /// The state of a chat.
@@ -14,8 +15,11 @@ pub struct ChatState {
     pub current: Option<CurrentPrompt>,
     /// Prompts that wait.
     pub queue: VecDeque<QueuedMessage>,
-    /// Messages that waited when their process ended. A chat sends them only if the user submits them again.
-    pub held: Vec<String>,
+    /// Messages that follow the user message of the next prompt.
+    pub next_turn: VecDeque<QueuedMessage>,
+    /// Messages that waited when their process or their prompt ended. A chat sends them only if the user submits them
+    /// again.
+    pub held: Vec<QueuedMessage>,
     /// The user has interrupted the current prompt.
     pub is_interrupted: bool,
     /// The session closes at the next idle step.
@@ -32,4 +36,45 @@ pub struct CurrentPrompt {
     pub seconds_before: u64,
     /// The message is part of the conversation.
     pub is_delivered: bool,
+}
+
+impl ThreadState {
+    /// Returns the messages that wait for their delivery, in the order in which the model gets them.
+    pub fn queued_messages(&self) -> impl Iterator<Item = &QueuedMessage> {
+        let of_chat = self.chat.iter().flat_map(|chat| chat.queue.iter().chain(&chat.next_turn));
+        self.mail.steering.iter().chain(&self.mail.following).chain(of_chat)
+    }
+
+    /// Returns the time at which a message would be delivered that is submitted now.
+    pub fn effective_delivery(&self, asked: Delivery) -> Delivery {
+        match asked {
+            Delivery::Steer | Delivery::FollowUp if self.is_idle() => Delivery::Prompt,
+            Delivery::Prompt | Delivery::Steer | Delivery::FollowUp | Delivery::NextTurn => asked,
+        }
+    }
+
+    /// Puts a message into its queue. A run has no prompts, so the message is dropped there.
+    pub(in crate::machine) fn enqueue(&mut self, message: QueuedMessage) {
+        match (message.delivery, &mut self.chat) {
+            (Delivery::Steer, _) => self.mail.steering.push_back(message),
+            (Delivery::FollowUp, _) => self.mail.following.push_back(message),
+            (Delivery::Prompt, Some(chat)) => chat.queue.push_back(message),
+            (Delivery::NextTurn, Some(chat)) => chat.next_turn.push_back(message),
+            (Delivery::Prompt | Delivery::NextTurn, None) => {}
+        }
+    }
+
+    /// Applies a change to the queued message with this id. The message is removed if the change returns false.
+    pub(in crate::machine) fn edit_queued(&mut self, id: &str, mut keep: impl FnMut(&mut QueuedMessage) -> bool) {
+        let mut edit = |queue: &mut VecDeque<QueuedMessage>| {
+            queue.retain_mut(|message| message.id != id || keep(message));
+        };
+        edit(&mut self.mail.steering);
+        edit(&mut self.mail.following);
+        if let Some(chat) = &mut self.chat {
+            edit(&mut chat.queue);
+            edit(&mut chat.next_turn);
+            chat.held.retain_mut(|message| message.id != id || keep(message));
+        }
+    }
 }

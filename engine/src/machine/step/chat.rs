@@ -7,7 +7,8 @@ use super::super::state::ThreadState;
 use super::super::walk::{StepResult, WalkContext};
 use super::end::end_result;
 use super::{close_open_work, settlement};
-use crate::event::{ContinuedPrompt, EventBody, PromptEnded, PromptStarted, PromptStatus};
+use crate::event::{CognitionIn, ContinuedPrompt, EventBody, MessageSource, PromptEnded, PromptStarted, PromptStatus, QueuedMessage};
+use crate::message::Message;
 use crate::thread::{Cost, Status};
 
 /// Ends the prompt that led here, starts the next one, or waits for one.
@@ -38,10 +39,19 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
 }
 
 /// Returns the message of the current prompt if it is not part of the conversation yet.
-pub(in crate::machine) fn undelivered_prompt(state: &ThreadState) -> Option<&str> {
+pub(crate) fn undelivered_prompt(state: &ThreadState) -> Option<&QueuedMessage> {
     let chat = state.chat.as_ref()?;
     let is_due = chat.current.is_some_and(|current| !current.is_delivered);
-    chat.queue.front().filter(|_| is_due).map(|message| message.text.as_str())
+    chat.queue.front().filter(|_| is_due)
+}
+
+/// Returns the messages that follow the user message of the prompt.
+pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = EventBody> {
+    let waiting = state.chat.iter().flat_map(|chat| &chat.next_turn).filter(|message| message.accepted);
+    waiting.map(|message| {
+        let said = Message::user_with_images(&message.images, message.text.clone());
+        EventBody::CognitionIn(CognitionIn { source: MessageSource::NextTurn, message: said })
+    })
 }
 
 /// Returns the limits of a prompt that starts now, counted from the start of the thread and within its own limits.
@@ -97,11 +107,12 @@ fn ended_event(
             cost.spend = cost.spend.saturating_add(settled.amount);
         }
     }
-    let unsent = undelivered_prompt(state).map(str::to_owned).into_iter().chain(unsent_messages(state)).collect();
+    let waiting = unsent_messages(state).filter(|_| status != PromptStatus::Done);
+    let unsent = undelivered_prompt(state).map(|message| message.text.clone()).into_iter().chain(waiting).collect();
     EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
 }
 
-/// Returns the messages that wait for a turn of the current prompt.
+/// Returns the messages that wait for a turn of the current prompt. After a prompt that is done, they are prompts.
 fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
     state.mail.steering.iter().chain(&state.mail.following).map(|message| message.text.clone())
 }

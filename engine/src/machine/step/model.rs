@@ -109,7 +109,7 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
 }
 
 /// Returns the worst-case cost of one more turn, in nano-dollars.
-pub(super) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u64 {
+pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u64 {
     let output = state.model(plan).requested_output(state.limits.output);
     state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }

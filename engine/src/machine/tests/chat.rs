@@ -5,7 +5,7 @@ use rye_compiler::plan::{PlanLimits, verify::verify_graph};
 use serde_json::json;
 
 use crate::event::{
-    ContinuedPrompt, Continues, ControlMessage, EventBody, HookOutcome, MessageSource, Opened, PromptEnded,
+    ContinuedPrompt, Continues, ControlMessage, Delivery, EventBody, HookOutcome, MessageSource, Opened, PromptEnded,
     PromptStatus, ThreadOrigin,
 };
 use crate::exchange::{CallError, Reply, StopReason};
@@ -15,11 +15,11 @@ use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, text
 use crate::thread::Status;
 
 /// Returns a chat with these prompts. A session has the limits of ten prompts.
-fn chat(replies: Vec<Result<Reply, CallError>>, prompts: &[&str]) -> SimulatedThread {
+pub(super) fn chat(replies: Vec<Result<Reply, CallError>>, prompts: &[&str]) -> SimulatedThread {
     chat_of(plan(), replies, prompts)
 }
 
-fn chat_of(
+pub(super) fn chat_of(
     mut plan: rye_compiler::plan::Plan,
     replies: Vec<Result<Reply, CallError>>,
     prompts: &[&str],
@@ -40,7 +40,7 @@ fn chat_of(
     play
 }
 
-fn ended_prompts(play: &SimulatedThread) -> Vec<&PromptEnded> {
+pub(super) fn ended_prompts(play: &SimulatedThread) -> Vec<&PromptEnded> {
     let ended = play.events.iter().filter_map(|event| match &event.body {
         EventBody::PromptEnded(ended) => Some(&**ended),
         _ => None,
@@ -48,12 +48,12 @@ fn ended_prompts(play: &SimulatedThread) -> Vec<&PromptEnded> {
     ended.collect()
 }
 
-fn statuses(play: &SimulatedThread) -> Vec<(PromptStatus, Option<&str>)> {
+pub(super) fn statuses(play: &SimulatedThread) -> Vec<(PromptStatus, Option<&str>)> {
     ended_prompts(play).into_iter().map(|ended| (ended.status, ended.code.as_deref())).collect()
 }
 
 /// Returns the texts of the user messages of a request.
-fn user_texts(play: &SimulatedThread, request: usize) -> Vec<String> {
+pub(super) fn user_texts(play: &SimulatedThread, request: usize) -> Vec<String> {
     let turns = play.requests[request].turns.iter();
     let texts = turns.filter_map(|turn| match turn.for_provider()? {
         ProviderMessage::User { content } => Some(text_of(content)),
@@ -225,11 +225,12 @@ fn recovery_ends_the_prompt_and_makes_no_model_call() {
 fn prompt_that_waited_at_a_crash_is_held() {
     let mut play = chat(vec![text("one")], &[]);
     play.start();
-    play.signal(Fact::Mail { id: "a".into(), message: ControlMessage::Submit { text: "typed".into() } });
+    play.signal(Fact::Mail { id: "a".into(), message: ControlMessage::Submit { input: "typed".into(), delivery: Delivery::Prompt } });
     play.signal(Fact::Recovered { owner: "other".into(), cut_bytes: 0 });
     while play.step() {}
     assert_eq!(play.requests.len(), 0);
-    assert_eq!(play.state.chat.as_ref().unwrap().held, ["typed"]);
+    let held: Vec<&str> = play.state.chat.iter().flat_map(|chat| &chat.held).map(|held| held.text.as_str()).collect();
+    assert_eq!(held, ["typed"]);
 }
 
 #[test]
@@ -272,10 +273,11 @@ fn continuation_finishes_the_prompt_within_its_remaining_limits() {
     let limits = PlanLimits { turns: 1, ..play.plan.limits };
     let prompt = Some(ContinuedPrompt { number: 3, limits });
     let message = Some("continue".into());
-    let continues = Continues { thread: "test/hello-0".into(), at_seq: 1, at_h: "h".into(), message, prompt };
+    let (thread, at_h, queue) = ("test/hello-0".into(), "h".into(), Vec::new());
+    let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
     // A prompt that waited in the continued thread.
-    play.signal(Fact::Mail { id: "q".into(), message: ControlMessage::Submit { text: "later".into() } });
+    play.signal(Fact::Mail { id: "q".into(), message: ControlMessage::Submit { input: "later".into(), delivery: Delivery::Prompt } });
     while play.step() {}
     let numbers: Vec<u64> = ended_prompts(&play).iter().map(|ended| ended.prompt).collect();
     assert_eq!(numbers, [3, 4]);

@@ -204,6 +204,7 @@ fn wait_of_a_hooks_child_for_a_person_is_not_the_threads_duration() {
         children: vec![child],
         answer: Box::new(HookOutcome::None),
         kept: Vec::new(),
+        expansions: Vec::new(),
     });
     assert_eq!(play.state.clock.elapsed_at(play.now), elapsed);
 }

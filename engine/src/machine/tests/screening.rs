@@ -91,6 +91,7 @@ fn resume(play: &mut SimulatedThread) {
         at_h: "h".into(),
         message: Some("go on".into()),
         prompt: None,
+        queue: Vec::new(),
     };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: Some(continues) });
     while play.step() {}

@@ -14,7 +14,7 @@ use super::{Lab, calls, say};
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::event::{ControlMessage, Event, EventBody, MessageSource, PromptStatus};
+use crate::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus};
 use crate::message::Message;
 use crate::store::disk::{SimulatedDisk, Survival};
 use crate::store::{Disk, StoreError};
@@ -52,7 +52,7 @@ fn engine(lab: &Lab, disk: &Arc<dyn Disk>) -> Engine {
 }
 
 fn submit(text: &str) -> ControlMessage {
-    ControlMessage::Submit { text: text.into() }
+    ControlMessage::Submit { input: text.into(), delivery: Delivery::Prompt }
 }
 
 fn blocking<T>(work: impl Future<Output = T>) -> T {
@@ -260,7 +260,7 @@ fn check_recovery(first: &Lab, at: u64, disk: SimulatedDisk) -> bool {
             .iter()
             .filter_map(|event| match &event.body {
                 EventBody::Mail(mail) => match &mail.message {
-                    ControlMessage::Submit { text } => Some(text.clone()),
+                    ControlMessage::Submit { input, .. } => Some(input.text.clone()),
                     _ => None,
                 },
                 _ => None,

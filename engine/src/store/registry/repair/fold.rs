@@ -138,6 +138,8 @@ impl RegistryFold {
             | EventBody::Compacted(_)
             | EventBody::ArtifactStored(_)
             | EventBody::Checkpoint(_)
+            | EventBody::UserInput(_)
+            | EventBody::Retracted(_)
             | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_) => {}
         }

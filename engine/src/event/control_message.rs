@@ -1,0 +1,82 @@
+//! Control messages: requests of users and other processes to a thread.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Delivery, UserInput};
+use crate::thread::Status;
+
+/// A control message was received; recorded once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReceivedMessage {
+    pub id: String,
+    #[serde(alias = "letter")]
+    pub message: ControlMessage,
+}
+
+/// A control message to a thread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ControlMessage {
+    /// Stops the thread after the current step.
+    Cancel,
+    /// Stops the thread at once.
+    Kill,
+    /// A user message that precedes further calls.
+    Steer { text: String },
+    /// A user message for the time when the model would stop.
+    FollowUp { text: String },
+    /// The answer to an approval request. With the number of an `approval_asked` event, it answers that request only.
+    Approve {
+        yes: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<u64>,
+    },
+    /// Hands the thread off, as if the context were full.
+    Handoff,
+    /// A message for a chat.
+    Submit {
+        #[serde(flatten)]
+        input: UserInput,
+        #[serde(default, skip_serializing_if = "Delivery::is_prompt")]
+        delivery: Delivery,
+    },
+    /// Withdraws a message that waits for its delivery; without an id, all of them.
+    Retract {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+    },
+    /// Ends the current prompt of a chat: the model call is cut, calls are stopped.
+    Interrupt,
+    /// Closes the session of a chat at the end of the current prompt.
+    Close,
+    /// A higher limit in its own unit (nano-dollars for spend).
+    Raise { limit: String, value: u64 },
+    /// A file of the mailbox that holds no control message. Has no effect but its record.
+    Unreadable { reason: String },
+}
+
+impl ControlMessage {
+    /// Returns the end status of a thread that this message ends; `None` for any other message.
+    pub fn end_status(&self) -> Option<Status> {
+        match self {
+            Self::Cancel => Some(Status::Cancelled),
+            Self::Kill => Some(Status::Killed),
+            Self::Steer { .. }
+            | Self::FollowUp { .. }
+            | Self::Approve { .. }
+            | Self::Raise { .. }
+            | Self::Handoff
+            | Self::Submit { .. }
+            | Self::Retract { .. }
+            | Self::Interrupt
+            | Self::Close
+            | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// Reads the body of a file of the mailbox.
+    pub fn from_file(body: Value) -> Self {
+        serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() })
+    }
+}

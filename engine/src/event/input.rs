@@ -1,0 +1,155 @@
+//! The messages of users: submission, intake, and withdrawal from the queue.
+
+use serde::{Deserialize, Serialize};
+
+use crate::image::ImageRef;
+
+/// A message as it was submitted, before its intake.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserInput {
+    pub text: String,
+    /// The bytes of the images are objects of the store.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
+    #[serde(default, skip_serializing_if = "InputSource::is_interactive")]
+    pub source: InputSource,
+}
+
+impl UserInput {
+    /// Creates a message that a user typed.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+impl<T: Into<String>> From<T> for UserInput {
+    fn from(text: T) -> Self {
+        Self::text(text)
+    }
+}
+
+/// The sender of a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputSource {
+    /// A user at a terminal.
+    #[default]
+    Interactive,
+    /// A program that uses the library or a protocol.
+    Rpc,
+    /// A hook, a command or a tool of the project.
+    Extension,
+}
+
+impl InputSource {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    fn is_interactive(&self) -> bool {
+        *self == Self::Interactive
+    }
+
+    /// Returns the value of the fact `source`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Rpc => "rpc",
+            Self::Extension => "extension",
+        }
+    }
+}
+
+/// The time at which the model gets a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// A prompt of its own. While another prompt runs, the message waits for its end.
+    #[default]
+    Prompt,
+    /// Before the next turn; calls that have not started are skipped. While the session is idle, a prompt.
+    Steer,
+    /// When the model would otherwise end the prompt. While the session is idle, a prompt.
+    FollowUp,
+    /// Behind the user message of the next prompt. Starts no prompt.
+    NextTurn,
+}
+
+impl Delivery {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    pub(super) fn is_prompt(&self) -> bool {
+        *self == Self::Prompt
+    }
+
+    /// Returns the value of the fact `delivery`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::Steer => "steer",
+            Self::FollowUp => "follow_up",
+            Self::NextTurn => "next_turn",
+        }
+    }
+}
+
+/// A message that has passed its intake: the `input` hooks, skills and prompt templates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedInput {
+    /// The id of the control message that submitted it.
+    pub id: String,
+    pub delivery: Delivery,
+    pub source: InputSource,
+    /// The submitted text.
+    pub raw: String,
+    /// The text for the model.
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
+    /// The parts of `text` that come from skills and prompt templates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expansions: Vec<InputExpansion>,
+    /// The model does not get the message: an `input` hook handled it, or it calls something unknown.
+    pub handled: bool,
+}
+
+/// A part of a message that comes from an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputExpansion {
+    /// `skill` or `prompt`.
+    pub kind: String,
+    pub item: String,
+    /// SHA-256 of the item's file.
+    pub sha256: String,
+    /// First byte of the part in the text of the message.
+    pub start: usize,
+    /// The byte after the part.
+    pub end: usize,
+}
+
+/// A message was withdrawn from the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetractedInput {
+    /// The id of the message.
+    pub input: String,
+}
+
+/// A message that waits for its delivery, as a continuation takes it over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedMessage {
+    /// The id of the control message that submitted it.
+    pub id: String,
+    pub delivery: Delivery,
+    #[serde(default)]
+    pub source: InputSource,
+    /// The submitted text; after the intake, the text for the model.
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
+    /// The message has passed its intake.
+    #[serde(default)]
+    pub accepted: bool,
+}
+
+impl QueuedMessage {
+    pub fn new(id: &str, input: &UserInput, delivery: Delivery) -> Self {
+        let UserInput { text, images, source } = input.clone();
+        Self { id: id.to_owned(), delivery, source, text, images, accepted: false }
+    }
+}

@@ -1,0 +1,207 @@
+//! The next request of a chat before it is sent: its tokens and its price. The machine of the run builds the request from
+//! a copy of the state.
+
+use rye_compiler::plan::prompt::render_layer;
+use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
+use rye_compiler::semantics::hook_point::row_of;
+
+use crate::event::{AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, ReceivedMessage, UserInput};
+use crate::event::{ControlMessage, LimitHit};
+use crate::exchange::{Request, RequestTurns, Usage, cost};
+use crate::live_state::LiveState;
+use crate::machine::{self, Effect, Fact, ModelCall, Signal, ThreadState};
+use crate::message::Message;
+
+/// Output tokens of a reply in a session without replies.
+const DEFAULT_REPLY_TOKENS: u64 = 500;
+/// Maximum steps from a message to its request.
+const MAX_STEPS: usize = 512;
+
+/// The price of the next request with a message, in tokens and nano-dollars.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Preview {
+    /// Estimated input tokens.
+    pub input_tokens: u64,
+    /// Input tokens that the provider has read in the last request.
+    pub cached_tokens: u64,
+    /// Tokens of the model's context window.
+    pub context_window: u64,
+    /// Expected cost of the request, with a reply of average length.
+    pub expected: u64,
+    /// Upper bound on the cost of the request.
+    pub worst_case: u64,
+    /// Upper bound on the input tokens.
+    pub input_bound: u64,
+    /// Maximum output tokens.
+    pub max_output: u64,
+    /// The limit that forbids the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Hooks of the run that the preview did not run. They can change the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<String>,
+}
+
+/// A part of the next request.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ContextPart {
+    /// `system`, `first_message`, `tool`, or the kind of a message.
+    pub kind: String,
+    /// Id of the item or the tool, or the number of the message.
+    pub id: String,
+    pub tokens: u64,
+}
+
+/// Returns the price of the request that a message leads to, after its expansion. During a prompt, the message counts as
+/// part of the next turn.
+pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
+    let plan = &*live.plan;
+    let mut state = (*live.state).clone();
+    let mut found = Preview::default();
+    if state.is_idle() {
+        play_prompt(plan, &mut state, input, &mut found);
+    } else {
+        let message = Message::user_with_images(&input.images, input.text.clone());
+        state.talk.messages.push(message.into());
+        found.worst_case = machine::turn_worst_case(plan, &state);
+        found.input_bound = machine::bound_input_tokens(plan, &state);
+        found.max_output = state.model(plan).requested_output(state.limits.output);
+    }
+    let model = state.model(plan);
+    found.input_tokens = machine::estimate_tokens(plan, &state);
+    found.cached_tokens = cached_tokens(&state).min(found.input_tokens);
+    found.context_window = model.context_window;
+    let usage = Usage {
+        input: found.input_tokens.saturating_sub(found.cached_tokens),
+        output: average_reply(&state).min(found.max_output),
+        cache_read: found.cached_tokens,
+        cache_write: 0,
+    };
+    let priced = model.prices.as_ref().and_then(|_| cost(model, &usage));
+    found.expected = priced.map_or(0, |nanos| nanos.to_u64()).min(found.worst_case);
+    found
+}
+
+/// Returns the request that a message leads to. `None` during a prompt, and if a limit forbids the request.
+pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
+    let mut state = (*live.state).clone();
+    let attempt = state.is_idle().then(|| play_prompt(&live.plan, &mut state, input, &mut Preview::default()))??;
+    let call = ModelCall { max_output: attempt.max_output, compacts: false };
+    Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
+}
+
+/// Plays the machine from the message to the next model call, without hooks.
+fn play_prompt(
+    plan: &Plan,
+    state: &mut ThreadState,
+    input: &UserInput,
+    found: &mut Preview,
+) -> Option<AttemptIntended> {
+    let id = "preview".to_owned();
+    let message = ControlMessage::Submit { input: input.clone(), delivery: Delivery::Prompt };
+    let accepted = AcceptedInput {
+        id: id.clone(),
+        delivery: Delivery::Prompt,
+        source: input.source,
+        raw: input.text.clone(),
+        text: input.text.clone(),
+        images: input.images.clone(),
+        expansions: Vec::new(),
+        handled: false,
+    };
+    if let Some(chat) = &mut state.chat {
+        // The message would wait behind these.
+        chat.queue.clear();
+    }
+    fold(state, EventBody::Mail(ReceivedMessage { id, message }));
+    fold(state, EventBody::UserInput(Box::new(accepted)));
+    for _ in 0..MAX_STEPS {
+        let at = state.clock.now;
+        let fact = match machine::next(plan, state) {
+            Effect::Record => Fact::Tick,
+            Effect::RunHooks(run) => {
+                let name = row_of(run.point).name;
+                if !found.hooks.iter().any(|point| point == name) {
+                    found.hooks.push(name.to_owned());
+                }
+                Fact::HooksRan {
+                    point: run.point,
+                    subject: run.subject,
+                    considered: Vec::new(),
+                    children: Vec::new(),
+                    answer: Box::new(HookOutcome::None),
+                    kept: Vec::new(),
+                    expansions: Vec::new(),
+                }
+            }
+            Effect::Reserve(_)
+            | Effect::CallModel { .. }
+            | Effect::RunTools(_)
+            | Effect::Spawn(_)
+            | Effect::Await(_)
+            | Effect::Sleep { .. }
+            | Effect::Ask { .. }
+            | Effect::Wait
+            | Effect::Done { .. } => return None,
+        };
+        for body in machine::absorb(plan, state, Signal { at, fact }) {
+            match &body {
+                EventBody::AttemptIntended(intended) => {
+                    found.worst_case = intended.worst_case;
+                    found.input_bound = intended.input_bound;
+                    found.max_output = intended.max_output;
+                    return Some(intended.clone());
+                }
+                EventBody::Limit(LimitHit { limit_code, .. }) => {
+                    found.limit = Some(limit_code.clone());
+                    return None;
+                }
+                EventBody::PromptEnded(_) => return None,
+                _ => {}
+            }
+            fold(state, body);
+        }
+    }
+    None
+}
+
+fn fold(state: &mut ThreadState, body: EventBody) {
+    let event = Event { seq: state.events, ts: state.clock.now, body };
+    machine::apply(state, &event);
+}
+
+/// Returns the tokens of the last request and its reply, which the provider's cache holds.
+fn cached_tokens(state: &ThreadState) -> u64 {
+    state.talk.measured.as_ref().map_or(0, |measured| measured.input.saturating_add(measured.output))
+}
+
+fn average_reply(state: &ThreadState) -> u64 {
+    state.cost.output_tokens.checked_div(state.cost.turns).filter(|tokens| *tokens > 0).unwrap_or(DEFAULT_REPLY_TOKENS)
+}
+
+/// Returns the parts of the next request in order, with estimated tokens.
+pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
+    let (plan, state) = (&*live.plan, &*live.state);
+    let by = plan.model.counted_by;
+    let mut fill = RuntimePlaceholder::marker;
+    let mut of_layer = |kind: &str, layer: &Layer| ContextPart {
+        kind: kind.to_owned(),
+        id: layer.id.clone(),
+        tokens: by.count(&render_layer(layer, &mut fill)),
+    };
+    let mut parts: Vec<ContextPart> = plan.prompt.system.iter().map(|layer| of_layer("system", layer)).collect();
+    if !state.talk.prompted {
+        parts.extend(plan.prompt.first_message.iter().map(|layer| of_layer("first_message", layer)));
+    }
+    parts.extend(plan.palette.iter().map(|tool| ContextPart {
+        kind: "tool".to_owned(),
+        id: tool.name.to_string(),
+        tokens: tool.tokens,
+    }));
+    parts.extend(state.talk.messages.iter().enumerate().map(|(index, message)| ContextPart {
+        kind: message.kind().to_owned(),
+        id: (index + 1).to_string(),
+        tokens: machine::message_tokens(by, message),
+    }));
+    parts
+}
