@@ -217,9 +217,11 @@ async fn perform(
         | Effect::Done { .. } => InterruptPolicy::Killed,
     };
     let takes_input = match effect {
-        Effect::CallModel { .. } | Effect::RunTools(_) | Effect::Await(_) | Effect::Sleep { .. } | Effect::Ask { .. } => {
-            true
-        }
+        Effect::CallModel { .. }
+        | Effect::RunTools(_)
+        | Effect::Await(_)
+        | Effect::Sleep { .. }
+        | Effect::Ask { .. } => true,
         // The hooks of two points do not run at the same time. The other effects are short, or end with the message.
         Effect::RunHooks(_)
         | Effect::Record

@@ -309,6 +309,9 @@ impl Engine {
     /// # Errors
     /// The store cannot be written.
     pub async fn store_images(&self, images: Vec<ValidatedImage>) -> Result<Vec<ImageRef>, EngineError> {
+        if images.is_empty() {
+            return Ok(Vec::new());
+        }
         let objects = Arc::clone(&self.inner.objects);
         Ok(crate::thread_count::blocking(move || Ok(image_objects::store_images(&images, &objects)?)).await?)
     }

@@ -5,7 +5,9 @@ use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
 use rye_compiler::semantics::hook_point::row_of;
 
-use crate::event::{AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, ReceivedMessage, UserInput};
+use crate::event::{
+    AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, ReceivedMessage, UserInput,
+};
 use crate::event::{ControlMessage, LimitHit};
 use crate::exchange::{Request, RequestTurns, Usage, cost};
 use crate::live_state::LiveState;

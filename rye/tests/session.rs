@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use rye::{Answer, Approvals, CompileRequest, Delivery, EngineBuilder, Error, ItemId, LiveEvent, Project, SessionRequest};
+use rye::{
+    Answer, Approvals, CompileRequest, Delivery, EngineBuilder, Error, ItemId, LiveEvent, Project, SessionRequest,
+};
 
 const DIRECTIVE: &str = "```xml\n<directive name=\"ask\" version=\"1.0.0\">\n  <metadata><description>Run a command.</description>\n  \
      <model provider=\"scripted\" tier=\"fast\"/><limits turns=\"3\" spend=\"0.05\"/>\n  \

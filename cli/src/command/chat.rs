@@ -19,8 +19,10 @@ use crate::run_request::RunRequestArgs;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
+pub mod client_approver;
 pub mod json;
 pub mod lines;
+pub mod requests;
 pub mod session;
 
 use lines::PromptLines;

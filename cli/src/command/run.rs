@@ -6,7 +6,7 @@ pub mod detach;
 mod effective_settings;
 mod ending;
 mod human;
-mod images;
+pub mod images;
 mod json;
 mod limit_hint;
 mod locked;

@@ -207,7 +207,7 @@ pub const HOOK_POINTS: &[HookPointRow] = &[
         HookPoint::Input,
         "input",
         Mode::Chain,
-        &[text("text"), list("images"), text("source")],
+        &[text("text"), list("images"), text("source"), text("delivery")],
         &[A::Transform, A::Handled, A::Continue, A::Execute],
     ),
     row(

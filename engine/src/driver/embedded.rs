@@ -268,7 +268,8 @@ impl Driver for EmbeddedDriver {
                         Box::pin(self.hooks.run(&run, &acts)).await;
                     let mut expansions = Vec::new();
                     if run.point == HookPoint::Input && self.plan.mode == PlanMode::Chat {
-                        (answer, expansions) = expand::expand_message(&self.engine, &run, answer, &mut considered).await?;
+                        (answer, expansions) =
+                            expand::expand_message(&self.engine, &run, answer, &mut considered).await?;
                     }
                     if matches!(answer, HookOutcome::Failed { .. }) && acts.is_overdue() {
                         // The duration limit ends the thread, not the hook that it interrupted.

@@ -12,8 +12,8 @@ use super::state::{
 use super::{request, state_store};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, ChildEnded, CognitionIn, CognitionOut,
-    Compacted, ControlMessage, Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
-    UserInput,
+    Compacted, ControlMessage, Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled,
+    ToolCallResult, UserInput,
 };
 use crate::exchange::StopReason;
 use crate::message::{ContentBlock, Message, SharedMessage, reply_text};

@@ -26,7 +26,8 @@ use serde_json::{Map, Value, json};
 use super::signal::CallAnswer;
 use super::{Effect, Fact, Signal, SpawnResult, ThreadState, absorb, apply, build_request, next};
 use crate::event::{
-    Approval, CommandSettings, ControlMessage, Delivery, Event, EventBody, HookOutcome, Opened, ResultKind, ThreadOrigin,
+    Approval, CommandSettings, ControlMessage, Delivery, Event, EventBody, HookOutcome, Opened, ResultKind,
+    ThreadOrigin,
 };
 use crate::exchange::{CallError, FailedStage, Reply, Request, RequestTurns, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
@@ -424,7 +425,10 @@ impl SimulatedThread {
             }
             Effect::Wait => {
                 let prompt = self.prompts.pop_front();
-                let message = prompt.map_or(ControlMessage::Close, |text| ControlMessage::Submit { input: text.into(), delivery: Delivery::Prompt });
+                let message = prompt.map_or(ControlMessage::Close, |text| ControlMessage::Submit {
+                    input: text.into(),
+                    delivery: Delivery::Prompt,
+                });
                 self.signal(Fact::Mail { id: format!("wait-{step}"), message })
             }
             Effect::Ask { what, .. } => {

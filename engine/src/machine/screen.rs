@@ -46,9 +46,10 @@ pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> 
     if !needs_intake(plan, state, message) {
         return None;
     }
-    let images = state.launch.as_ref().map_or(Value::Array(Vec::new()), |launch| {
-        serde_json::to_value(&launch.images).unwrap_or(Value::Null)
-    });
+    let images = state
+        .launch
+        .as_ref()
+        .map_or(Value::Array(Vec::new()), |launch| serde_json::to_value(&launch.images).unwrap_or(Value::Null));
     let mut facts = facts::common_facts(plan, state);
     facts.insert("text".into(), message.into());
     facts.insert("images".into(), images);

@@ -10,12 +10,14 @@ use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::{ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage, ThreadHead, ThreadOrigin};
+use crate::event::{
+    ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage, ThreadHead, ThreadOrigin,
+};
 use crate::image::{self, ImageNotAccepted};
 use crate::live;
 use crate::live::EventSink;
-use crate::machine::{ThreadState, undelivered_prompt};
 use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
+use crate::machine::{ThreadState, undelivered_prompt};
 use crate::parent_thread::ParentThread;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{Change, RowUpdate, StoreError};

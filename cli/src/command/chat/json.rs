@@ -2,43 +2,100 @@
 
 use std::io::Write;
 
-use rye_engine::event::{ControlMessage, Delivery};
+use rye_engine::event::Delivery;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A line of stdin with `--format json`. The response has the same `id`.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// A line of stdin with `--format json`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ChatRequest {
+    /// Repeated in the response.
+    #[serde(default)]
+    pub id: Value,
+    #[serde(flatten)]
+    pub verb: ChatVerb,
+}
+
+/// A request: `type` and its fields.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ChatRequest {
-    /// The next prompt. While a prompt runs, the new one waits for its end.
+pub enum ChatVerb {
+    /// The next prompt. While a prompt runs, the message is delivered as `delivery` states; without it, the message waits
+    /// for the end of the prompt.
     Prompt {
-        #[serde(default)]
-        id: Value,
         message: String,
+        /// Paths of images, relative to the working folder.
+        #[serde(default)]
+        images: Vec<std::path::PathBuf>,
+        #[serde(default)]
+        delivery: Option<DeliveryArg>,
     },
     /// A message that the model reads before its next turn; while the session is idle, the next prompt.
-    Steer {
-        #[serde(default)]
-        id: Value,
-        message: String,
-    },
+    Steer { message: String },
     /// A message that the model reads when it would otherwise end the prompt; while the session is idle, the next prompt.
-    FollowUp {
-        #[serde(default)]
-        id: Value,
-        message: String,
-    },
+    FollowUp { message: String },
+    /// A message that follows the user message of the next prompt. Starts no prompt.
+    NextTurn { message: String },
     /// Ends the current prompt.
-    Interrupt {
-        #[serde(default)]
-        id: Value,
+    Interrupt {},
+    /// Withdraws a message that waits for its delivery.
+    Retract {
+        /// The id of the message, as in the response to its request.
+        input: String,
     },
+    /// Withdraws all messages that wait for their delivery.
+    ClearQueue {},
+    /// Answers the request of an `approval_asked` event.
+    Answer {
+        /// The number (`seq`) of the event.
+        question: u64,
+        approve: bool,
+        /// The thread that asks, if it is a child.
+        #[serde(default)]
+        thread: Option<String>,
+    },
+    /// Raises a limit of the current prompt, within the limits of the session.
+    Raise {
+        limit: String,
+        /// In the unit of the limit; dollars for `spend`.
+        value: Value,
+    },
+    /// The state of the session: `idle`, the number of prompts, the waiting messages, the cost.
+    State {},
+    /// The messages of the conversation.
+    Messages {},
+    /// The parts of the next request, with their tokens.
+    Context {},
+    /// The price of the next request with a message, and the request. Sends nothing.
+    Preview { message: String },
+    /// The cost of the session and of its current prompt.
+    Cost {},
+    /// The commands, prompt templates and skills that a message can call.
+    Commands {},
     /// Closes the session after the prompts that wait, like the end of the input.
-    Close {
-        #[serde(default)]
-        id: Value,
-    },
+    Close {},
+}
+
+/// The time at which a message is delivered during a prompt.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryArg {
+    Prompt,
+    Steer,
+    FollowUp,
+    NextTurn,
+}
+
+impl From<DeliveryArg> for Delivery {
+    fn from(delivery: DeliveryArg) -> Self {
+        match delivery {
+            DeliveryArg::Prompt => Self::Prompt,
+            DeliveryArg::Steer => Self::Steer,
+            DeliveryArg::FollowUp => Self::FollowUp,
+            DeliveryArg::NextTurn => Self::NextTurn,
+        }
+    }
 }
 
 /// The response to a request: one line of stdout.
@@ -51,6 +108,9 @@ pub struct ChatResponse {
     /// The type of the request; null if it cannot be read.
     pub command: Option<&'static str>,
     pub success: bool,
+    /// The answer to a question about the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
     /// The reason if the request was not accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -59,34 +119,51 @@ pub struct ChatResponse {
 impl ChatRequest {
     /// Parses a line. A line that is no request gives the response to it.
     pub fn parse(line: &str) -> Result<Self, ChatResponse> {
-        let refused = |id: Value, error: String| ChatResponse {
-            r#type: "response",
-            id,
-            command: None,
-            success: false,
-            error: Some(error),
+        let value: Value = serde_json::from_str(line)
+            .map_err(|error| ChatResponse::refused(Value::Null, None, format!("no JSON object: {error}")))?;
+        let Value::Object(mut fields) = value else {
+            return Err(ChatResponse::refused(Value::Null, None, "no JSON object".to_owned()));
         };
-        let value: Value =
-            serde_json::from_str(line).map_err(|error| refused(Value::Null, format!("no JSON object: {error}")))?;
-        let id = value.get("id").cloned().unwrap_or_default();
-        serde_json::from_value(value).map_err(|error| refused(id, error.to_string()))
+        let id = fields.remove("id").unwrap_or_default();
+        let verb = serde_json::from_value(Value::Object(fields))
+            .map_err(|error| ChatResponse::refused(id.clone(), None, error.to_string()))?;
+        Ok(Self { id, verb })
     }
+}
 
-    /// Returns the control message of the request, and the response.
-    pub fn accept(self) -> (ControlMessage, ChatResponse) {
-        let (command, id, message) = match self {
-            Self::Prompt { id, message } => ("prompt", id, ControlMessage::Submit { input: message.into(), delivery: Delivery::Prompt }),
-            Self::Steer { id, message } => ("steer", id, ControlMessage::Steer { text: message }),
-            Self::FollowUp { id, message } => ("follow_up", id, ControlMessage::FollowUp { text: message }),
-            Self::Interrupt { id } => ("interrupt", id, ControlMessage::Interrupt),
-            Self::Close { id } => ("close", id, ControlMessage::Close),
-        };
-        let response = ChatResponse { r#type: "response", id, command: Some(command), success: true, error: None };
-        (message, response)
+impl ChatVerb {
+    /// Returns the value of `type`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Prompt { .. } => "prompt",
+            Self::Steer { .. } => "steer",
+            Self::FollowUp { .. } => "follow_up",
+            Self::NextTurn { .. } => "next_turn",
+            Self::Interrupt {} => "interrupt",
+            Self::Retract { .. } => "retract",
+            Self::ClearQueue {} => "clear_queue",
+            Self::Answer { .. } => "answer",
+            Self::Raise { .. } => "raise",
+            Self::State {} => "state",
+            Self::Messages {} => "messages",
+            Self::Context {} => "context",
+            Self::Preview { .. } => "preview",
+            Self::Cost {} => "cost",
+            Self::Commands {} => "commands",
+            Self::Close {} => "close",
+        }
     }
 }
 
 impl ChatResponse {
+    pub fn accepted(id: Value, command: &'static str, data: Option<Value>) -> Self {
+        Self { r#type: "response", id, command: Some(command), success: true, data, error: None }
+    }
+
+    pub fn refused(id: Value, command: Option<&'static str>, error: String) -> Self {
+        Self { r#type: "response", id, command, success: false, data: None, error: Some(error) }
+    }
+
     /// Writes the response as a line of stdout. If the reader is gone, the session runs to its end.
     pub fn print(&self) {
         let mut out = std::io::stdout().lock();
@@ -105,16 +182,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_gets_a_response_with_its_id() {
-        for (line, command) in [
-            (r#"{"type":"prompt","id":7,"message":"hi"}"#, "prompt"),
-            (r#"{"type":"steer","id":7,"message":"hi"}"#, "steer"),
-            (r#"{"type":"follow_up","id":7,"message":"hi"}"#, "follow_up"),
-            (r#"{"type":"interrupt","id":7}"#, "interrupt"),
-            (r#"{"type":"close","id":7}"#, "close"),
+    fn every_verb_is_read_with_its_id() {
+        for (fields, name) in [
+            (json!({"type": "prompt", "message": "hi", "delivery": "follow_up", "images": ["a.png"]}), "prompt"),
+            (json!({"type": "steer", "message": "hi"}), "steer"),
+            (json!({"type": "follow_up", "message": "hi"}), "follow_up"),
+            (json!({"type": "next_turn", "message": "hi"}), "next_turn"),
+            (json!({"type": "interrupt"}), "interrupt"),
+            (json!({"type": "retract", "input": "i"}), "retract"),
+            (json!({"type": "clear_queue"}), "clear_queue"),
+            (json!({"type": "answer", "question": 4, "approve": true}), "answer"),
+            (json!({"type": "raise", "limit": "turns", "value": 9}), "raise"),
+            (json!({"type": "state"}), "state"),
+            (json!({"type": "messages"}), "messages"),
+            (json!({"type": "context"}), "context"),
+            (json!({"type": "preview", "message": "hi"}), "preview"),
+            (json!({"type": "cost"}), "cost"),
+            (json!({"type": "commands"}), "commands"),
+            (json!({"type": "close"}), "close"),
         ] {
-            let (_, response) = ChatRequest::parse(line).unwrap().accept();
-            assert_eq!((response.id, response.command, response.success), (json!(7), Some(command), true));
+            let mut line = fields;
+            line["id"] = json!([7]);
+            let request = ChatRequest::parse(&line.to_string()).unwrap();
+            assert_eq!((request.id, request.verb.name()), (json!([7]), name));
         }
     }
 
@@ -126,5 +216,49 @@ mod tests {
             assert!(!response.success && response.error.is_some(), "{line}");
         }
         assert_eq!(ChatRequest::parse(r#"{"type":"fly","id":"a"}"#).unwrap_err().id, json!("a"));
+    }
+
+    #[test]
+    fn random_lines_are_answered_and_none_is_fatal() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        let pieces = [
+            "{",
+            "}",
+            "\"type\"",
+            ":",
+            "\"prompt\"",
+            ",",
+            "\"message\"",
+            "\"hi\"",
+            "[",
+            "]",
+            "null",
+            "1e999",
+            "\"id\"",
+            "\\u",
+            "\"",
+            "\u{0}",
+            "\u{202e}",
+            "-",
+            "true",
+            "\"state\"",
+            "{\"type\":\"state\"}",
+            "   ",
+        ];
+        for _ in 0..10_000 {
+            let count = next() % 12;
+            let line: String =
+                (0..count).map(|_| pieces[usize::try_from(next()).unwrap_or(0) % pieces.len()]).collect();
+            match ChatRequest::parse(&line) {
+                Ok(request) => assert!(!request.verb.name().is_empty()),
+                Err(response) => assert!(response.error.is_some(), "{line}"),
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 /// The lines of stdin. A line goes to the open approval request, else to the session.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct PromptLines {
     prompts: tokio::sync::Mutex<UnboundedReceiver<Line>>,
     answers: Arc<AnswerLines>,
     is_terminal: bool,
+    /// True from the end of the input on.
+    ended: watch::Receiver<bool>,
 }
 
 /// A line of stdin without its line end.
@@ -36,9 +39,14 @@ impl PromptLines {
         let answers =
             Arc::new(AnswerLines { is_asked: AtomicBool::new(false), receiver: std::sync::Mutex::new(answers) });
         let shared = Arc::clone(&answers);
-        std::thread::spawn(move || read_lines(&mut std::io::stdin().lock(), &prompts, &answer, &shared));
+        let (end, ended) = watch::channel(false);
+        std::thread::spawn(move || {
+            read_lines(&mut std::io::stdin().lock(), &prompts, &answer, &shared);
+            // The session may be over.
+            end.send(true).ok();
+        });
         let is_terminal = std::io::stdin().is_terminal();
-        Self { prompts: tokio::sync::Mutex::new(receiver), answers, is_terminal }
+        Self { prompts: tokio::sync::Mutex::new(receiver), answers, is_terminal, ended }
     }
 
     /// Returns the next line for the session; `None` at the end of the input.
@@ -49,6 +57,11 @@ impl PromptLines {
     /// Returns true if a user types the lines.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
+    }
+
+    /// Returns a value that becomes true at the end of the input.
+    pub fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.clone()
     }
 
     /// Returns a function that reads the answer to an approval request; `None` at the end of the input.

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use rye_engine::BoxFuture;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus};
 
-use super::json::ChatRequest;
+use super::json::{ChatRequest, ChatResponse};
 use super::lines::{Line, PromptLines};
+use super::requests::RequestHandler;
 use crate::exit::Exit;
 
 /// The built-in commands, each with its summary.
-const COMMANDS: [(&str, &str); 3] = [
+pub const COMMANDS: [(&str, &str); 3] = [
     ("help", "list the commands"),
     ("exit", "close the session; `rye chat -c` opens it again"),
     ("quit", "close the session, like /exit"),
@@ -22,49 +24,43 @@ pub struct SessionInput {
     control: ControlSender,
     /// The input has ended, or the user has left.
     is_closed: bool,
-    /// The lines are JSON requests.
-    is_json: bool,
+    /// The handler of the lines, if they are JSON requests.
+    requests: Option<Arc<RequestHandler>>,
+    /// The request that is being answered.
+    answering: Option<BoxFuture<'static, ChatResponse>>,
     /// Interruptions since the last line.
     interruptions: u32,
 }
 
 impl SessionInput {
-    pub fn new(lines: Arc<PromptLines>, control: ControlSender, is_json: bool) -> Self {
-        Self { lines, control, is_closed: false, is_json, interruptions: 0 }
+    pub fn new(lines: Arc<PromptLines>, control: ControlSender, requests: Option<RequestHandler>) -> Self {
+        let requests = requests.map(Arc::new);
+        Self { lines, control, is_closed: false, requests, answering: None, interruptions: 0 }
     }
 
     /// Takes the next line; does not return once the session is closing. Returns a note for the user.
     pub async fn next(&mut self) -> Option<String> {
+        if let Some(answering) = &mut self.answering {
+            answering.await.print();
+            self.answering = None;
+        }
         if self.is_closed {
             return std::future::pending().await;
         }
         let line = self.lines.next().await;
         self.interruptions = 0;
         match line {
-            Some(line) if self.is_json => {
-                self.take_request(&line);
-                None
-            }
-            Some(line) => self.take_line(&line),
+            Some(line) => match &self.requests {
+                Some(handler) => {
+                    self.answering = answer_line(&line, Arc::clone(handler));
+                    None
+                }
+                None => self.take_line(&line),
+            },
             None => {
                 self.close();
                 None
             }
-        }
-    }
-
-    fn take_request(&mut self, line: &Line) {
-        if line.text.trim().is_empty() {
-            return;
-        }
-        match ChatRequest::parse(&line.text) {
-            Ok(request) => {
-                let (message, response) = request.accept();
-                self.is_closed = message == ControlMessage::Close;
-                response.print();
-                self.control.send(message);
-            }
-            Err(response) => response.print(),
         }
     }
 
@@ -112,6 +108,20 @@ impl SessionInput {
         self.is_closed = true;
         self.control.send(ControlMessage::Close);
     }
+}
+
+/// Returns the response to a line of JSON; `None` for an empty line.
+fn answer_line(line: &Line, handler: Arc<RequestHandler>) -> Option<BoxFuture<'static, ChatResponse>> {
+    if line.text.trim().is_empty() {
+        return None;
+    }
+    let request = ChatRequest::parse(&line.text);
+    Some(Box::pin(async move {
+        match request {
+            Ok(request) => handler.answer(request).await,
+            Err(response) => response,
+        }
+    }))
 }
 
 /// Returns the name of a command: the first word is `/name` without a further slash.

@@ -22,7 +22,9 @@ use super::effective_settings::EffectiveSettings;
 use super::renderer::{Renderer, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
+use crate::command::chat::client_approver::ClientApprover;
 use crate::command::chat::lines::PromptLines;
+use crate::command::chat::requests::RequestHandler;
 use crate::command::chat::session::SessionInput;
 use crate::exit::Exit;
 use crate::options::Format;
@@ -156,6 +158,9 @@ pub fn run_to_end(
     let (sender, messages) = RendererSender::channel();
     let lines = how.prompts.map(|lines| lines.answer_reader());
     options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone(), lines);
+    if let Some(lines) = how.prompts.filter(|_| format == Format::Json && kept.settings.unattended.is_none()) {
+        options.approvals = ClientApprover::policy(lines.ended(), options.approvals);
+    }
     let runtime = runtime::start_runtime(start.worker_count())?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
@@ -200,8 +205,12 @@ pub fn run_to_end(
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let input =
-            how.prompts.map(|lines| SessionInput::new(Arc::clone(lines), handle.control(), format == Format::Json));
+        let requests = (format == Format::Json).then(|| RequestHandler {
+            control: handle.control(),
+            engine: engine.clone(),
+            spaces: spaces.clone(),
+        });
+        let input = how.prompts.map(|lines| SessionInput::new(Arc::clone(lines), handle.control(), requests));
         let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));

@@ -7,7 +7,9 @@ use super::super::state::ThreadState;
 use super::super::walk::{StepResult, WalkContext};
 use super::end::end_result;
 use super::{close_open_work, settlement};
-use crate::event::{CognitionIn, ContinuedPrompt, EventBody, MessageSource, PromptEnded, PromptStarted, PromptStatus, QueuedMessage};
+use crate::event::{
+    CognitionIn, ContinuedPrompt, EventBody, MessageSource, PromptEnded, PromptStarted, PromptStatus, QueuedMessage,
+};
 use crate::message::Message;
 use crate::thread::{Cost, Status};
 

@@ -225,7 +225,10 @@ fn recovery_ends_the_prompt_and_makes_no_model_call() {
 fn prompt_that_waited_at_a_crash_is_held() {
     let mut play = chat(vec![text("one")], &[]);
     play.start();
-    play.signal(Fact::Mail { id: "a".into(), message: ControlMessage::Submit { input: "typed".into(), delivery: Delivery::Prompt } });
+    play.signal(Fact::Mail {
+        id: "a".into(),
+        message: ControlMessage::Submit { input: "typed".into(), delivery: Delivery::Prompt },
+    });
     play.signal(Fact::Recovered { owner: "other".into(), cut_bytes: 0 });
     while play.step() {}
     assert_eq!(play.requests.len(), 0);
@@ -277,7 +280,10 @@ fn continuation_finishes_the_prompt_within_its_remaining_limits() {
     let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
     // A prompt that waited in the continued thread.
-    play.signal(Fact::Mail { id: "q".into(), message: ControlMessage::Submit { input: "later".into(), delivery: Delivery::Prompt } });
+    play.signal(Fact::Mail {
+        id: "q".into(),
+        message: ControlMessage::Submit { input: "later".into(), delivery: Delivery::Prompt },
+    });
     while play.step() {}
     let numbers: Vec<u64> = ended_prompts(&play).iter().map(|ended| ended.prompt).collect();
     assert_eq!(numbers, [3, 4]);

@@ -1,0 +1,32 @@
+//! Approvals by the program that writes the JSON requests of a session.
+
+use std::sync::Arc;
+
+use rye_engine::BoxFuture;
+use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
+use rye_engine::event::Approval;
+use tokio::sync::watch;
+
+/// Waits for the `answer` request to each `approval_asked` event. After the end of the input, the policy for runs without
+/// a terminal answers.
+pub struct ClientApprover {
+    ended: watch::Receiver<bool>,
+    otherwise: ApprovalPolicy,
+}
+
+impl ClientApprover {
+    /// Returns the handler; `ended` becomes true at the end of the input.
+    pub fn policy(ended: watch::Receiver<bool>, otherwise: ApprovalPolicy) -> ApprovalPolicy {
+        ApprovalPolicy::Ask(Arc::new(Self { ended, otherwise }))
+    }
+}
+
+impl ApprovalHandler for ClientApprover {
+    fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
+        Box::pin(async move {
+            // A sender that is gone ended with the input. The control message of an answer ends the wait.
+            self.ended.clone().wait_for(|ended| *ended).await.ok();
+            self.otherwise.answer(request).await
+        })
+    }
+}

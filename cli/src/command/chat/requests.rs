@@ -1,0 +1,193 @@
+//! The answers to the JSON requests of a session.
+
+use rye_compiler::item::Items;
+use rye_compiler::semantics::money::Nanos;
+use rye_compiler::world::{ItemKind, World};
+use rye_engine::control::ControlSender;
+use rye_engine::engine::Engine;
+use rye_engine::event::{ControlMessage, Delivery, InputSource, UserInput};
+use rye_engine::image::ImageRef;
+use rye_engine::live_state::LiveState;
+use rye_engine::preview::{context_parts, preview, preview_request};
+use rye_engine::thread_id::ThreadId;
+use serde_json::{Value, json};
+
+use super::json::{ChatRequest, ChatResponse, ChatVerb};
+use super::session::COMMANDS;
+use crate::command::run::images::read_images;
+use crate::workspace::Spaces;
+
+/// The session that answers requests.
+pub struct RequestHandler {
+    pub control: ControlSender,
+    pub engine: Engine,
+    pub spaces: Spaces,
+}
+
+impl RequestHandler {
+    /// Performs a request and returns its response.
+    pub async fn answer(&self, request: ChatRequest) -> ChatResponse {
+        let (id, command) = (request.id, request.verb.name());
+        match self.perform(request.verb).await {
+            Ok(data) => ChatResponse::accepted(id, command, data),
+            Err(error) => ChatResponse::refused(id, Some(command), error),
+        }
+    }
+
+    async fn perform(&self, verb: ChatVerb) -> Result<Option<Value>, String> {
+        match verb {
+            ChatVerb::Prompt { message, images, delivery } => {
+                let images = read_images(&images).map_err(|error| error.to_string())?;
+                let images = self.engine.store_images(images).await.map_err(|error| error.to_string())?;
+                self.submit(message, images, delivery.map_or(Delivery::Prompt, Delivery::from))
+            }
+            ChatVerb::Steer { message } => self.submit(message, Vec::new(), Delivery::Steer),
+            ChatVerb::FollowUp { message } => self.submit(message, Vec::new(), Delivery::FollowUp),
+            ChatVerb::NextTurn { message } => self.submit(message, Vec::new(), Delivery::NextTurn),
+            ChatVerb::Interrupt {} => self.send(ControlMessage::Interrupt),
+            ChatVerb::Retract { input } => self.send(ControlMessage::Retract { input: Some(input) }),
+            ChatVerb::ClearQueue {} => self.send(ControlMessage::Retract { input: None }),
+            ChatVerb::Answer { question, approve, thread } => self.approve(question, approve, thread).await,
+            ChatVerb::Raise { limit, value } => self.raise(limit, &value),
+            ChatVerb::State {} => Ok(Some(state(&self.live()?))),
+            ChatVerb::Messages {} => {
+                let live = self.live()?;
+                let messages: Vec<Value> = live
+                    .state
+                    .talk
+                    .messages
+                    .iter()
+                    .filter_map(|message| serde_json::to_value(&**message).ok())
+                    .collect();
+                Ok(Some(Value::Array(messages)))
+            }
+            ChatVerb::Context {} => Ok(serde_json::to_value(context_parts(&self.live()?)).ok()),
+            ChatVerb::Preview { message } => self.preview(message).await,
+            ChatVerb::Cost {} => Ok(Some(cost(&self.live()?))),
+            ChatVerb::Commands {} => self.commands(),
+            ChatVerb::Close {} => self.send(ControlMessage::Close),
+        }
+    }
+
+    fn live(&self) -> Result<LiveState, String> {
+        self.control.live_state().ok_or_else(|| "the session is starting".to_owned())
+    }
+
+    fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {
+        if self.control.send(message) { Ok(None) } else { Err("the session has ended".to_owned()) }
+    }
+
+    fn submit(&self, text: String, images: Vec<ImageRef>, delivery: Delivery) -> Result<Option<Value>, String> {
+        let input = UserInput { text, images, source: InputSource::Rpc };
+        let id = self.control.submit(input, delivery).ok_or("the session has ended")?;
+        Ok(Some(json!({"input": id})))
+    }
+
+    async fn approve(&self, question: u64, yes: bool, thread: Option<String>) -> Result<Option<Value>, String> {
+        let message = ControlMessage::Approve { yes, question: Some(question) };
+        let Some(thread) = thread else { return self.send(message) };
+        let thread = ThreadId::parse(&thread).map_err(|error| error.reason)?;
+        self.engine.send_to_chain(&thread, message).await.map_err(|error| error.to_string())?;
+        Ok(None)
+    }
+
+    fn raise(&self, limit: String, value: &Value) -> Result<Option<Value>, String> {
+        let value = if limit == "spend" { Nanos::from_json(value).ok().map(Nanos::to_u64) } else { value.as_u64() };
+        let value = value.ok_or_else(|| format!("`value` is no amount of `{limit}`"))?;
+        self.send(ControlMessage::Raise { limit, value })
+    }
+
+    async fn preview(&self, message: String) -> Result<Option<Value>, String> {
+        let expansion = self.engine.expand(&message).await.map_err(|error| error.to_string())?;
+        let problems: Vec<String> = expansion.problems.iter().map(ToString::to_string).collect();
+        let Some(text) = expansion.text else { return Err(problems.join("; ")) };
+        let (live, input) = (self.live()?, UserInput::text(text));
+        let shown = preview(&live, &input);
+        let request = preview_request(&live, &input).map(|request| {
+            let turns: Vec<Value> =
+                request.turns.iter().filter_map(|turn| serde_json::to_value(turn.for_provider()).ok()).collect();
+            json!({"system": request.system, "messages": turns})
+        });
+        let mut data = serde_json::to_value(&shown).map_err(|error| error.to_string())?;
+        if let Value::Object(fields) = &mut data {
+            for amount in ["expected", "worst_case"] {
+                if let Some(nanos) = fields.get(amount).and_then(Value::as_u64) {
+                    fields.insert(amount.to_owned(), dollars(nanos));
+                }
+            }
+            fields.insert("text".into(), input.text.into());
+            fields.insert("problems".into(), problems.into());
+            fields.insert("request".into(), request.unwrap_or_default());
+        }
+        Ok(Some(data))
+    }
+
+    fn commands(&self) -> Result<Option<Value>, String> {
+        let world = self.spaces.open().map_err(|error| error.to_string())?;
+        Ok(Some(list_commands(&world)))
+    }
+}
+
+/// Returns the commands of a session: built-in ones, prompt templates and skills.
+fn list_commands(world: &dyn World) -> Value {
+    let items = Items::new(world);
+    let row =
+        |name: String, kind: &str, description: &str| json!({"name": name, "kind": kind, "description": description});
+    let mut list: Vec<Value> = COMMANDS.iter().map(|(name, about)| row((*name).to_owned(), "command", about)).collect();
+    let (templates, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
+    let templates = templates.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
+    list.extend(
+        templates
+            .filter_map(|entry| items.prompt_template(&entry.id))
+            .map(|template| row(template.command(), "prompt", template.description.as_deref().unwrap_or_default())),
+    );
+    let skills = skills.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
+    list.extend(
+        skills
+            .filter_map(|entry| items.skill(&entry.id))
+            .map(|skill| row(format!("skill:{}", skill.file.id), "skill", &skill.description)),
+    );
+    Value::Array(list)
+}
+
+fn dollars(nanos: u64) -> Value {
+    Nanos::from_u64(nanos).to_json()
+}
+
+fn state(live: &LiveState) -> Value {
+    let state = &live.state;
+    let queue: Vec<&rye_engine::event::QueuedMessage> = state.queued_messages().collect();
+    let chat = state.chat.as_ref();
+    let question = state.question.as_ref().map(|open| json!({"question": open.seq, "what": open.what}));
+    json!({
+        "thread_id": state.launch.as_ref().map(|launch| launch.thread_id.clone()),
+        "directive": live.plan.directive.as_str(),
+        "model": state.model(&live.plan).id,
+        "idle": state.is_idle(),
+        "prompts": chat.map(|chat| chat.prompts),
+        "queue": queue,
+        "held": chat.map(|chat| &chat.held),
+        "question": question,
+        "turns": state.cost.turns,
+        "context_window": state.model(&live.plan).context_window,
+    })
+}
+
+fn cost(live: &LiveState) -> Value {
+    let state = &live.state;
+    let of = |cost: &rye_engine::thread::Cost| {
+        json!({
+            "turns": cost.turns,
+            "input_tokens": cost.input_tokens,
+            "output_tokens": cost.output_tokens,
+            "cached_tokens": cost.cached_tokens,
+            "spend": dollars(cost.spend),
+        })
+    };
+    let current = state.chat.as_ref().and_then(|chat| chat.current);
+    json!({
+        "session": of(&state.cost),
+        "prompt": current.map(|current| of(&state.cost.since(&current.cost_before))),
+        "session_limit": dollars(state.thread_limits.spend),
+    })
+}

@@ -1,0 +1,215 @@
+//! Tests of `rye chat --format json`: requests, responses, approvals by the client, and the queue.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use rye::TestProject;
+use serde_json::{Value, json};
+
+const DIRECTIVE: &str = r#"# Talk
+
+```xml
+<directive name="talk" version="1.0.0">
+  <metadata>
+    <description>Talk.</description>
+    <model provider="scripted" tier="fast"/>
+    <limits turns="4" spend="0.50"/>
+    <permissions><execute><tool>rye.bash.bash</tool></execute></permissions>
+  </metadata>
+</directive>
+```
+
+Answer briefly.
+"#;
+
+/// A session whose client reads and writes lines.
+struct Client {
+    child: Child,
+    stdin: ChildStdin,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    /// The lines read so far.
+    seen: Vec<Value>,
+}
+
+impl Client {
+    fn start(place: &TestProject, script: &str) -> Self {
+        place.write(".ai/directives/talk.md", DIRECTIVE);
+        place.write("script.yaml", script);
+        let args = ["chat", "talk", "--format", "json", "--script", "script.yaml"];
+        let mut child =
+            place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut client = Self { child, stdin, lines: BufReader::new(stdout).lines(), seen: Vec::new() };
+        client.read_until(|line| line["event"]["type"] == "plan_bound");
+        client
+    }
+
+    fn write(&mut self, request: &Value) {
+        writeln!(self.stdin, "{request}").unwrap();
+    }
+
+    /// Reads lines up to one that fits.
+    fn read_until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line: Value = serde_json::from_str(&self.lines.next().expect("a line").unwrap()).unwrap();
+            self.seen.push(line.clone());
+            if fits(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends a request and returns its response.
+    fn ask(&mut self, mut request: Value) -> Value {
+        request["id"] = json!(self.seen.len());
+        self.write(&request);
+        self.read_until(|line| line["type"] == "response" && line["id"] == request["id"])
+    }
+
+    fn event(&mut self, name: &str) -> Value {
+        self.read_until(|line| line["event"]["type"] == name)
+    }
+
+    fn end(mut self) -> Vec<Value> {
+        drop(self.stdin);
+        for line in self.lines {
+            self.seen.push(serde_json::from_str(&line.unwrap()).unwrap());
+        }
+        assert!(self.child.wait().unwrap().code().is_some());
+        self.seen
+    }
+}
+
+fn bash(command: &str) -> String {
+    format!("{{ tool_calls: [{{ name: rye_bash_bash, input: {{ command: {command} }} }}] }}")
+}
+
+#[test]
+fn client_answers_approvals() {
+    for (approve, expected) in [(true, "ran"), (false, "unapproved")] {
+        let place = TestProject::own();
+        let mut client = Client::start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+        client.ask(json!({"type": "prompt", "message": "go"}));
+        let asked = client.event("approval_asked");
+        let state = client.ask(json!({"type": "state"}));
+        assert_eq!(state["data"]["question"]["question"], asked["seq"], "{state}");
+        // Another number answers nothing.
+        client.ask(json!({"type": "answer", "question": 100_000, "approve": true}));
+        client.ask(json!({"type": "answer", "question": asked["seq"], "approve": approve}));
+        let result = client.event("tool_call_result");
+        assert_eq!(result["event"]["why"]["kind"], expected, "{result}");
+        client.event("prompt_ended");
+        client.end();
+    }
+}
+
+#[test]
+fn end_of_the_input_answers_approvals_by_the_policy() {
+    let place = TestProject::own();
+    let mut client = Client::start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    let seen = client.end();
+    assert!(
+        seen.iter().any(|line| line["event"]["type"] == "tool_call_result" && line["event"]["why"]["kind"] == "ran")
+    );
+    assert_eq!(seen.last().unwrap()["status"], "idle");
+}
+
+#[test]
+fn queue_is_shown_and_withdrawn_while_a_prompt_waits() {
+    let place = TestProject::own();
+    let mut client =
+        Client::start(&place, &format!("steps: [{}, {{ text: One. }}, {{ text: Two. }}]", bash("echo hi")));
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    let asked = client.event("approval_asked");
+    let mut sent = Vec::new();
+    for (verb, text) in [("follow_up", "b"), ("prompt", "c"), ("next_turn", "d"), ("steer", "a")] {
+        let response = client.ask(json!({"type": verb, "message": text}));
+        sent.push(response["data"]["input"].as_str().unwrap().to_owned());
+        let id = sent.last().unwrap().clone();
+        if !client.seen.iter().any(|line| line["event"]["type"] == "user_input" && line["event"]["id"] == *id) {
+            client.read_until(|line| line["event"]["type"] == "user_input" && line["event"]["id"] == *id);
+        }
+    }
+    let state = client.ask(json!({"type": "state"}));
+    let queue: Vec<&str> =
+        state["data"]["queue"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
+    assert_eq!(queue, ["a", "b", "c", "d"], "{state}");
+    assert_eq!(state["data"]["idle"], false);
+    client.ask(json!({"type": "retract", "input": sent[3]}));
+    client.ask(json!({"type": "clear_queue"}));
+    client.ask(json!({"type": "answer", "question": asked["seq"], "approve": false}));
+    client.event("prompt_ended");
+    let seen = client.end();
+    let retracted = seen.iter().filter(|line| line["event"]["type"] == "retracted").count();
+    assert_eq!(retracted, 4);
+    assert_eq!(seen.iter().filter(|line| line["event"]["type"] == "prompt_started").count(), 1);
+}
+
+#[test]
+fn preview_is_the_request_that_is_sent_and_costs_nothing() {
+    let place = TestProject::own();
+    place.write(".ai/prompts/review.md", "Review $1.\n");
+    let mut client = Client::start(&place, "steps: [{ text: One. }]");
+    let preview = loop {
+        let preview = client.ask(json!({"type": "preview", "message": "/review main.rs"}));
+        if preview["success"] == true {
+            break preview["data"].clone();
+        }
+    };
+    assert_eq!(preview["text"], "Review main.rs.\n");
+    assert!(preview["input_tokens"].as_u64().unwrap() > 5, "{preview}");
+    let unknown = client.ask(json!({"type": "preview", "message": "/revew main.rs"}));
+    assert!(unknown["error"].as_str().unwrap().contains("unknown command `/revew`"), "{unknown}");
+    let context = client.ask(json!({"type": "context"}));
+    assert!(context["data"].as_array().unwrap().iter().any(|part| part["kind"] == "first_message"), "{context}");
+    let commands = client.ask(json!({"type": "commands"}));
+    assert!(commands["data"].as_array().unwrap().iter().any(|one| one["name"] == "review"), "{commands}");
+    assert!(!client.seen.iter().any(|line| line["event"]["type"] == "mail"));
+    client.ask(json!({"type": "prompt", "message": "/review main.rs"}));
+    let sent = client.event("user_input");
+    assert_eq!(
+        (&sent["event"]["raw"], &sent["event"]["text"]),
+        (&json!("/review main.rs"), &json!("Review main.rs.\n"))
+    );
+    assert_eq!(sent["event"]["expansions"][0]["item"], "review");
+    assert_eq!(sent["event"]["source"], "rpc");
+    let said = client.event("cognition_in");
+    let shown = &preview["request"]["messages"][0]["content"];
+    assert_eq!(&said["event"]["message"]["content"], shown);
+    client.event("prompt_ended");
+    let cost = client.ask(json!({"type": "cost"}));
+    assert_eq!(cost["data"]["session"]["turns"], 1, "{cost}");
+    let messages = client.ask(json!({"type": "messages"}));
+    assert_eq!(messages["data"].as_array().unwrap().len(), 2);
+    client.end();
+}
+
+#[test]
+fn every_line_is_answered() {
+    let place = TestProject::own();
+    let mut client = Client::start(&place, "steps: [{ text: One. }]");
+    let bad = [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"type\":\"fly\"}",
+        "{\"type\":\"prompt\"}",
+        "{\"type\":\"raise\",\"limit\":\"x\",\"value\":[]}",
+    ];
+    for line in bad {
+        writeln!(client.stdin, "{line}").unwrap();
+    }
+    let good = client.ask(json!({"type": "cost"}));
+    assert_eq!(good["success"], true);
+    let seen = client.end();
+    let failed = seen.iter().filter(|line| line["type"] == "response" && line["success"] == false);
+    // An empty line is no request.
+    assert_eq!(failed.count(), bad.len() - 1);
+}
