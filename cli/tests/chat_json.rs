@@ -128,7 +128,7 @@ fn queue_is_shown_and_withdrawn_while_a_prompt_waits() {
     client.ask(json!({"type": "prompt", "message": "go"}));
     let asked = client.event("approval_asked");
     let mut sent = Vec::new();
-    for (verb, text) in [("follow_up", "b"), ("prompt", "c"), ("next_turn", "d"), ("steer", "a")] {
+    for (verb, text) in [("prompt", "b"), ("next_turn", "c"), ("follow_up", "a")] {
         let response = client.ask(json!({"type": verb, "message": text}));
         sent.push(response["data"]["input"].as_str().unwrap().to_owned());
         let id = sent.last().unwrap().clone();
@@ -139,15 +139,15 @@ fn queue_is_shown_and_withdrawn_while_a_prompt_waits() {
     let state = client.ask(json!({"type": "state"}));
     let queue: Vec<&str> =
         state["data"]["queue"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
-    assert_eq!(queue, ["a", "b", "c", "d"], "{state}");
+    assert_eq!(queue, ["a", "b", "c"], "{state}");
     assert_eq!(state["data"]["idle"], false);
-    client.ask(json!({"type": "retract", "input": sent[3]}));
+    client.ask(json!({"type": "retract", "input": sent[2]}));
     client.ask(json!({"type": "clear_queue"}));
     client.ask(json!({"type": "answer", "question": asked["seq"], "approve": false}));
     client.event("prompt_ended");
     let seen = client.end();
     let retracted = seen.iter().filter(|line| line["event"]["type"] == "retracted").count();
-    assert_eq!(retracted, 4);
+    assert_eq!(retracted, 3);
     assert_eq!(seen.iter().filter(|line| line["event"]["type"] == "prompt_started").count(), 1);
 }
 
@@ -162,7 +162,7 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
             break preview["data"].clone();
         }
     };
-    assert_eq!(preview["text"], "Review main.rs.\n");
+    assert_eq!(preview["text"], "Review main.rs.");
     assert!(preview["input_tokens"].as_u64().unwrap() > 5, "{preview}");
     let unknown = client.ask(json!({"type": "preview", "message": "/revew main.rs"}));
     assert!(unknown["error"].as_str().unwrap().contains("unknown command `/revew`"), "{unknown}");
@@ -175,7 +175,7 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     let sent = client.event("user_input");
     assert_eq!(
         (&sent["event"]["raw"], &sent["event"]["text"]),
-        (&json!("/review main.rs"), &json!("Review main.rs.\n"))
+        (&json!("/review main.rs"), &json!("Review main.rs."))
     );
     assert_eq!(sent["event"]["expansions"][0]["item"], "review");
     assert_eq!(sent["event"]["source"], "rpc");

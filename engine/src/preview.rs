@@ -4,6 +4,7 @@
 use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
 use rye_compiler::semantics::hook_point::row_of;
+use rye_compiler::semantics::money::Nanos;
 
 use crate::event::{
     AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, ReceivedMessage, UserInput,
@@ -80,7 +81,7 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
         cache_write: 0,
     };
     let priced = model.prices.as_ref().and_then(|_| cost(model, &usage));
-    found.expected = priced.map_or(0, |nanos| nanos.to_u64()).min(found.worst_case);
+    found.expected = priced.map_or(0, Nanos::to_u64).min(found.worst_case);
     found
 }
 
@@ -147,19 +148,18 @@ fn play_prompt(
             | Effect::Done { .. } => return None,
         };
         for body in machine::absorb(plan, state, Signal { at, fact }) {
-            match &body {
-                EventBody::AttemptIntended(intended) => {
-                    found.worst_case = intended.worst_case;
-                    found.input_bound = intended.input_bound;
-                    found.max_output = intended.max_output;
-                    return Some(intended.clone());
-                }
-                EventBody::Limit(LimitHit { limit_code, .. }) => {
-                    found.limit = Some(limit_code.clone());
-                    return None;
-                }
-                EventBody::PromptEnded(_) => return None,
-                _ => {}
+            if let EventBody::AttemptIntended(intended) = &body {
+                found.worst_case = intended.worst_case;
+                found.input_bound = intended.input_bound;
+                found.max_output = intended.max_output;
+                return Some(intended.clone());
+            }
+            if let EventBody::Limit(LimitHit { limit_code, .. }) = &body {
+                found.limit = Some(limit_code.clone());
+                return None;
+            }
+            if matches!(body, EventBody::PromptEnded(_)) {
+                return None;
             }
             fold(state, body);
         }

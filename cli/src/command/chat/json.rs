@@ -24,19 +24,30 @@ pub enum ChatVerb {
     /// The next prompt. While a prompt runs, the message is delivered as `delivery` states; without it, the message waits
     /// for the end of the prompt.
     Prompt {
+        /// Text, or the call of a skill or a prompt template.
         message: String,
         /// Paths of images, relative to the working folder.
         #[serde(default)]
         images: Vec<std::path::PathBuf>,
+        /// Delivery during a prompt.
         #[serde(default)]
         delivery: Option<DeliveryArg>,
     },
     /// A message that the model reads before its next turn; while the session is idle, the next prompt.
-    Steer { message: String },
+    Steer {
+        /// Text, or the call of a skill or a prompt template.
+        message: String,
+    },
     /// A message that the model reads when it would otherwise end the prompt; while the session is idle, the next prompt.
-    FollowUp { message: String },
+    FollowUp {
+        /// Text, or the call of a skill or a prompt template.
+        message: String,
+    },
     /// A message that follows the user message of the next prompt. Starts no prompt.
-    NextTurn { message: String },
+    NextTurn {
+        /// Text, or the call of a skill or a prompt template.
+        message: String,
+    },
     /// Ends the current prompt.
     Interrupt {},
     /// Withdraws a message that waits for its delivery.
@@ -50,6 +61,7 @@ pub enum ChatVerb {
     Answer {
         /// The number (`seq`) of the event.
         question: u64,
+        /// False to refuse.
         approve: bool,
         /// The thread that asks, if it is a child.
         #[serde(default)]
@@ -57,6 +69,7 @@ pub enum ChatVerb {
     },
     /// Raises a limit of the current prompt, within the limits of the session.
     Raise {
+        /// Name of the limit: `turns`, `tokens`, `spend`, `spawns` or `duration_seconds`.
         limit: String,
         /// In the unit of the limit; dollars for `spend`.
         value: Value,
@@ -68,7 +81,10 @@ pub enum ChatVerb {
     /// The parts of the next request, with their tokens.
     Context {},
     /// The price of the next request with a message, and the request. Sends nothing.
-    Preview { message: String },
+    Preview {
+        /// Text, or the call of a skill or a prompt template.
+        message: String,
+    },
     /// The cost of the session and of its current prompt.
     Cost {},
     /// The commands, prompt templates and skills that a message can call.
@@ -118,15 +134,15 @@ pub struct ChatResponse {
 
 impl ChatRequest {
     /// Parses a line. A line that is no request gives the response to it.
-    pub fn parse(line: &str) -> Result<Self, ChatResponse> {
+    pub fn parse(line: &str) -> Result<Self, Box<ChatResponse>> {
         let value: Value = serde_json::from_str(line)
-            .map_err(|error| ChatResponse::refused(Value::Null, None, format!("no JSON object: {error}")))?;
+            .map_err(|error| Box::new(ChatResponse::refused(Value::Null, None, format!("no JSON object: {error}"))))?;
         let Value::Object(mut fields) = value else {
-            return Err(ChatResponse::refused(Value::Null, None, "no JSON object".to_owned()));
+            return Err(Box::new(ChatResponse::refused(Value::Null, None, "no JSON object".to_owned())));
         };
         let id = fields.remove("id").unwrap_or_default();
         let verb = serde_json::from_value(Value::Object(fields))
-            .map_err(|error| ChatResponse::refused(id.clone(), None, error.to_string()))?;
+            .map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error.to_string())))?;
         Ok(Self { id, verb })
     }
 }

@@ -49,19 +49,13 @@ impl SessionInput {
         }
         let line = self.lines.next().await;
         self.interruptions = 0;
-        match line {
-            Some(line) => match &self.requests {
-                Some(handler) => {
-                    self.answering = answer_line(&line, Arc::clone(handler));
-                    None
-                }
-                None => self.take_line(&line),
-            },
-            None => {
-                self.close();
-                None
-            }
-        }
+        let Some(line) = line else {
+            self.close();
+            return None;
+        };
+        let Some(handler) = &self.requests else { return self.take_line(&line) };
+        self.answering = answer_line(&line, Arc::clone(handler));
+        None
     }
 
     fn take_line(&mut self, line: &Line) -> Option<String> {
@@ -119,7 +113,7 @@ fn answer_line(line: &Line, handler: Arc<RequestHandler>) -> Option<BoxFuture<'s
     Some(Box::pin(async move {
         match request {
             Ok(request) => handler.answer(request).await,
-            Err(response) => response,
+            Err(response) => *response,
         }
     }))
 }
