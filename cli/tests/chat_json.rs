@@ -173,10 +173,7 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     assert!(!client.seen.iter().any(|line| line["event"]["type"] == "mail"));
     client.ask(json!({"type": "prompt", "message": "/review main.rs"}));
     let sent = client.event("user_input");
-    assert_eq!(
-        (&sent["event"]["raw"], &sent["event"]["text"]),
-        (&json!("/review main.rs"), &json!("Review main.rs."))
-    );
+    assert_eq!((&sent["event"]["raw"], &sent["event"]["text"]), (&json!("/review main.rs"), &json!("Review main.rs.")));
     assert_eq!(sent["event"]["expansions"][0]["item"], "review");
     assert_eq!(sent["event"]["source"], "rpc");
     let said = client.event("cognition_in");

@@ -93,7 +93,7 @@ impl RequestHandler {
 
     fn raise(&self, limit: String, value: &Value) -> Result<Option<Value>, String> {
         let value = if limit == "spend" { Nanos::from_json(value).ok().map(Nanos::to_u64) } else { value.as_u64() };
-        let value = value.ok_or_else(|| format!("`value` is no amount of `{limit}`"))?;
+        let value = value.ok_or_else(|| format!("`value` must be an amount in the unit of `{limit}`"))?;
         self.send(ControlMessage::Raise { limit, value })
     }
 
