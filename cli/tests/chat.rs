@@ -234,3 +234,38 @@ fn killed_session_stops_at_idle_and_calls_no_model() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Late.\n"), "{}", done.stderr);
     place.run_ok(&["threads", "verify", "--last"]);
 }
+
+#[test]
+fn closed_session_ends_after_a_handoff() {
+    let full = "usage: { input: 199000, output: 10 }";
+    let place = project(&format!("steps: [{{ text: One., {full} }}, {{ text: Two., {full} }}]"));
+    let mut child = start(&place, &["talk"]);
+    // The end of the input reaches the first thread, before it hands over.
+    child.stdin.take().unwrap().write_all(b"first\nsecond\n").unwrap();
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < Duration::from_mins(1), "the session does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    let status: Vec<&str> =
+        listed["threads"].as_array().unwrap().iter().filter_map(|thread| thread["status"].as_str()).collect();
+    assert!(status.contains(&"idle") && status.contains(&"continued"), "{listed}");
+}
+
+#[test]
+fn terminated_session_is_closed() {
+    let place = project("steps: [{ text: One. }]");
+    let mut child = start(&place, &["talk"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"first\n").unwrap();
+    wait_for(&place, "prompt_ended");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    drop(stdin);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(only_thread(&place)["status"], "idle");
+    let opened = chat(&place, &["-c"], b"");
+    assert_eq!(opened.code, Some(0), "{}", opened.stderr);
+}

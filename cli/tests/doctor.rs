@@ -37,6 +37,48 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
 }
 
 #[test]
+fn each_runtime_is_started_in_the_sandbox() {
+    let place = TestProject::new();
+    place.run_ok(&["init"]);
+    let folder = place.project().join("bin");
+    // Programs that a sandboxed tool would start: one runs, one cannot be read, one fails.
+    let script = |name: &str, text: &str| {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(name), text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.join(name), mode).unwrap();
+    };
+    script("python3", "#!/bin/sh\necho 9.9.9\n");
+    script("node", "#!/bin/sh\ncat \"$HOME/.ai/keys/private.pem\"\n");
+    place.run_ok(&["keys", "generate"]);
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let mut command = place.command(&["doctor", "--format", "json"]);
+    let output = command.env("PATH", path).env("HOME", place.user()).output().unwrap();
+    let doctor: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runtimes = about(&doctor, "runtime");
+    let found = |program: &str| {
+        let named = |one: &&&Value| one["text"].as_str().unwrap().starts_with(&format!("`{program}`"));
+        runtimes.iter().find(named).unwrap_or_else(|| panic!("{program}: {doctor}"))
+    };
+    assert_eq!(
+        (&found("python3")["state"], &found("python3")["text"]),
+        (&serde_json::json!("fine"), &serde_json::json!("`python3` runs in the sandbox: 9.9.9"))
+    );
+    assert_eq!(found("bash")["state"], "fine", "{doctor}");
+    let node = found("node");
+    assert!(node["state"] == "note" && node["text"].as_str().unwrap().contains("Permission denied"), "{node}");
+    let mut command = place.command(&["doctor", "--format", "json"]);
+    let output = command.env("PATH", "/nowhere").output().unwrap();
+    let doctor: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let missing = about(&doctor, "runtime");
+    assert!(missing.iter().all(|one| one["state"] == "note" && one["fix"].is_string()), "{missing:?}");
+    assert!(
+        missing.iter().any(|one| one["text"] == "`python3` is not in `PATH`: Python tools cannot run"),
+        "{missing:?}"
+    );
+}
+
+#[test]
 fn problems_have_fixes_and_no_secrets() {
     let place = TestProject::new();
     place.run_ok(&["init"]);

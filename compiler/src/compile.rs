@@ -112,7 +112,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
             lowered.plan.settings.clone_from(shared.frozen_settings());
             if request.mode == PlanMode::Chat {
                 let session = lowered.plan.settings.values().session_limits;
-                lowered.plan.session_limits = Some(session.bound(&lowered.plan.limits));
+                lowered.plan.session_limits = Some(session.bound(&lowered.plan.limits, &lowered.plan.limit_ceilings));
             }
         }
         diagnostics.append(shared.diagnostics());

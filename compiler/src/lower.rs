@@ -138,6 +138,7 @@ pub fn lower(
         capabilities,
         limits: limits.into(),
         session_limits: None,
+        limit_ceilings: limits::smallest_ceilings(&composed.limits),
         hooks,
         interface: Interface {
             inputs: interface::lower_fields(&composed.inputs),

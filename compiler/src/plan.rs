@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 
 use crate::hook::{HookCall, PlannedHook};
 use crate::semantics::capability::may_spawn;
-use crate::semantics::limits::Limits;
+use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
 use crate::tool_spec::Idempotence;
@@ -64,6 +64,9 @@ pub struct Plan {
     /// The limits of a whole chat; `None` for a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_limits: Option<PlanLimits>,
+    /// The ceilings of the settings (`limits.max`), which no hook raises a limit above. Nano-dollars for `spend`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limit_ceilings: BTreeMap<LimitName, u64>,
     /// In evaluation order.
     pub hooks: Vec<PlannedHook>,
     pub interface: Interface,

@@ -10,7 +10,7 @@ use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::sanitize;
-use crate::hook::{HookAction, HookCall, PlannedHook};
+use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::model::PRICES;
@@ -21,7 +21,7 @@ use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space};
 use command_files::CallValues;
 
-pub use reach::{of_user_space, script, script_of, user_space_of};
+pub use reach::{of_continuation, of_user_space, script, script_of, user_space_of};
 
 /// The settings files with hooks. Directives declare hooks too.
 pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
@@ -102,16 +102,8 @@ pub fn requirements_of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequi
 pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let mut found = Vec::new();
     for (index, hook) in plan.hooks.iter().enumerate().filter(|(_, hook)| needs_trust(hook)) {
-        let subjects = reach::of_hook(plan, hook);
-        let what = describe_start(&hook.action, &hook.grants).unwrap_or_default();
-        found.push(TrustRequirement {
-            kind: TrustRequirementKind::Hook,
-            name: hook.id.clone(),
-            what: format!("at {}: {what}", hook_point::row_of(hook.event).name),
-            subjects,
-            programs: files_of_hook(&hook.action),
-            place: traces.get(index).and_then(|trace| trace.place.clone()),
-        });
+        let what = describe_effect(hook.event, &hook.action, &hook.grants).unwrap_or_default();
+        found.push(requirement_of_hook(plan, (index, hook), &what, traces));
     }
     let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
     for model in models.filter(|model| is_redirected(&model.wire, &model.from_project)) {
@@ -126,8 +118,26 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
         found.push(own_risks(risk));
     }
     found.extend(reach::of_grants(plan, grants));
+    found.extend(reach::of_steering(plan, grants, traces));
     found.extend(reach::of_scripts(plan));
     found
+}
+
+/// Returns the requirement of a hook of a plan, which `index` locates in the traces.
+fn requirement_of_hook(
+    plan: &Plan,
+    (index, hook): (usize, &PlannedHook),
+    what: &str,
+    traces: &[HookTrace],
+) -> TrustRequirement {
+    TrustRequirement {
+        kind: TrustRequirementKind::Hook,
+        name: hook.id.clone(),
+        what: one_line(&format!("at {}: {what}", hook_point::row_of(hook.event).name)),
+        subjects: reach::of_hook(plan, hook),
+        programs: files_of_hook(&hook.action),
+        place: traces.get(index).and_then(|trace| trace.place.clone()),
+    }
 }
 
 /// Lists the project's tools that a plan reaches and that start programs or send requests.
@@ -197,9 +207,69 @@ pub fn describe_server(server: &str, runs: &str, wall: ServerSandbox) -> String 
     }
 }
 
-/// Checks whether a hook needs trust: a project file makes it execute or sign.
+/// Checks whether a hook needs trust in every thread: a project file makes it execute, sign or raise a limit.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
-    hook.space == Space::Project && hook.is_live() && describe_start(&hook.action, &[]).is_some()
+    hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
+}
+
+/// Describes an effect of a hook beyond the text that its model reads, for humans: the hook starts something, or raises a
+/// limit. `None` if the hook only reads or returns a value.
+pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String]) -> Option<String> {
+    let raises = match action {
+        HookAction::Raise { limit, value } => Some(one_line(&format!("raises the limit `{limit}` to {value}"))),
+        // Its answer is an action of the point if the text of the knowledge is one.
+        HookAction::Execute { item_type: ItemKind::Knowledge, item_id, .. } if event == HookPoint::Limit => {
+            Some(one_line(&format!("answers with knowledge `{item_id}`, which can raise the limit")))
+        }
+        HookAction::Execute { .. }
+        | HookAction::SetExtends { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::Sign { .. }
+        | HookAction::Transform { .. }
+        | HookAction::Handled
+        | HookAction::Message { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Inject { .. }
+        | HookAction::Replace { .. }
+        | HookAction::Block { .. }
+        | HookAction::Modify { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::Terminate { .. }
+        | HookAction::Escalate
+        | HookAction::Handoff
+        | HookAction::Compact
+        | HookAction::FollowUp { .. } => None,
+    };
+    describe_start(action, grants).or(raises)
+}
+
+/// Describes how a hook changes what a model reads; `None` if it changes nothing of that.
+pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
+    match action {
+        HookAction::Fetch { .. } => Some("adds knowledge to the prompt"),
+        HookAction::Execute { .. } => Some("answers with the result of a call"),
+        HookAction::Transform { .. } => Some("replaces the user's message"),
+        HookAction::Message { .. } | HookAction::Inject { .. } => Some("adds a message"),
+        HookAction::SystemPrompt { .. } => Some("changes the system prompt"),
+        HookAction::Drop { .. } | HookAction::KeepLast { .. } => Some("removes messages"),
+        HookAction::Replace { .. } => Some("replaces the messages"),
+        HookAction::Block { .. } => Some("refuses with a reason that the model reads"),
+        HookAction::Modify { .. } => Some("changes results of tools"),
+        HookAction::FollowUp { .. } => Some("adds a request"),
+        HookAction::SetExtends { .. }
+        | HookAction::Sign { .. }
+        | HookAction::Handled
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::Terminate { .. }
+        | HookAction::Escalate
+        | HookAction::Raise { .. }
+        | HookAction::Handoff
+        | HookAction::Compact => None,
+    }
 }
 
 /// Describes what a hook itself starts, for humans; `None` if it only reads or returns a value.

@@ -8,6 +8,7 @@ use rye_compiler::plan::{Plan, RuntimePlaceholder, prompt};
 use rye_compiler::semantics::condition::{Condition, ReadingResult, Verdict};
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::semantics::hook_point::{self, Mode};
+use rye_compiler::semantics::limits::LimitName;
 use rye_compiler::semantics::template::{HookTemplateTree, Rendered, TemplateTree};
 use rye_compiler::semantics::value::to_node;
 use rye_grammar::condition::from_data;
@@ -27,6 +28,8 @@ pub struct HookTable {
     points: BTreeMap<HookPoint, Vec<ReadyHook>>,
     /// Ids of hooks whose text a prompt placeholder needs.
     awaited: BTreeSet<String>,
+    /// The ceilings of the settings, which no hook raises a limit above.
+    ceilings: BTreeMap<LimitName, u64>,
 }
 
 /// A hook with its compiled condition and templates.
@@ -98,7 +101,7 @@ impl HookTable {
                 RuntimePlaceholder::Fact { .. } => None,
             })
             .collect();
-        Ok(Self { points, awaited })
+        Ok(Self { points, awaited, ceilings: plan.limit_ceilings.clone() })
     }
 
     /// Evaluates every hook of the point and runs the actions of those that fire.
@@ -151,7 +154,12 @@ impl HookTable {
                 }
             }
         }
-        let PointEvaluation { considered, children, answer, .. } = turn;
+        let PointEvaluation { considered, children, mut answer, .. } = turn;
+        if let HookOutcome::Raise { limit, value } = &mut answer
+            && let Some(ceiling) = LimitName::parse(limit).and_then(|name| self.ceilings.get(&name))
+        {
+            *value = (*value).min(*ceiling);
+        }
         HookPointResult { considered, children, answer }
     }
 

@@ -320,7 +320,7 @@ impl EngineContext {
         if ended.status == Status::Continued {
             return match self.continue_after_handoff(&thread.id, sink).await {
                 Ok(running) => {
-                    redirect(&own, &mut control, &running.control);
+                    redirect(&thread.state, &own, &mut control, &running.control);
                     Box::pin(async move { running.end().await }).await
                 }
                 Err(error) => task_failure(&thread, &error),
@@ -333,7 +333,11 @@ impl EngineContext {
 }
 
 /// Sends what the thread has not handled, and everything that its handles send from now on, to its continuation.
-fn redirect(own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
+fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
+    // The end of the input arrives once.
+    if state.chat.as_ref().is_some_and(|chat| chat.is_closing) {
+        next.send(ControlMessage::Close);
+    }
     own.redirect(next);
     while let Some(item) = unread.try_next() {
         next.forward(item);

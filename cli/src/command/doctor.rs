@@ -28,6 +28,9 @@ use crate::options::{Format, Global};
 use crate::present::format_count;
 use crate::report::{Printer, printable};
 use crate::workspace::{self, Spaces};
+use runtimes::{Probe, probe_runtimes};
+
+mod runtimes;
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {}
@@ -42,7 +45,7 @@ pub struct DoctorOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `store` or `project`.
+    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `runtime`, `store` or `project`.
     pub about: &'static str,
     pub state: FindingState,
     pub text: String,
@@ -96,6 +99,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.sandbox(offers, &BubblewrapState::Unasked);
         }
     }
+    found.runtimes(&spaces);
     if has_project {
         found.store(&spaces);
     }
@@ -292,6 +296,29 @@ impl Findings {
         }
         let state = if offers.landlock == 0 { FindingState::Wrong } else { FindingState::Note };
         self.add("sandbox", state, format!("{text}: {}", gaps.join("; ")), Some("a newer kernel closes this"));
+    }
+
+    fn runtimes(&mut self, spaces: &Spaces) {
+        let probes = match probe_runtimes(&spaces.project) {
+            Ok(probes) => probes,
+            Err(failure) => return self.wrong("runtime", failure.message, failure.help.as_deref()),
+        };
+        for probe in probes {
+            match probe {
+                Probe::Works { program, printed } => {
+                    self.fine("runtime", format!("`{program}` runs in the sandbox: {printed}"));
+                }
+                Probe::Missing { program, needed_by } => {
+                    let text = format!("`{program}` is not in `PATH`: {needed_by} cannot run");
+                    self.add("runtime", FindingState::Note, text, Some("install it if you have such tools"));
+                }
+                Probe::Fails { program, reason } => {
+                    let fix = "install it below a folder that the sandbox can read, such as `/usr` (docs/explanation/security.md)";
+                    let text = format!("`{program}` cannot run in the sandbox: {reason}");
+                    self.add("runtime", FindingState::Note, text, Some(fix));
+                }
+            }
+        }
     }
 
     fn store(&mut self, spaces: &Spaces) {

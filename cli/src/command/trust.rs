@@ -229,9 +229,16 @@ pub fn require_trust(
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
-    // The plan may be older than this listing, so its requirements are added even if the folder has changed.
-    let mut all = trust_requirements(world, spaces);
-    all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
+    // The plan may be older than the listing of the folder. Its own words name the grants of this thread.
+    let is_same = |one: &TrustRequirement, other: &TrustRequirement| {
+        one.kind == other.kind && one.name == other.name && one.subjects == other.subjects
+    };
+    let mut all = planned;
+    for one in trust_requirements(world, spaces) {
+        if !all.iter().any(|planned| is_same(planned, &one)) {
+            all.push(one);
+        }
+    }
     let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
     let shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
     let list = format!("this project has untrusted requirements:\n{}", shown.join("\n"));

@@ -1,5 +1,7 @@
 //! The limits of a thread: resolves the layers and records the source of each value (`language.md` 11).
 
+use std::collections::BTreeMap;
+
 use rye_grammar::{Sources, Span};
 
 use super::origin;
@@ -52,6 +54,16 @@ pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64)
     let written = layers.directive.iter().chain(&layers.defaults).filter(|limit| limit.name == name.as_str());
     let mut effective = written.filter(|limit| parse_limit_value(name, &limit.written).is_ok_and(&is_effective));
     effective.find_map(|limit| limit.source.span)
+}
+
+/// Returns the smallest ceiling of each limit.
+pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
+    let mut smallest: BTreeMap<LimitName, u64> = BTreeMap::new();
+    for (name, value, _) in ceilings(&layers.ceilings) {
+        let least = smallest.entry(name).or_insert(value);
+        *least = (*least).min(value);
+    }
+    smallest
 }
 
 /// Returns the readable ceilings. The check of their file reports the others.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::PlanLimits;
 use crate::semantics::classify::{Backoff, ClassifyTable, ClassifyTableError, built_in, read_backoff};
+use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::semantics::risk::{RiskTable, RiskTableError};
 
@@ -61,11 +62,18 @@ pub struct SessionLimits {
 impl SessionLimits {
     const DEFAULT: Self = Self { turns: 500, tokens: 10_000_000, spend: 5 * BILLIONTHS, duration_seconds: 28_800 };
 
-    /// Returns the limits of a chat whose prompts have these limits. Children and the output of one request are bounded
-    /// by the prompt alone.
-    pub fn bound(&self, prompt: &PlanLimits) -> PlanLimits {
-        let Self { turns, tokens, spend, duration_seconds } = *self;
-        PlanLimits { turns, tokens, spend, duration_seconds, spawns: u64::MAX >> 11, ..*prompt }
+    /// Returns the limits of a chat whose prompts have these limits, within the ceilings of `limits.max`. Children and the
+    /// output of one request are bounded by the prompt alone.
+    pub fn bound(&self, prompt: &PlanLimits, ceilings: &BTreeMap<LimitName, u64>) -> PlanLimits {
+        let within = |name, value: u64| ceilings.get(&name).map_or(value, |ceiling| value.min(*ceiling));
+        PlanLimits {
+            turns: within(LimitName::Turns, self.turns),
+            tokens: within(LimitName::Tokens, self.tokens),
+            spend: within(LimitName::Spend, self.spend),
+            duration_seconds: within(LimitName::DurationSeconds, self.duration_seconds),
+            spawns: u64::MAX >> 11,
+            ..*prompt
+        }
     }
 }
 

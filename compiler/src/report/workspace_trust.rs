@@ -10,10 +10,12 @@ use crate::lower::origin::plan_place;
 use crate::model::{self, ModelOverride};
 use crate::plan::Plan;
 use crate::semantics::hook_point;
-use crate::trust::reach::{fetches_of_user, inherited_permissions, of_grants, of_links, of_scripts, script_of};
+use crate::trust::reach::{
+    fetches_of_user, inherited_permissions, of_continuation, of_grants, of_links, of_scripts, script_of, shadowing,
+};
 use crate::trust::{
-    HOOK_FILES, PROVIDER_PREFIX, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind, is_redirected, own_risks,
-    requirement_of_tool,
+    HOOK_FILES, PROVIDER_PREFIX, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind, describe_effect,
+    describe_steering, is_redirected, own_risks, requirement_of_tool,
 };
 use crate::world::{ItemKind, RecordingWorld, Space, World};
 
@@ -32,6 +34,7 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
         found.push(own_risks(risk));
     }
     found.extend(look.directives());
+    found.extend(look.shadowing_items());
     found
 }
 
@@ -45,21 +48,28 @@ impl WorkspaceScan<'_, '_> {
         let files = self.items.hook_files();
         let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
         let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
-        let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files)).collect();
+        let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files, true)).collect();
         for id in self.of_project(ItemKind::Directive) {
             let Some(directive) = self.items.directive(&id) else { continue };
             let subjects = self.subjects(ItemKind::Directive, &[id.as_str()]);
-            found.extend(directive.hooks.iter().filter_map(|hook| self.hook(hook, &subjects)));
+            found.extend(directive.hooks.iter().filter_map(|hook| self.hook(hook, &subjects, false)));
         }
         found
     }
 
-    fn hook(&self, hook: &HookDecl, subjects: &[Subject]) -> Option<TrustRequirement> {
+    /// Returns the requirement of a hook. `is_of_file` states that a hook file declares it, not a directive.
+    fn hook(&self, hook: &HookDecl, subjects: &[Subject], is_of_file: bool) -> Option<TrustRequirement> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
-        let (kind, what) = match crate::trust::describe_start(&action.node, &grants) {
-            Some(what) => (TrustRequirementKind::Hook, format!("at {}: {what}", hook_point::row_of(hook.event).name)),
-            None => (TrustRequirementKind::UserSpace, fetches_of_user(self.items, &action.node)?),
+        let at = |what: &str| format!("at {}: {what}", hook_point::row_of(hook.event).name);
+        let (kind, what) = if let Some(what) = describe_effect(hook.event, &action.node, &grants) {
+            (TrustRequirementKind::Hook, at(&what))
+        } else if let Some(what) = fetches_of_user(self.items, &action.node) {
+            (TrustRequirementKind::UserSpace, what)
+        } else {
+            // The trust in a directive covers its hooks.
+            let how = describe_steering(&action.node).filter(|_| is_of_file)?;
+            (TrustRequirementKind::Hook, at(&format!("{how}, also of directives with a shell or the network")))
         };
         Some(TrustRequirement {
             kind,
@@ -69,6 +79,30 @@ impl WorkspaceScan<'_, '_> {
             programs: crate::trust::files_of_hook(&action.node),
             place: self.place(hook.span),
         })
+    }
+
+    /// Lists the knowledge and the directives of the project in the place of items of the user or of the standard library.
+    fn shadowing_items(&self) -> Vec<TrustRequirement> {
+        let mut found = Vec::new();
+        for kind in [ItemKind::Knowledge, ItemKind::Directive] {
+            let entries = self.items.list(kind);
+            for same in entries.chunk_by(|one, next| one.id == next.id) {
+                let [first, _, ..] = same else { continue };
+                if first.space != Space::Project {
+                    continue;
+                }
+                let is_readable = match kind {
+                    ItemKind::Knowledge => self.items.knowledge(&first.id).is_some(),
+                    ItemKind::Directive => self.items.directive(&first.id).is_some(),
+                    ItemKind::Tool | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => false,
+                };
+                if is_readable {
+                    let id = first.id.as_str();
+                    found.push(shadowing(kind, id, "", self.subjects(kind, &[id])));
+                }
+            }
+        }
+        found
     }
 
     fn tools(&self) -> Vec<TrustRequirement> {
@@ -106,6 +140,8 @@ impl WorkspaceScan<'_, '_> {
             found.extend(of_grants(&plan, &plan.capabilities.grants));
             found.extend(of_links(self.items, &plan));
             scripts.extend(of_scripts(&plan));
+            let text = plan.continuation_directive.clone().and_then(|id| self.plan(&shared, id));
+            found.extend(text.and_then(|text| of_continuation(&plan, &plan.capabilities.grants, &text)));
             heirs.extend(inherited_permissions(&plan));
         }
         let by_user = self.items.list(ItemKind::Directive).iter().any(|entry| entry.space == Space::User);

@@ -7,7 +7,10 @@ use std::sync::LazyLock;
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
-use super::{HOOK_FILES, SCRIPTED, Subject, TrustRequirement, TrustRequirementKind, one_line, subjects};
+use super::{
+    HOOK_FILES, SCRIPTED, Subject, TrustRequirement, TrustRequirementKind, describe_steering, needs_trust, one_line,
+    requirement_of_hook, subjects,
+};
 use crate::hook::{HookAction, HookCall, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
@@ -28,6 +31,17 @@ const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Kno
 /// or if an untrusted project may use all of them.
 pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
     let links = links(plan);
+    if links.is_empty() {
+        return None;
+    }
+    let shown = wide_grants(plan, grants, true);
+    (!shown.is_empty())
+        .then(|| requirement(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links))
+}
+
+/// Describes the grants that an untrusted project may not use. `is_of_project` states that a directive of the project
+/// declares the acknowledgements.
+fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String> {
     let table = plan.settings.risk();
     // An unreadable table classifies nothing as harmless.
     let tier_of = |pattern: &str| match &table {
@@ -50,7 +64,8 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
         let mut why = Vec::new();
         if tier > Tier::Write {
             why.push(tier.as_str().to_owned());
-        } else if policy != Policy::Allow && plan.capabilities.acknowledged.contains_key(tier.as_str()) {
+        } else if is_of_project && policy != Policy::Allow && plan.capabilities.acknowledged.contains_key(tier.as_str())
+        {
             why.push(format!("{}, acknowledged by the project itself", tier.as_str()));
         }
         if overlaps(pattern, SIGN) {
@@ -65,12 +80,69 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
         }
         (!why.is_empty()).then(|| format!("`{pattern}` ({})", why.join("; ")))
     };
-    if links.is_empty() {
-        return None;
+    grants.iter().filter_map(beyond).collect()
+}
+
+/// Lists the project files, beside the directives of its chain, that decide what the model of a thread with wide grants
+/// reads: hook files, and knowledge in the place of knowledge of another space. A directive of the user or of the standard
+/// library would otherwise use its grants as an untrusted project says.
+pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
+    let wide = wide_grants(plan, grants, false);
+    if wide.is_empty() {
+        return Vec::new();
     }
-    let shown: Vec<String> = grants.iter().filter_map(beyond).collect();
-    (!shown.is_empty())
-        .then(|| requirement(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links))
+    let mut found = Vec::new();
+    for (index, hook) in plan.hooks.iter().enumerate() {
+        let is_steering = hook.space == Space::Project && hook.is_live() && !needs_trust(hook);
+        // The extends chain covers the hooks of a directive.
+        let is_of_file = !matches!(hook.source, HookSource::Directive { .. });
+        let Some(how) = describe_steering(&hook.action).filter(|_| is_steering && is_of_file) else { continue };
+        let what = format!("{how} of a thread that is granted {}", wide.join(", "));
+        found.push(requirement_of_hook(plan, (index, hook), &what, traces));
+    }
+    // The manifest is sorted by id, with the spaces of an id in their order.
+    for same in plan.manifest.chunk_by(|one, next| one.kind == next.kind && one.id == next.id) {
+        let [first, _, ..] = same else { continue };
+        if first.kind == ItemKind::Knowledge && first.space == Some(Space::Project) {
+            let place = format!(" in a thread that is granted {}", wide.join(", "));
+            found.push(shadowing(first.kind, &first.id, &place, subjects(plan, first.kind, &[&first.id])));
+        }
+    }
+    if let Some(id) = &plan.continuation_directive {
+        let of_file = subjects(plan, ItemKind::Directive, &[id.as_str()]);
+        found.extend(continuation(id, &wide, of_file).filter(|_| plan.chain.iter().all(|link| link.id != *id)));
+    }
+    found
+}
+
+/// Returns the requirement for the text of a continuation directive in a thread of this plan with these grants; `None`
+/// if the text is not of the project, or if an untrusted project may use all of the grants.
+pub fn of_continuation(plan: &Plan, grants: &[Grant], text: &Plan) -> Option<TrustRequirement> {
+    let wide = wide_grants(plan, grants, false);
+    continuation(&text.directive, &wide, links(text)).filter(|_| !wide.is_empty())
+}
+
+fn continuation(id: &ItemId, wide: &[String], subjects: Vec<Subject>) -> Option<TrustRequirement> {
+    (!subjects.is_empty()).then(|| TrustRequirement {
+        kind: TrustRequirementKind::Grants,
+        name: id.to_string(),
+        what: one_line(&format!("is the last message after a handoff of a thread that is granted {}", wide.join(", "))),
+        subjects,
+        programs: Vec::new(),
+        place: Some(SourcePlace { file: format!("{}{id}.md", ItemKind::Directive.folder()), line: 1, column: 1 }),
+    })
+}
+
+/// Returns the requirement of an item of the project in the place of an item of the user or of the standard library.
+pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
+    TrustRequirement {
+        kind: TrustRequirementKind::Grants,
+        name: id.to_owned(),
+        what: one_line(&format!("replaces {} of the same id that is not of the project{place}", kind.word())),
+        subjects,
+        programs: Vec::new(),
+        place: Some(SourcePlace { file: format!("{}{id}.md", kind.folder()), line: 1, column: 1 }),
+    }
 }
 
 /// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.

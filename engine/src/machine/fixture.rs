@@ -79,6 +79,7 @@ pub(crate) fn plan() -> Plan {
         format: PLAN_FORMAT,
         mode: PlanMode::Run,
         session_limits: None,
+        limit_ceilings: BTreeMap::new(),
         directive: id("test/hello"),
         category: "test".into(),
         description: "says hello".into(),

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use rye_compiler::compile::CompileRequest;
-use rye_compiler::plan::{Plan, PlanLimits};
+use rye_compiler::plan::{Grant, Plan, PlanLimits};
+use rye_compiler::trust::of_continuation;
 
 use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
@@ -95,7 +96,7 @@ impl EngineContext {
         let account = self.read_registry(move |registry| registry.account(&id)).await?;
         let account = account.ok_or_else(|| DriveError::Plan(format!("`{next}` has no account in the ledger")))?;
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
-        let message = self.continuation_text(&plan).await?;
+        let message = self.continuation_text(&plan, opened.grants.first()).await?;
         let spend = account.reserved().to_u64();
         let current = state.chat.as_ref().and_then(|chat| chat.current);
         let prompt = current
@@ -180,7 +181,7 @@ impl EngineContext {
             ResumePoint::Turn(_) => (ThreadOrigin::Fork, said.text, history),
             ResumePoint::Handoff => (
                 ThreadOrigin::Handoff,
-                self.continuation_text(&plan).await?,
+                self.continuation_text(&plan, opened.grants.first()).await?,
                 trailing_messages(&history, max_trailing_tokens(&plan)),
             ),
         };
@@ -263,19 +264,28 @@ impl EngineContext {
         Change::Update { thread: before.clone(), update: Box::new(update), now: self.clock.now() }
     }
 
-    /// Returns the text of the continuation directive.
-    async fn continuation_text(&self, plan: &Plan) -> Result<String, DriveError> {
+    /// Returns the text of the continuation directive, after checking its trust for a thread with these grants.
+    async fn continuation_text(
+        self: &Arc<Self>,
+        plan: &Plan,
+        grants: Option<&Vec<Grant>>,
+    ) -> Result<String, DriveError> {
         let Some(directive) = plan.continuation_directive.clone() else { return Ok(DEFAULT_CONTINUATION.into()) };
         let (inputs, compile) = (plan.interface.values.clone(), Arc::clone(&self.compile));
         let plan_check = self.plan_check.clone();
-        let body = self.with_world(move |world| {
+        let compiled = self.with_world(move |world| {
             let request = CompileRequest::new(directive).with_inputs(inputs);
             let Some(compilation) = compile(world, &request).value else { return Ok(Ok(None)) };
             let checked = plan_check.map_or(Ok(()), |check| check(&compilation.plan));
-            Ok(checked.map(|()| Some(crate::machine::prompt::body(&compilation.plan))))
+            Ok(checked.map(|()| Some(compilation.plan)))
         });
-        let body = body.await?.ok().transpose().map_err(|reason| DriveError::Refused { reason })?.flatten();
-        Ok(body.filter(|body| !body.is_empty()).unwrap_or_else(|| DEFAULT_CONTINUATION.into()))
+        let text = compiled.await?.ok().transpose().map_err(|reason| DriveError::Refused { reason })?.flatten();
+        let Some(text) = text else { return Ok(DEFAULT_CONTINUATION.into()) };
+        let required: Vec<_> = of_continuation(plan, grants.map_or(&[], Vec::as_slice), &text).into_iter().collect();
+        let (engine, directive) = (Arc::clone(self), text.directive.clone());
+        self.thread_count.run_blocking(move || engine.check_requirements(&directive, required)).await??;
+        let body = crate::machine::prompt::body(&text);
+        Ok(if body.is_empty() { DEFAULT_CONTINUATION.into() } else { body })
     }
 }
 

@@ -1,24 +1,25 @@
 //! Verification of a stored plan. A transcript lies in the project, which can be of unknown origin: every hook of the
-//! stored plan that starts a program or grants a capability must match the current files, whose trust is known. The
-//! model's endpoint is never taken from a stored plan (`engine::Connections`).
+//! stored plan that starts a program, raises a limit or grants a capability must match the current files, whose trust is
+//! known. The model's endpoint is never taken from a stored plan (`engine::Connections`).
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::Plan;
-use rye_compiler::trust::describe_start;
+use rye_compiler::trust::describe_effect;
 
 use crate::context::EngineContext;
 use crate::error::DriveError;
 
 impl EngineContext {
-    /// Checks that every hook of a stored plan that starts something or grants a capability matches the current files.
+    /// Checks that every hook of a stored plan that has an effect or grants a capability matches the current files.
     /// Compiles the directive again if there are such hooks. Blocks.
     ///
     /// # Errors
     /// [`DriveError::Changed`] lists the hooks that do not match.
     pub(super) fn verify_stored_plan(&self, plan: &Plan) -> Result<(), DriveError> {
         let acts = |hook: &&PlannedHook| {
-            hook.is_live() && (describe_start(&hook.action, &hook.grants).is_some() || !hook.grants.is_empty())
+            let has_effect = describe_effect(hook.event, &hook.action, &hook.grants).is_some();
+            hook.is_live() && (has_effect || !hook.grants.is_empty())
         };
         let acting: Vec<&PlannedHook> = plan.hooks.iter().filter(acts).collect();
         if acting.is_empty() {
@@ -31,7 +32,8 @@ impl EngineContext {
         let unknown = acting.into_iter().filter(|hook| !hooks.iter().any(|now| is_same(hook, now)));
         let list: Vec<String> = unknown
             .map(|hook| {
-                format!("hook `{}` {}", hook.id, describe_start(&hook.action, &hook.grants).unwrap_or_default())
+                let effect = describe_effect(hook.event, &hook.action, &hook.grants);
+                format!("hook `{}` {}", hook.id, effect.unwrap_or_default())
             })
             .collect();
         if list.is_empty() { Ok(()) } else { Err(DriveError::Changed { directive: plan.directive.to_string(), list }) }

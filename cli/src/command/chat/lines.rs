@@ -1,6 +1,6 @@
 //! The lines of stdin: prompts of a session, or answers to approval requests.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 
@@ -17,12 +17,23 @@ pub struct PromptLines {
     ended: watch::Receiver<bool>,
 }
 
+/// Maximum bytes of a line; no context window holds as much text.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+
 /// A line of stdin without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     pub text: String,
-    /// The line was no valid UTF-8 or had control characters; they are replaced in `text`.
-    pub was_repaired: bool,
+    pub fault: Option<LineFault>,
+}
+
+/// A difference between a line and its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineFault {
+    /// The line was no valid UTF-8 or had control characters; they are replaced in the text.
+    Repaired,
+    /// The line has more than [`MAX_LINE_BYTES`]; the text is empty.
+    TooLong,
 }
 
 #[derive(Debug)]
@@ -83,11 +94,8 @@ fn read_lines(
     answers: &mpsc::Sender<String>,
     shared: &AnswerLines,
 ) {
-    let mut bytes = Vec::new();
     // An unreadable stdin has no further lines.
-    while input.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0) {
-        let line = repair(&bytes);
-        bytes.clear();
+    while let Ok(Some(line)) = read_line(input) {
         let is_received = if shared.is_asked.load(Ordering::SeqCst) {
             answers.send(line.text).is_ok()
         } else {
@@ -99,9 +107,38 @@ fn read_lines(
     }
 }
 
+/// Reads the next line; `None` at the end of the input. The rest of a line that is too long is skipped.
+fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
+    let (mut bytes, mut is_too_long) = (Vec::new(), false);
+    loop {
+        let read = input.fill_buf()?;
+        if read.is_empty() {
+            let is_end = bytes.is_empty() && !is_too_long;
+            return Ok((!is_end).then(|| finish_line(&bytes, is_too_long)));
+        }
+        let end = read.iter().position(|byte| *byte == b'\n');
+        let (part, used) =
+            (read.get(..end.unwrap_or(read.len())).unwrap_or_default(), end.map_or(read.len(), |at| at + 1));
+        if bytes.len() + part.len() > MAX_LINE_BYTES {
+            is_too_long = true;
+            bytes = Vec::new();
+        }
+        if !is_too_long {
+            bytes.extend_from_slice(part);
+        }
+        input.consume(used);
+        if end.is_some() {
+            return Ok(Some(finish_line(&bytes, is_too_long)));
+        }
+    }
+}
+
+fn finish_line(bytes: &[u8], is_too_long: bool) -> Line {
+    if is_too_long { Line { text: String::new(), fault: Some(LineFault::TooLong) } } else { repair(bytes) }
+}
+
 /// Converts a line to text: a broken character becomes U+FFFD, and so does a control character other than a tab.
 fn repair(bytes: &[u8]) -> Line {
-    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let mut was_repaired = std::str::from_utf8(bytes).is_err();
     let mut text = String::with_capacity(bytes.len());
@@ -113,7 +150,7 @@ fn repair(bytes: &[u8]) -> Line {
             text.push(character);
         }
     }
-    Line { text, was_repaired }
+    Line { text, fault: was_repaired.then_some(LineFault::Repaired) }
 }
 
 #[cfg(test)]
@@ -125,11 +162,24 @@ mod tests {
     fn broken_characters_of_a_line_are_replaced_and_reported() {
         let line = |bytes: &[u8]| {
             let line = repair(bytes);
-            (line.text, line.was_repaired)
+            (line.text, line.fault)
         };
-        assert_eq!(line(b"hello\tyou\r\n"), ("hello\tyou".to_owned(), false));
-        assert_eq!(line("größe".as_bytes()), ("größe".to_owned(), false));
-        assert_eq!(line(b"a\0b\xff\n"), ("a\u{fffd}b\u{fffd}".to_owned(), true));
+        assert_eq!(line(b"hello\tyou\r"), ("hello\tyou".to_owned(), None));
+        assert_eq!(line("größe".as_bytes()), ("größe".to_owned(), None));
+        assert_eq!(line(b"a\0b\xff"), ("a\u{fffd}b\u{fffd}".to_owned(), Some(LineFault::Repaired)));
+    }
+
+    #[test]
+    fn line_beyond_the_bound_is_skipped_and_reported() {
+        let long = vec![b'x'; MAX_LINE_BYTES + 1];
+        let text = [b"one\n".as_slice(), &long, b"\n", &long[1..], b"\n\nlast"].concat();
+        let mut input = std::io::BufReader::with_capacity(4096, text.as_slice());
+        let mut lines = Vec::new();
+        while let Some(line) = read_line(&mut input).unwrap() {
+            lines.push((line.text.len(), line.fault));
+        }
+        let whole = |length| (length, None);
+        assert_eq!(lines, [whole(3), (0, Some(LineFault::TooLong)), whole(MAX_LINE_BYTES), whole(0), whole(4)]);
     }
 
     #[test]

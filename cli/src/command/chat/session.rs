@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rye_engine::BoxFuture;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus};
+use serde_json::Value;
 
 use super::json::{ChatRequest, ChatResponse};
-use super::lines::{Line, PromptLines};
+use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::requests::RequestHandler;
 use crate::exit::Exit;
 
@@ -59,7 +60,11 @@ impl SessionInput {
     }
 
     fn take_line(&mut self, line: &Line) -> Option<String> {
-        let note = line.was_repaired.then(|| "the line has characters that are not text: replaced".to_owned());
+        let note = match line.fault {
+            Some(LineFault::TooLong) => return Some(format!("{}: not sent", too_long())),
+            Some(LineFault::Repaired) => Some("the line has characters that are not text: replaced".to_owned()),
+            None => None,
+        };
         if line.text.trim().is_empty() {
             return note;
         }
@@ -92,10 +97,12 @@ impl SessionInput {
         self.interruptions <= 2
     }
 
-    /// Interrupts the current prompt and closes the session.
-    pub fn leave(&mut self) {
+    /// Interrupts the current prompt and closes the session. Returns false if the process should end without waiting.
+    pub fn leave(&mut self) -> bool {
+        self.interruptions += 1;
         self.control.send(ControlMessage::Interrupt);
         self.close();
+        self.interruptions <= 2
     }
 
     fn close(&mut self) {
@@ -106,6 +113,14 @@ impl SessionInput {
 
 /// Returns the response to a line of JSON; `None` for an empty line.
 fn answer_line(line: &Line, handler: Arc<RequestHandler>) -> Option<BoxFuture<'static, ChatResponse>> {
+    let refused = match line.fault {
+        Some(LineFault::TooLong) => Some(too_long()),
+        Some(LineFault::Repaired) => Some("the line has invalid UTF-8 or control characters".to_owned()),
+        None => None,
+    };
+    if let Some(reason) = refused {
+        return Some(Box::pin(async { ChatResponse::refused(Value::Null, None, reason) }));
+    }
     if line.text.trim().is_empty() {
         return None;
     }
@@ -116,6 +131,10 @@ fn answer_line(line: &Line, handler: Arc<RequestHandler>) -> Option<BoxFuture<'s
             Err(response) => *response,
         }
     }))
+}
+
+fn too_long() -> String {
+    format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20)
 }
 
 /// Returns the name of a command: the first word is `/name` without a further slash.

@@ -45,7 +45,9 @@ pub async fn wait_until_end(
             result = handle.join() => break result,
             note = next_line(&mut input) => if let Some(note) = note { screen.note(&note) },
             stop = stops.next() => match &mut input {
-                Some(input) if stop == StopSignal::Hangup => input.leave(),
+                Some(input) if stop != StopSignal::Interrupt => if !input.leave() {
+                    return Exit::Cancelled.into();
+                },
                 Some(input) => {
                     screen.stop("interrupted; Ctrl-C again to leave");
                     if !input.interrupt() {
@@ -122,8 +124,10 @@ struct StopSignals {
 /// A signal that stops the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopSignal {
-    /// SIGINT or SIGTERM.
+    /// SIGINT.
     Interrupt,
+    /// SIGTERM: a run is cancelled as by SIGINT, a chat is closed.
+    Terminate,
     /// SIGHUP: the terminal was closed. The kernel and the shell may both send it.
     Hangup,
 }
@@ -143,7 +147,7 @@ impl StopSignals {
         };
         tokio::select! {
             _ = self.interrupt.recv() => StopSignal::Interrupt,
-            _ = self.terminate.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
             _ = hangup => StopSignal::Hangup,
         }
     }
@@ -172,7 +176,7 @@ impl SignalForwarder<'_> {
             Some(signals) => loop {
                 match signals.next().await {
                     StopSignal::Hangup if self.detached => {}
-                    stop @ (StopSignal::Hangup | StopSignal::Interrupt) => return stop,
+                    stop @ (StopSignal::Hangup | StopSignal::Interrupt | StopSignal::Terminate) => return stop,
                 }
             },
             None => std::future::pending().await,

@@ -44,12 +44,12 @@ impl From<&ToolSandbox> for SandboxReport {
     }
 }
 
-/// Describes what a live hook may start, by its action and its grants, and whether that needs trust.
+/// Describes what a live hook may start or raise, and whether that needs trust.
 pub fn starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;
     }
-    let starts = crate::trust::describe_start(&hook.action, &hook.grants);
+    let starts = crate::trust::describe_effect(hook.event, &hook.action, &hook.grants);
     let starts = starts.or_else(|| (!hook.grants.is_empty()).then(|| format!("grants {}", hook.grants.join(", "))))?;
     Some(if needs_trust(hook) { format!("{starts}, if trusted") } else { starts })
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// A schema with calls that it accepts and calls that it refuses.
 pub struct SchemaCase {
-    pub name: &'static str,
+    pub name: String,
     pub schema: Value,
     pub valid: Vec<Value>,
     pub invalid: Vec<Value>,
@@ -15,7 +15,7 @@ pub struct SchemaCase {
 
 fn case(name: &'static str, schema: Value, valid: Value, invalid: Value) -> SchemaCase {
     let list = |value: Value| if let Value::Array(list) = value { list } else { panic!("{name}: a list") };
-    SchemaCase { name, schema, valid: list(valid), invalid: list(invalid) }
+    SchemaCase { name: name.to_owned(), schema, valid: list(valid), invalid: list(invalid) }
 }
 
 fn of(property: Value) -> Value {
@@ -383,6 +383,68 @@ pub fn parameter_schemas() -> Vec<SchemaCase> {
             case(name, of(schema), calls(valid), calls(invalid))
         })
         .collect()
+}
+
+/// The places of a parameter's schema below the root: a name, and the schema around it with the value around its value.
+type Place = (&'static str, fn(Value, Value) -> (Value, Value));
+
+const PLACES: [Place; 8] = [
+    ("in an object", |schema, value| {
+        let object =
+            json!({"type": "object", "properties": {"v": schema}, "required": ["v"], "additionalProperties": false});
+        (of(object), json!({"a": {"v": value}}))
+    }),
+    ("in an array", |schema, value| {
+        (of(json!({"type": "array", "items": schema, "minItems": 1})), json!({"a": [value]}))
+    }),
+    ("in a map", |schema, value| {
+        (of(json!({"type": "object", "additionalProperties": schema})), json!({"a": {"k": value}}))
+    }),
+    ("in a tuple", |schema, value| {
+        let tuple =
+            json!({"type": "array", "prefixItems": [{"type": "string"}, schema], "items": false, "minItems": 2});
+        (of(tuple), json!({"a": ["x", value]}))
+    }),
+    ("behind a reference", |schema, value| {
+        let mut around = of(json!({"$ref": "#/$defs/Part", "description": "A part."}));
+        around["$defs"] = json!({"Part": schema});
+        (around, json!({"a": value}))
+    }),
+    ("beside a constraint", |schema, value| {
+        (of(json!({"allOf": [schema, {"description": "Both."}]})), json!({"a": value}))
+    }),
+    ("in a branch", |schema, value| {
+        let branch =
+            json!({"type": "object", "properties": {"kind": {"const": "v"}, "v": schema}, "required": ["kind", "v"]});
+        let other = json!({"type": "object", "properties": {"kind": {"const": "w"}}, "required": ["kind"]});
+        (of(json!({"oneOf": [branch, other]})), json!({"a": {"kind": "v", "v": value}}))
+    }),
+    ("deep", |schema, value| {
+        let inner =
+            json!({"type": "object", "properties": {"list": {"type": "array", "items": schema}}, "required": ["list"]});
+        (
+            of(json!({"type": "object", "properties": {"one": inner}, "required": ["one"]})),
+            json!({"a": {"one": {"list": [value]}}}),
+        )
+    }),
+];
+
+/// The schemas of one parameter in each place below the root.
+pub fn nested_schemas() -> Vec<SchemaCase> {
+    let mut found = Vec::new();
+    for case in parameter_schemas() {
+        for (place, around) in PLACES {
+            let inner = case.schema["properties"]["a"].clone();
+            let calls = |list: &[Value]| list.iter().map(|call| around(inner.clone(), call["a"].clone()).1).collect();
+            found.push(SchemaCase {
+                name: format!("{} {place}", case.name),
+                schema: around(inner.clone(), Value::Null).0,
+                valid: calls(&case.valid),
+                invalid: calls(&case.invalid),
+            });
+        }
+    }
+    found
 }
 
 /// Returns a strategy of a schema for one value, with a value that the schema accepts.

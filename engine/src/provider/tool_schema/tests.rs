@@ -10,14 +10,16 @@ use rye_compiler::tool_spec::upgrade_schema;
 use rye_compiler::wire_tool::{SchemaDialect, WireTool, convert_tool};
 use serde_json::{Map, Value, json};
 
-use super::corpus::{SchemaCase, hand_written, parameter_schemas, parameters_around, schema_with_value};
+use super::corpus::{
+    SchemaCase, hand_written, nested_schemas, parameter_schemas, parameters_around, schema_with_value,
+};
 use super::rules::violation;
 use crate::tool::schema::ToolSchema;
 
 const DIALECTS: [SchemaDialect; 2] = [SchemaDialect::Complete, SchemaDialect::Subset];
 
 fn cases() -> Vec<SchemaCase> {
-    hand_written().into_iter().chain(parameter_schemas()).collect()
+    hand_written().into_iter().chain(parameter_schemas()).chain(nested_schemas()).collect()
 }
 
 fn accepts(schema: &Value, call: &Value) -> bool {
@@ -39,6 +41,23 @@ fn converted(schema: &Value, dialect: SchemaDialect) -> (Value, String) {
     let WireTool { description, parameters } = convert_tool(wire, "Does it.", schema);
     let none = || json!({"type": "object", "properties": {}});
     (parameters.map_or_else(none, Cow::into_owned), description.into_owned())
+}
+
+#[test]
+fn corpus_is_varied_and_converted_alike_on_wires_of_one_dialect() {
+    let mut schemas: Vec<String> = cases().iter().map(|case| case.schema.to_string()).collect();
+    schemas.sort();
+    schemas.dedup();
+    assert!(schemas.len() >= 200, "{}", schemas.len());
+    for case in cases() {
+        let tool = convert_tool("anthropic", "Does it.", &case.schema);
+        for wire in ["openai-chat", "openai-responses"] {
+            let other = convert_tool(wire, "Does it.", &case.schema);
+            assert_eq!(other.description, tool.description, "{} {wire}", case.name);
+            let text = |tool: &WireTool<'_>| tool.parameters.as_deref().map(ToString::to_string);
+            assert!(text(&other) == text(&tool) || tool.parameters.is_none() || other.parameters.is_none(), "{wire}");
+        }
+    }
 }
 
 #[test]
@@ -71,7 +90,7 @@ fn calls_are_checked_against_the_original_schema() {
             assert_eq!(schema.check(call), Ok(()), "{} {call}", case.name);
         }
         for call in &case.invalid {
-            let error = schema.check(call).expect_err(case.name);
+            let error = schema.check(call).expect_err(&case.name);
             assert!(matches!(error, crate::tool::schema::SchemaError::Mismatch(_)), "{}: {error}", case.name);
         }
     }
