@@ -15,7 +15,7 @@ use crate::driver::embedded::EmbeddedDriver;
 use crate::driver::{DrivenThread, Driver, drive};
 use crate::error::DriveError;
 use crate::error::EngineError;
-use crate::event::{Continues, Opened, ParentLink, ThreadOrigin};
+use crate::event::{Continues, ControlMessage, Opened, ParentLink, ThreadOrigin};
 use crate::image::{self, ImageRef, ValidatedImage};
 use crate::journal::Journal;
 use crate::live::EventSink;

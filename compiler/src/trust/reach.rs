@@ -138,7 +138,7 @@ pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Sub
     TrustRequirement {
         kind: TrustRequirementKind::Grants,
         name: id.to_owned(),
-        what: one_line(&format!("replaces {} of the same id that is not of the project{place}", kind.word())),
+        what: one_line(&format!("replaces {} of another space{place}", kind.word())),
         subjects,
         programs: Vec::new(),
         place: Some(SourcePlace { file: format!("{}{id}.md", kind.folder()), line: 1, column: 1 }),
