@@ -27,9 +27,7 @@ use crate::keys::KeyFolder;
 use crate::provider::environment::ProviderEnvironment;
 use crate::session::ResumePoint;
 use crate::signer::Signer;
-use crate::store::{
-    Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
-};
+use crate::store::{Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds};
 use crate::thread::RunResult;
 use crate::thread_count::ThreadCount;
 use crate::thread_id::ThreadId;
@@ -150,9 +148,9 @@ impl Engine {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
         };
-        layout::create_folders(&*disk)?;
-        let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
+        // The registry comes first: with the folders of a new project, it syncs the names in them once.
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
+        let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
         let writer = RegistryWriter::new(registry, group_commit);
         let signer = Arc::new(Signer::load(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<EngineContext>| {

@@ -59,6 +59,7 @@ impl DriveError {
                 | StoreError::Busy { .. }
                 | StoreError::Registry { .. }
                 | StoreError::RegistryLost { .. }
+                | StoreError::RebuildFailed { .. }
                 | StoreError::InUse { .. } => false,
             },
             Self::Plan(_)

@@ -31,6 +31,8 @@ use crate::live::StreamEvent;
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::Provider;
 use crate::store::Disk;
+use crate::store::disk::SimulatedDisk;
+use crate::store::layout::STATE;
 use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
 use crate::trust::Trust;
@@ -244,17 +246,37 @@ async fn one_turn_within_its_budget_of_commits_and_syncs() {
     assert_eq!(engine.threads().result(&thread(&result)).unwrap(), Some(result));
 }
 
+/// The simulated disk counts the syncs of the database too.
+#[tokio::test]
+async fn one_turn_syncs_ten_times_in_a_new_project_and_six_times_in_a_known_one() {
+    let mut lab = Lab::new(|_| Ok(say("hello")));
+    let disk = Arc::new(SimulatedDisk::new());
+    lab.disk = Some(Arc::clone(&disk) as Arc<dyn Disk>);
+    lab.directive("hello", "", "");
+    for expected in [10, 6] {
+        let before = disk.counters().all_syncs();
+        let engine = lab.engine();
+        assert_eq!(lab.run(&engine, "hello").await.status, Status::Completed);
+        engine.wait_idle().await;
+        drop(engine);
+        let names = disk.list(Path::new(STATE)).unwrap();
+        assert!(names.iter().all(|entry| entry.is_dir), "the registry is closed: {names:?}");
+        assert_eq!(disk.counters().all_syncs() - before, expected);
+    }
+}
+
 #[tokio::test]
 async fn a_durable_tool_turn_costs_one_commit_and_two_syncs() {
     let mut used = Vec::new();
     for turns in [3, 13] {
-        let lab = Lab::new(move |request| {
+        let mut lab = Lab::new(move |request| {
             let turn = request.cue.turn.unwrap();
             let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
             Ok(if turn < turns { read } else { say("done") })
         });
         lab.write("a.txt", "content\n");
         lab.directive("loop", &format!("<limits turns=\"30\"/>{}", permit(&["rye.file-system.*"])), "");
+        lab.disk = Some(Arc::new(SimulatedDisk::new()));
         let engine = lab.engine();
         let (commits, disk) = (engine.commits(), engine.disk().counters());
         let result = lab.run(&engine, "loop").await;
@@ -263,7 +285,7 @@ async fn a_durable_tool_turn_costs_one_commit_and_two_syncs() {
         used.push((engine.commits() - commits, disk.syncs, disk.dir_syncs));
     }
     assert_eq!(used[1].0 - used[0].0, 10, "{used:?}");
-    assert!(used[1].1 - used[0].1 <= 20, "{used:?}");
+    assert_eq!(used[1].1 - used[0].1, 20, "{used:?}");
     assert_eq!(used[1].2, used[0].2, "{used:?}");
 }
 

@@ -24,6 +24,7 @@ struct Acknowledged {
     /// Event bodies of the last thread that a barrier covers.
     events: Vec<Value>,
     mail: Vec<String>,
+    /// Nano-dollars that are spent or reserved.
     spent: i64,
 }
 
@@ -243,33 +244,90 @@ fn a_full_disk_loses_nothing_either() {
     }
 }
 
-/// Runs two turns as the engine does: intent, sync, commit, perform.
+/// The events of a thread with two turns, in the writes that the engine makes.
+fn recorded_turns(thread: &ThreadId) -> [Vec<Value>; 3] {
+    let limits = json!({"turns": 9, "tokens": 9, "spend": 500, "spawns": 9, "depth": 3, "duration_seconds": 60,
+        "output": 100});
+    let opened = json!({"type": "opened", "thread_id": thread, "directive": "hello", "origin": "run", "root": thread,
+        "inputs": {}, "limits": limits, "grants": [], "seed": 1, "project_path": "."});
+    let intended = |turn| {
+        json!({"type": "attempt_intended", "turn": turn, "attempt": 0, "model": "m", "input_bound": 10,
+            "max_output": 10, "worst_case": 100})
+    };
+    let settled = |turn| {
+        json!({"type": "settled", "turn": turn, "attempt": 0, "amount": 60, "usage": {"input": 5, "output": 3},
+            "unknown_outcome": false})
+    };
+    [vec![opened, intended(1)], vec![settled(1), intended(2)], vec![settled(2)]]
+}
+
+/// Runs two turns as the engine does: intent, sync, commit, perform. A repeated life continues the transcript.
 fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
     let thread = ThreadId::parse("hello-1").unwrap();
     let registry = Registry::open(Arc::clone(disk))?;
+    let folder = layout::thread_folder(&thread);
+    disk.create_dir_all(&folder).map_err(StoreError::io("create the folder", &folder))?;
     let row = ThreadRow::new(thread.clone(), "hello", 1);
     let issue = |turn| Change::Ledger(LedgerStep::issue(&thread, turn, 0, 100));
     let settle = |turn| Change::Ledger(LedgerStep::settle(&thread, turn, 0, 60));
     let register = Change::Ledger(LedgerStep::register(&thread, 500));
-    registry.commit(&[Change::Put(Box::new(row)), register, issue(1)])?;
+    registry.commit(&[Change::Put(Box::new(row)), register])?;
+    let mut transcript = match Transcript::open(Arc::clone(disk), &thread, 0) {
+        Err(StoreError::UnknownThread { .. }) => Transcript::create(Arc::clone(disk), &thread)?,
+        opened => opened?.0,
+    };
+    let mut recorded = 0;
+    let mut record = |events: &[Value]| -> Result<(), StoreError> {
+        let known = usize::try_from(transcript.count() - recorded).unwrap().min(events.len());
+        transcript.append_sealed(&events[known..], 7, Some(&|_, _| "key:signature".to_owned()))?;
+        recorded += events.len() as u64;
+        transcript.sync()
+    };
+    let [first, second, last] = recorded_turns(&thread);
+    record(&first)?;
     promised.threads = vec![thread.clone()];
+    registry.commit(&[issue(1)])?;
+    promised.spent = 100;
+    record(&second)?;
     registry.commit(&[settle(1), issue(2)])?;
-    promised.spent = 60;
+    promised.spent = 160;
+    record(&last)?;
     registry.commit(&[settle(2)])?;
     promised.spent = 120;
     Ok(())
 }
 
+/// Returns what the registry has forgotten, if anything. Money that is spent or reserved counts.
+fn find_registry_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
+    let thread = ThreadId::parse("hello-1").unwrap();
+    let read = || {
+        let registry = Registry::open(Arc::clone(disk))?;
+        Ok::<_, StoreError>((registry.thread(&thread)?, registry.account(&thread)?))
+    };
+    let (row, account) = match read() {
+        Ok(read) => read,
+        Err(error) => return Some(error.to_string()),
+    };
+    if row.is_some() != account.is_some() || (row.is_none() && !promised.threads.is_empty()) {
+        return Some(format!("row {}, account {}", row.is_some(), account.is_some()));
+    }
+    let used = account.map_or(0, |account| account.used().0);
+    (used < promised.spent).then(|| format!("{used} of {}", promised.spent))
+}
+
+fn registry_survivals() -> impl Iterator<Item = Survival> {
+    [Survival::All, Survival::Nothing].into_iter().chain((0..3).map(Survival::Some))
+}
+
 #[test]
-fn registry_commits_survive_and_apply_once() {
+fn registry_survives_kills_and_power_failures_and_applies_each_step_once() {
     let thread = ThreadId::parse("hello-1").unwrap();
     let simulated = Arc::new(SimulatedDisk::new());
-    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-    spend(&disk, &mut Acknowledged::default()).unwrap();
+    spend(&(Arc::clone(&simulated) as Arc<dyn Disk>), &mut Acknowledged::default()).unwrap();
     let operations = simulated.operations();
     assert!(operations > 30, "{operations} operations");
     for at in 0..=operations {
-        for survival in [Survival::All, Survival::Nothing, Survival::Some(at)] {
+        for survival in registry_survivals() {
             let simulated = Arc::new(SimulatedDisk::new());
             let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
             let mut promised = Acknowledged::default();
@@ -277,14 +335,7 @@ fn registry_commits_survive_and_apply_once() {
             let _ = spend(&disk, &mut promised);
             simulated.restart(survival);
             let place = format!("operation {at} of {operations}, {survival:?}");
-            {
-                let registry = Registry::open(Arc::clone(&disk)).unwrap_or_else(|error| panic!("{place}: {error}"));
-                let account = registry.account(&thread).unwrap();
-                let spent = account.map_or(0, |account| account.spent().0);
-                assert!(spent >= promised.spent, "{place}: {spent} of {}", promised.spent);
-                assert_eq!(registry.thread(&thread).unwrap().is_some(), registry.account(&thread).unwrap().is_some());
-                assert!(promised.threads.is_empty() || registry.thread(&thread).unwrap().is_some(), "{place}");
-            }
+            assert_eq!(find_registry_loss(&disk, &promised), None, "{place}");
             // Repeats the same life: steps that were already taken are answered, not taken twice.
             spend(&disk, &mut promised).unwrap_or_else(|error| panic!("{place}: {error}"));
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
@@ -293,5 +344,35 @@ fn registry_commits_survive_and_apply_once() {
             assert!(matches!(registry.commit(&[repeat]).unwrap()[0], ChangeResult::Ledger(_)));
             assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");
         }
+    }
+}
+
+#[test]
+fn every_skipped_sync_of_a_registry_loses_something() {
+    let life = |skipped: Option<u64>, fail_at: Option<u64>| {
+        let simulated = Arc::new(SimulatedDisk::new());
+        let inner = Arc::clone(&simulated) as Arc<dyn Disk>;
+        let disk: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::without_sync(inner, skipped.unwrap_or(u64::MAX)));
+        if let Some(at) = fail_at {
+            simulated.fail_at(at, DiskFault::PowerFailure);
+        }
+        let mut promised = Acknowledged::default();
+        let _ = spend(&disk, &mut promised);
+        (simulated, promised)
+    };
+    let (undisturbed, _) = life(None, None);
+    let (operations, syncs) = (undisturbed.operations(), undisturbed.counters().all_syncs());
+    // Folders of the store with the mark, the thread's folder, three writes of the transcript, the closed registry.
+    assert_eq!(syncs, 3 + 1 + 4 + 1);
+    for skipped in 0..syncs {
+        let is_noticed = (0..=operations).rev().any(|at| {
+            (0..6).map(Survival::Some).chain([Survival::Nothing]).any(|survival| {
+                let (simulated, promised) = life(Some(skipped), Some(at));
+                simulated.restart(survival);
+                let disk = simulated as Arc<dyn Disk>;
+                find_registry_loss(&disk, &promised).is_some()
+            })
+        });
+        assert!(is_noticed, "sync {skipped} of {syncs} can be left out and nobody notices");
     }
 }

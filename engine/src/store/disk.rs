@@ -82,8 +82,19 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// dropped or the process ends, for whatever reason.
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>>;
 
-    /// Returns whether any process holds the lock of this file; false if the file is missing.
+    /// Returns whether any process holds the exclusive lock of this file; false if the file is missing.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
+
+    /// Takes a shared lock of the file, which is created if missing, and waits while a process holds the exclusive one.
+    /// The lock belongs to the file that has this name on return.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>>;
+
+    /// Takes the exclusive lock of an existing file; `None` if the file is missing or any process holds a lock of it.
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
+
+    /// Returns the id of the system's current boot. Unsynced changes of earlier processes of the same boot are intact.
+    /// `None` if the system has no such id.
+    fn boot_id(&self) -> Option<String>;
 
     /// Opens a file for a library that does its own I/O and shares the file with other processes by locks. Creates the
     /// file if `access` is to write. Returns `None` if this disk has no such files; the library then uses the other

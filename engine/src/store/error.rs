@@ -53,6 +53,12 @@ pub enum StoreError {
     )]
     RegistryLost { threads: usize },
 
+    /// Power failed while a process wrote to the registry, and a transcript cannot be read.
+    #[error(
+        "the thread registry must be rebuilt after a power failure, but {source}; run `rye threads repair` to rebuild it without that thread"
+    )]
+    RebuildFailed { source: Box<Self> },
+
     /// The registry can be rebuilt only while no process uses it.
     #[error("{count} running process(es) still use the thread registry")]
     InUse { count: usize },

@@ -8,6 +8,8 @@ use rye_grammar::ItemId;
 use super::{Disk, StoreError};
 use crate::thread_id::ThreadId;
 
+/// Folder of the store.
+pub const STATE: &str = ".ai/state";
 /// Folder of threads and of the registry.
 pub const THREADS: &str = ".ai/state/threads";
 /// Folder of content-addressed objects.
@@ -59,6 +61,11 @@ pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
 /// Creates the folders of the store. The owners' folder is created last, after the names of all others are synced: if
 /// it exists, nothing needs to be synced again.
 pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
+    create_folders_with(disk, || Ok(()))
+}
+
+/// Variant of [`create_folders`] that calls `add` before it syncs the names in [`STATE`], if it has to sync them.
+pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));
     // Any of them may have been removed by hand.
@@ -66,14 +73,15 @@ pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
         return Ok(());
     }
     // Existing folders are synced too: an earlier process may have died between creating and syncing them.
-    for (folder, above) in [(".ai", ""), (".ai/state", ".ai")] {
+    for (folder, above) in [(".ai", ""), (STATE, ".ai")] {
         make(disk, Path::new(folder))?;
         disk.sync_dir(Path::new(above)).map_err(StoreError::io("sync", Path::new(above)))?;
     }
     for folder in [THREADS, OBJECTS] {
         make(disk, Path::new(folder))?;
     }
-    let state = Path::new(".ai/state");
+    add()?;
+    let state = Path::new(STATE);
     disk.sync_dir(state).map_err(StoreError::io("sync", state))?;
     make(disk, owners)
 }

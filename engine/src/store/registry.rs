@@ -27,18 +27,20 @@ mod read;
 mod repair;
 mod rows;
 mod tables;
+mod unsynced;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use changes::{Change, ChangeResult};
-use first_error::FirstError;
+use first_error::{CommitSyncs, FirstError};
 pub use ledger::{LedgerStep, LedgerStepKey};
 use panic_guard::catch_panics;
 pub(crate) use repair::fold_spend_limit;
 pub use repair::{RepairReport, fold_row, repair};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
+use unsynced::UnsyncedMark;
 pub use writer::{GroupCommit, RegistryWriter};
 
 /// Format version that this program writes, and the newest it reads.
@@ -63,6 +65,8 @@ pub struct Registry {
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
     first_error: FirstError,
+    /// Held while this process may have unsynced writes. Dropped after the database.
+    _mark: Option<UnsyncedMark>,
 }
 
 /// Start and end of the current uninterrupted series of writes by this process.
@@ -103,7 +107,7 @@ impl Registry {
     /// If the registry is missing or empty although threads exist, it was lost: creating a new one would forget their
     /// spend, so this fails with `RegistryLost`.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
-        layout::create_folders(&*disk)?;
+        let mark = UnsyncedMark::acquire(&disk)?;
         let path = Path::new(REGISTRY);
         let is_there = || disk.exists(path).map_err(StoreError::io("access", path));
         if !is_there()? {
@@ -113,10 +117,10 @@ impl Registry {
                 return Err(StoreError::RegistryLost { threads: records });
             }
             if records == 0 {
-                Self::create_atomically(&disk, path)?;
+                Self::create_atomically(&disk, path, mark.is_some())?;
             }
         }
-        let registry = Self::open_at(disk, path)?;
+        let registry = Self::open_at(disk, path, mark)?;
         match registry.format()? {
             Some(found) => supported(found)?,
             None => match layout::find_threads(&*registry.disk)?.len() {
@@ -128,13 +132,16 @@ impl Registry {
     }
 
     /// Creates the complete registry under a temporary name and renames it: a crash leaves no partial registry, and of
-    /// two concurrent creators one wins.
-    fn create_atomically(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
+    /// two concurrent creators one wins. Syncs it unless a mark of unsynced writes exists.
+    fn create_atomically(disk: &Arc<dyn Disk>, path: &Path, is_marked: bool) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
         let memory = backend::MemoryBackend::default();
         let database = Builder::new().create_with_backend(memory.clone()).map_err(registry_error("making it"))?;
-        Self::over(Arc::clone(disk), OpenDatabase::Write(database), FirstError::default()).create_tables()?;
+        Self::over(Arc::clone(disk), OpenDatabase::Write(database), FirstError::default(), None).create_tables()?;
         memory.store(&**disk, &temporary)?;
+        if !is_marked {
+            disk.sync(&temporary).map_err(StoreError::io("sync", &temporary))?;
+        }
         match disk.rename_new(&temporary, path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -142,32 +149,40 @@ impl Registry {
             }
             Err(error) => return Err(StoreError::io("create", path)(error)),
         }
+        if is_marked {
+            return Ok(());
+        }
         // A process that finds the registry and starts a thread syncs this folder as well, together with the thread's
         // name.
         let folder = Path::new(THREADS);
         disk.sync_dir(folder).map_err(StoreError::io("sync", folder))
     }
 
-    fn open_at(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, StoreError> {
+    /// Opens a registry for reading and writing. Its commits are synced unless there is a mark of unsynced writes.
+    fn open_at(disk: Arc<dyn Disk>, path: &Path, mark: Option<UnsyncedMark>) -> Result<Self, StoreError> {
+        let syncs = if mark.is_some() { CommitSyncs::Deferred } else { CommitSyncs::Immediate };
         let shared = disk.shared_file(path, FileAccess::ReadWrite).map_err(StoreError::io("open", path))?;
         let first = FirstError::default();
         let database = catch_panics(OPENING, || {
             let database = if let Some(file) = shared {
-                FileBackend::new(file).and_then(|file| builder().create_with_backend(first.watch(file)))
+                FileBackend::new(file).and_then(|file| builder().create_with_backend(first.watch(file, syncs)))
             } else {
                 let file = backend::DiskBackend::open(Arc::clone(&disk), path)?;
-                Builder::new().create_with_backend(first.watch(file))
+                Builder::new().create_with_backend(first.watch(file, syncs))
             };
             database.map_err(registry_error(OPENING))
         });
         let database = database.map_err(|error| first.explain(error, path))?;
-        Ok(Self::over(disk, OpenDatabase::Write(database), first))
+        Ok(Self::over(disk, OpenDatabase::Write(database), first, mark))
     }
 
     /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
-    /// it has died, the registry needs recovery, so this opens it for writing.
+    /// it has died, or power failed, the registry needs recovery, so this opens it for writing.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
+        if unsynced::is_rebuild_due(&*disk)? {
+            return Self::open(disk).map(Some);
+        }
         let shared = match disk.shared_file(path, FileAccess::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return check_no_threads(&*disk),
             shared => shared.map_err(StoreError::io("open", path))?,
@@ -179,15 +194,16 @@ impl Registry {
         let first = FirstError::default();
         let opened = catch_panics(OPENING, || open_shared(file, &first).map_err(registry_error(OPENING)));
         let Ok(database) = opened else { return Self::open(disk).map(Some) };
-        let registry = Self::over(disk, OpenDatabase::Read(database), first);
+        let registry = Self::over(disk, OpenDatabase::Read(database), first, None);
         match registry.format()? {
             None => check_no_threads(&*registry.disk),
             Some(found) => supported(found).map(|()| Some(registry)),
         }
     }
 
-    fn over(disk: Arc<dyn Disk>, database: OpenDatabase, first_error: FirstError) -> Self {
-        Self { disk, database: Some(database), writing: Mutex::default(), commits: AtomicU64::new(0), first_error }
+    fn over(disk: Arc<dyn Disk>, database: OpenDatabase, first_error: FirstError, mark: Option<UnsyncedMark>) -> Self {
+        let (writing, commits) = (Mutex::default(), AtomicU64::new(0));
+        Self { disk, database: Some(database), writing, commits, first_error, _mark: mark }
     }
 
     /// Returns the transactions that this process has committed.
@@ -245,7 +261,8 @@ impl Registry {
         self.first_error.explain(error, Path::new(REGISTRY))
     }
 
-    /// Runs one transaction, committed and durable on return. If `change` fails, nothing is written.
+    /// Runs one transaction, committed on return. The commit survives the death of this process; after a power failure,
+    /// the transcripts restore it. If `change` fails, nothing is written.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let Some(OpenDatabase::Write(database)) = &self.database else {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
@@ -327,7 +344,7 @@ fn builder() -> Builder {
 }
 
 fn open_shared(file: std::fs::File, first: &FirstError) -> Result<ReadOnlyDatabase, redb::DatabaseError> {
-    builder().open_read_only_with_backend(first.watch(FileBackend::new(file)?))
+    builder().open_read_only_with_backend(first.watch(FileBackend::new(file)?, CommitSyncs::Immediate))
 }
 
 /// Begins a write transaction once no other process has one; waits at most [`WRITE_LOCK_TIMEOUT`].

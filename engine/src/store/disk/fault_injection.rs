@@ -47,7 +47,7 @@ pub enum SyncKind {
     /// Contents of an object.
     Object,
     ObjectNames,
-    /// A registry commit.
+    /// Contents of the registry, when it is closed or rebuilt.
     Registry,
     /// Contents of a control message.
     Mail,
@@ -210,6 +210,18 @@ impl Disk for SyncSkippingDisk {
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         self.inner.is_locked(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>> {
+        self.change(path).lock_shared(path)
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>> {
+        self.inner.try_lock(path)
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        self.inner.boot_id()
     }
 
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<std::fs::File>> {

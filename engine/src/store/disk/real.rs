@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::TryLockError;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
@@ -93,6 +94,16 @@ impl RealDisk {
         let age = written.next;
         written.next += 1;
         written.files.insert(path.to_path_buf(), OpenFile { file, age, is_synced: false });
+    }
+
+    /// Returns whether a name still refers to an open file.
+    fn has_name(&self, path: &Path, file: &std::fs::File) -> io::Result<bool> {
+        let named = match self.root.metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            named => named?,
+        };
+        let open = file.metadata()?;
+        Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
     }
 
     fn close_handle(&self, path: &Path) {
@@ -259,6 +270,40 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>> {
+        loop {
+            let file = self.regular(path, OpenOptions::new().read(true).write(true).create(true))?.into_std();
+            file.lock_shared()?;
+            // The holder of the exclusive lock may have removed the file in the meantime.
+            if self.has_name(path, &file)? {
+                return Ok(Box::new(HeldFile { _file: file }));
+            }
+        }
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>> {
+        let file = match self.regular(path, OpenOptions::new().read(true).write(true)) {
+            Ok(file) => file.into_std(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) if self.has_name(path, &file)? => Ok(Some(Box::new(HeldFile { _file: file }))),
+            Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        static BOOT: LazyLock<Option<String>> = LazyLock::new(|| {
+            let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            let id = text.trim();
+            let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+            is_id.then(|| id.to_owned())
+        });
+        BOOT.clone()
     }
 
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<std::fs::File>> {

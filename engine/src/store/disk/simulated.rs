@@ -1,7 +1,6 @@
 //! An in-memory disk for tests. The disk tracks which changes were synced, fails on demand, and after a simulated power
 //! failure keeps only what a real disk guarantees. No files are touched.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,7 +51,9 @@ struct SimulatedState {
     fault: Option<(u64, DiskFault)>,
     failed: bool,
     full: bool,
-    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    locks: SimulatedLocks,
+    /// Number of power failures so far.
+    boots: u64,
     watcher: Option<Arc<OperationCallback>>,
     reader: Option<Arc<ReadCallback>>,
 }
@@ -78,6 +79,7 @@ impl Default for SimulatedState {
             failed: false,
             full: false,
             locks: Arc::default(),
+            boots: 0,
             watcher: None,
             reader: None,
         }
@@ -129,6 +131,7 @@ impl SimulatedDisk {
                 (Some(dice), false) => node.keep_some(dice),
             }
         }
+        state.boots += u64::from(survival != Survival::All);
         state.fault = None;
         state.failed = false;
         state.full = false;
@@ -169,7 +172,7 @@ impl SimulatedState {
     }
 
     fn fork(&self) -> Self {
-        Self { nodes: self.nodes.clone(), operations: self.operations, ..Self::default() }
+        Self { nodes: self.nodes.clone(), operations: self.operations, boots: self.boots, ..Self::default() }
     }
 
     /// Counts one operation and applies its fault; `Some(n)` lets an append write `n` bytes before it fails.
@@ -409,8 +412,7 @@ impl Disk for SimulatedDisk {
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
         let locks = Arc::clone(&self.state().locks);
         // The contents appear under the lock.
-        locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_path_buf());
-        let lock = SimulatedLock { locks, path: path.to_path_buf() };
+        let lock = SimulatedLock::insert(&locks, path, LockMode::Exclusive);
         self.create(path, contents)?;
         Ok(Box::new(lock))
     }
@@ -419,7 +421,35 @@ impl Disk for SimulatedDisk {
         let state = self.state();
         state.readable()?;
         let locks = state.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(locks.contains(path))
+        Ok(locks.iter().any(|(locked, mode)| locked == path && *mode == LockMode::Exclusive))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>> {
+        if self.is_locked(path)? {
+            // Processes of a simulation run one after the other, so that nothing could end the wait.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match self.create(path, b"") {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let locks = Arc::clone(&self.state().locks);
+        Ok(Box::new(SimulatedLock::insert(&locks, path, LockMode::Shared)))
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>> {
+        let state = self.state();
+        state.readable()?;
+        let is_locked =
+            state.locks.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(locked, _)| locked == path);
+        if state.find(path).is_none() || is_locked {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(SimulatedLock::insert(&state.locks, path, LockMode::Exclusive))))
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        Some(format!("b{}", self.state().boots))
     }
 
     fn shared_file(&self, _path: &Path, _access: FileAccess) -> io::Result<Option<std::fs::File>> {
@@ -431,16 +461,36 @@ impl Disk for SimulatedDisk {
     }
 }
 
+/// The locks that processes hold.
+type SimulatedLocks = Arc<Mutex<Vec<(PathBuf, LockMode)>>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LockMode {
+    Shared,
+    Exclusive,
+}
+
 #[derive(Debug)]
 struct SimulatedLock {
-    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    locks: SimulatedLocks,
     path: PathBuf,
+    mode: LockMode,
+}
+
+impl SimulatedLock {
+    fn insert(locks: &SimulatedLocks, path: &Path, mode: LockMode) -> Self {
+        locks.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_path_buf(), mode));
+        Self { locks: Arc::clone(locks), path: path.to_path_buf(), mode }
+    }
 }
 
 impl HeldLock for SimulatedLock {}
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = locks.iter().position(|(path, mode)| *path == self.path && *mode == self.mode) {
+            locks.swap_remove(index);
+        }
     }
 }

@@ -71,7 +71,7 @@ const PAGE_LEN: usize = 4096;
 const PAGE_BYTES: u64 = PAGE_LEN as u64;
 
 impl MemoryBackend {
-    /// Writes the database to a new file and syncs it. The database must be closed.
+    /// Writes the database to a new file, unsynced. The database must be closed.
     pub fn store(self, disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
         let SparsePages { length, pages } = std::mem::take(&mut *self.sparse());
         disk.create(path, b"").map_err(StoreError::io("create", path))?;
@@ -82,7 +82,7 @@ impl MemoryBackend {
                 let end = usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
                 disk.write_at(path, at, bytes.get(..end).unwrap_or_default())?;
             }
-            disk.sync(path)
+            Ok(())
         };
         write().map_err(StoreError::io("write to", path))
     }

@@ -28,8 +28,8 @@ struct RecordedError {
 
 impl FirstError {
     /// Wraps a backend so that its first error is recorded here.
-    pub fn watch<B: StorageBackend>(&self, backend: B) -> RecordingBackend<B> {
-        RecordingBackend { backend, first: self.clone() }
+    pub fn watch<B: StorageBackend>(&self, backend: B, syncs: CommitSyncs) -> RecordingBackend<B> {
+        RecordingBackend { backend, syncs, first: self.clone() }
     }
 
     /// Replaces a database error by the recorded I/O error if the file caused it.
@@ -77,10 +77,20 @@ fn is_io_failure(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     matches!(storage, Some(StorageError::Io(_) | StorageError::PreviousIo))
 }
 
+/// The syncs of a database's commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitSyncs {
+    /// Each commit is durable when it returns.
+    Immediate,
+    /// The file is synced when it is closed.
+    Deferred,
+}
+
 /// A backend that records its first error.
 #[derive(Debug)]
 pub struct RecordingBackend<B> {
     backend: B,
+    syncs: CommitSyncs,
     first: FirstError,
 }
 
@@ -104,7 +114,10 @@ impl<B: StorageBackend> StorageBackend for RecordingBackend<B> {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.heard("sync", self.backend.sync_data())
+        match self.syncs {
+            CommitSyncs::Immediate => self.heard("sync", self.backend.sync_data()),
+            CommitSyncs::Deferred => Ok(()),
+        }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

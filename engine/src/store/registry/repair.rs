@@ -10,6 +10,7 @@ use rye_compiler::semantics::ledger::{Ledger, LedgerReply, Operation, Refusal};
 
 use super::changes::{insert_json, put_row};
 use super::ledger::{LedgerStep, LedgerStepKey, RecordedOperation};
+use super::unsynced::remove_stale_marks;
 use super::{Registry, ThreadRow, registry_error, tables};
 use crate::event::Event;
 use crate::store::disk::{Disk, temporary_beside};
@@ -47,56 +48,92 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     if !living.is_empty() {
         return Err(StoreError::InUse { count: living.len() });
     }
-    let path = Path::new(REGISTRY);
-    // The new registry is completed under a temporary name: half of one would look like a registry without threads.
-    let anew = temporary_beside(path);
-    let (registry, is_new) = match Registry::open(Arc::clone(disk)) {
-        Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. }) => {
-            let registry = Registry::open_at(Arc::clone(disk), &anew)?;
-            registry.create_tables()?;
-            (registry, true)
+    let (contents, report) = RebuiltContents::read(disk)?;
+    match Registry::open(Arc::clone(disk)) {
+        Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. } | StoreError::RebuildFailed { .. }) => {
+            contents.replace_registry(disk, Some(&Path::new(REGISTRY).with_extension("redb.damaged")))?;
+            remove_stale_marks(&**disk)?;
         }
-        opened => (opened?, false),
-    };
-    let mut repaired = RepairReport::default();
-    let mut folds = BTreeMap::new();
-    for thread in layout::find_threads(&**disk)? {
-        match read(disk, &thread) {
-            Ok(Some(folded)) => {
-                folds.insert(thread, folded);
-            }
-            // The thread never recorded a complete event, so nothing was acknowledged.
-            Ok(None) => {}
-            Err(error) => repaired.unreadable.push((thread, error)),
-        }
+        opened => contents.write(&opened?)?,
     }
-    set_continued_by(&mut folds);
-    reopen_handoffs(&mut folds);
-    hand_over(&mut folds);
-    reserve_unrecorded(&mut folds);
-    count_descendants(&mut folds);
-    let (ledger, answers, refused) = replay_ledger(&folds);
-    repaired.refused = refused;
-    repaired.threads = folds.len();
-    registry.write(|transaction| {
-        clear(transaction)?;
-        for folded in folds.values() {
-            put_row(transaction, &folded.row)?;
+    Ok(report)
+}
+
+/// Replaces a registry that a power failure may have torn. The caller guarantees that no process uses it.
+///
+/// # Errors
+/// A transcript cannot be read: its spend would be forgotten.
+pub(super) fn rebuild(disk: &Arc<dyn Disk>) -> Result<(), StoreError> {
+    let (contents, report) = RebuiltContents::read(disk)?;
+    if let Some((_, error)) = report.unreadable.into_iter().next() {
+        return Err(StoreError::RebuildFailed { source: Box::new(error) });
+    }
+    for (thread, refusal) in report.refused {
+        tracing::warn!(%thread, ?refusal, "an operation of the rebuilt ledger was refused");
+    }
+    contents.replace_registry(disk, None)
+}
+
+/// The contents of a registry, folded from the transcripts.
+struct RebuiltContents {
+    folds: BTreeMap<ThreadId, FoldedThread>,
+    ledger: Ledger,
+    answers: LedgerAnswers,
+}
+
+impl RebuiltContents {
+    fn read(disk: &Arc<dyn Disk>) -> Result<(Self, RepairReport), StoreError> {
+        let mut report = RepairReport::default();
+        let mut folds = BTreeMap::new();
+        for thread in layout::find_threads(&**disk)? {
+            match read(disk, &thread) {
+                Ok(Some(folded)) => {
+                    folds.insert(thread, folded);
+                }
+                // The thread never recorded a complete event, so nothing was acknowledged.
+                Ok(None) => {}
+                Err(error) => report.unreadable.push((thread, error)),
+            }
         }
-        fill_edges(transaction, &folds)?;
-        fill_ledger(transaction, &ledger, &answers)
-    })?;
-    if is_new {
+        set_continued_by(&mut folds);
+        reopen_handoffs(&mut folds);
+        hand_over(&mut folds);
+        reserve_unrecorded(&mut folds);
+        count_descendants(&mut folds);
+        let (ledger, answers, refused) = replay_ledger(&folds);
+        (report.threads, report.refused) = (folds.len(), refused);
+        Ok((Self { folds, ledger, answers }, report))
+    }
+
+    fn write(&self, registry: &Registry) -> Result<(), StoreError> {
+        registry.write(|transaction| {
+            clear(transaction)?;
+            for folded in self.folds.values() {
+                put_row(transaction, &folded.row)?;
+            }
+            fill_edges(transaction, &self.folds)?;
+            fill_ledger(transaction, &self.ledger, &self.answers)
+        })
+    }
+
+    /// Completes a new registry under a temporary name: half of one would look like a registry without threads. Then
+    /// moves the old one to `aside`, if given, and puts the new one in place.
+    fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<(), StoreError> {
+        let path = Path::new(REGISTRY);
+        let anew = temporary_beside(path);
+        let registry = Registry::open_at(Arc::clone(disk), &anew, None)?;
+        registry.create_tables()?;
+        self.write(&registry)?;
         drop(registry);
-        if disk.exists(path).map_err(StoreError::io("access", path))? {
-            let aside = path.with_extension("redb.damaged");
-            disk.rename(path, &aside).map_err(StoreError::io("move aside", path))?;
+        if let Some(aside) = aside
+            && disk.exists(path).map_err(StoreError::io("access", path))?
+        {
+            disk.rename(path, aside).map_err(StoreError::io("move aside", path))?;
         }
         disk.rename(&anew, path).map_err(StoreError::io("put in place", path))?;
         let folder = Path::new(THREADS);
-        disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
+        disk.sync_dir(folder).map_err(StoreError::io("sync", folder))
     }
-    Ok(repaired)
 }
 
 /// Folds a thread's events into its row, for readers without a registry; `None` if the events do not start with

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::EventBody;
-use crate::store::disk::{RealDisk, SimulatedDisk};
+use crate::store::disk::{DiskFault, DiskStep, RealDisk, SimulatedDisk, StepDecision, Survival, SyncSkippingDisk};
 use crate::store::owner::OwnerLock;
 use crate::store::registry::{Change, ChangeResult, RowUpdate};
 use crate::store::transcript::Transcript;
@@ -193,6 +193,116 @@ fn repair_restores_an_identical_registry() {
         assert_eq!(state(&registry, &threads), before);
     }
     assert_eq!(std::fs::read(path.with_extension("redb.damaged")).unwrap(), b"no database");
+}
+
+/// Names of the marks of unsynced writes.
+fn marks(disk: &dyn Disk) -> Vec<String> {
+    let entries = disk.list(Path::new(layout::STATE)).unwrap();
+    entries.into_iter().map(|entry| entry.name).filter(|name| name.starts_with("unsynced-")).collect()
+}
+
+#[test]
+fn power_failure_while_a_process_writes_rebuilds_an_identical_registry() {
+    for survival in [Survival::Nothing, Survival::Some(1), Survival::Some(2)] {
+        let simulated = Arc::new(SimulatedDisk::new());
+        let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        let threads = tree(&disk, &registry);
+        let before = state(&registry, &threads);
+        assert_eq!(marks(&*disk), ["unsynced-b0"]);
+        simulated.restart(survival);
+        std::mem::forget(registry);
+        let reader = Registry::open_read_only(Arc::clone(&disk)).unwrap().unwrap();
+        assert_eq!(state(&reader, &threads), before, "{survival:?}");
+        assert_eq!(marks(&*disk), ["unsynced-b1"]);
+        drop(reader);
+        assert_eq!(marks(&*disk), Vec::<String>::new());
+        // The closed registry survives a power failure as it is.
+        disk.remove(&layout::transcript(&threads[0])).unwrap();
+        simulated.restart(survival);
+        assert_eq!(state(&Registry::open(Arc::clone(&disk)).unwrap(), &threads), before);
+    }
+}
+
+#[test]
+fn mark_of_unsynced_writes_stays_until_the_last_process_closes_the_registry() {
+    let folder = TempDir::new().unwrap();
+    let disks: [Arc<dyn Disk>; 2] = [(), ()].map(|()| Arc::new(RealDisk::open(folder.path()).unwrap()) as _);
+    let first = Registry::open(Arc::clone(&disks[0])).unwrap();
+    let second = Registry::open(Arc::clone(&disks[1])).unwrap();
+    let expected = [format!("unsynced-{}", disks[0].boot_id().unwrap())];
+    assert_eq!(marks(&*disks[0]), expected);
+    drop(first);
+    assert_eq!(marks(&*disks[1]), expected);
+    drop(second);
+    assert_eq!(marks(&*disks[1]), Vec::<String>::new());
+    // A killed process leaves its mark, and the next process of the same boot removes the mark.
+    disks[0].create(&Path::new(layout::STATE).join(&expected[0]), b"").unwrap();
+    drop(Registry::open(Arc::clone(&disks[1])).unwrap());
+    assert_eq!(marks(&*disks[1]), Vec::<String>::new());
+}
+
+#[test]
+fn registry_under_a_mark_of_another_boot_that_a_process_holds_is_not_rebuilt() {
+    let folder = TempDir::new().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    tree(&disk, &registry);
+    // A row without a transcript shows whether the registry was rebuilt.
+    registry.commit(&[Change::Put(Box::new(ThreadRow::new(id("extra-1"), "hello", 1)))]).unwrap();
+    drop(registry);
+    let mark = Path::new(layout::STATE).join("unsynced-0000");
+    let held = disk.lock_shared(&mark).unwrap();
+    assert!(Registry::open(Arc::clone(&disk)).unwrap().thread(&id("extra-1")).unwrap().is_some());
+    drop(held);
+    assert!(Registry::open(Arc::clone(&disk)).unwrap().thread(&id("extra-1")).unwrap().is_none());
+    assert_eq!(marks(&*disk), Vec::<String>::new());
+}
+
+#[test]
+fn failed_sync_of_a_closed_registry_leaves_a_mark_until_the_next_boot() {
+    let simulated = Arc::new(SimulatedDisk::new());
+    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+    let is_registry = |step: &DiskStep<'_>| matches!(step, DiskStep::Sync(path) if *path == Path::new(REGISTRY));
+    let failing = Arc::clone(&simulated);
+    let first: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(Arc::clone(&disk), move |step| {
+        if is_registry(&step) {
+            failing.fail_at(failing.operations(), DiskFault::Fails(std::io::ErrorKind::Other));
+        }
+        StepDecision::Done
+    }));
+    let registry = Registry::open(Arc::clone(&first)).unwrap();
+    let threads = tree(&first, &registry);
+    let before = state(&registry, &threads);
+    drop(registry);
+    assert_eq!(marks(&*disk), ["unsynced-b0"]);
+    drop(Registry::open(Arc::clone(&disk)).unwrap());
+    assert_eq!(marks(&*disk), ["unsynced-b0"]);
+    simulated.restart(Survival::Nothing);
+    assert_eq!(state(&Registry::open(Arc::clone(&disk)).unwrap(), &threads), before);
+    assert_eq!(marks(&*disk), Vec::<String>::new());
+}
+
+#[test]
+fn unreadable_transcript_stops_the_rebuild_after_a_power_failure_until_a_repair() {
+    let simulated = Arc::new(SimulatedDisk::new());
+    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    let threads = tree(&disk, &registry);
+    disk.write_at(&layout::transcript(&threads[1]), 10, b"~").unwrap();
+    disk.sync(&layout::transcript(&threads[1])).unwrap();
+    simulated.restart(Survival::Nothing);
+    std::mem::forget(registry);
+    for opened in
+        [Registry::open(Arc::clone(&disk)).map(|_| ()), Registry::open_read_only(Arc::clone(&disk)).map(|_| ())]
+    {
+        let error = opened.unwrap_err();
+        assert!(matches!(error, StoreError::RebuildFailed { .. }));
+        assert!(error.to_string().contains("run `rye threads repair`"), "{error}");
+    }
+    assert_eq!(repair(&disk).unwrap().threads, 3);
+    assert_eq!(Registry::open(Arc::clone(&disk)).unwrap().threads().unwrap().len(), 3);
+    assert_eq!(marks(&*disk), Vec::<String>::new());
 }
 
 #[test]

@@ -1,0 +1,158 @@
+//! The mark of unsynced writes: a file that exists while processes write to the registry, which they sync once, when they
+//! close it (`docs/decisions/0120-unsynced-registry.md`).
+//!
+//! The death of a process loses no write, because the system keeps the pages of the file. A power failure may tear the
+//! file. The mark then remains, and its name contains the id of an earlier boot: the next process rebuilds the registry
+//! from the transcripts before it reads a row.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{POLL_INTERVAL, WRITE_LOCK_TIMEOUT, repair};
+use crate::store::StoreError;
+use crate::store::disk::{Disk, HeldLock};
+use crate::store::layout::{self, REGISTRY, STATE};
+
+/// Start of the name of a mark; the id of the boot follows.
+const MARK_PREFIX: &str = "unsynced-";
+
+/// Contents of a mark after a failed sync: no process of this boot removes the mark any more.
+const SYNC_FAILED: &[u8] = b"failed";
+
+/// A shared lock on the mark of this boot. The registry may be written without syncs while it is held.
+#[derive(Debug)]
+pub struct UnsyncedMark {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    lock: Option<Box<dyn HeldLock>>,
+}
+
+/// The meaning of the marks of other boots.
+enum OtherMarks {
+    /// The registry is intact: there is no such mark, or a live process writes under one.
+    Intact,
+    /// Another process rebuilds the registry.
+    Rebuilding,
+    /// Power failed under these marks. Each is locked exclusively.
+    Stale(Vec<(PathBuf, Box<dyn HeldLock>)>),
+}
+
+impl UnsyncedMark {
+    /// Creates the folders of the store and makes the mark of this boot durable. Rebuilds the registry first if power
+    /// failed while a process wrote to it. `None` if the system does not identify its boots: every commit must then be
+    /// synced.
+    pub fn acquire(disk: &Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
+        let Some(path) = own_mark(&**disk) else {
+            layout::create_folders(&**disk)?;
+            return Ok(None);
+        };
+        let lock_mark = || disk.lock_shared(&path).map_err(StoreError::io("lock", &path));
+        let mut synced = None;
+        layout::create_folders_with(&**disk, || {
+            synced = Some(lock_mark()?);
+            Ok(())
+        })?;
+        let deadline = Instant::now() + WRITE_LOCK_TIMEOUT;
+        loop {
+            let is_synced = synced.is_some();
+            let lock = synced.take().map_or_else(lock_mark, Ok)?;
+            match other_marks(&**disk, &path)? {
+                OtherMarks::Intact => {
+                    if !is_synced {
+                        disk.sync_dir(Path::new(STATE)).map_err(StoreError::io("sync", Path::new(STATE)))?;
+                    }
+                    return Ok(Some(Self { disk: Arc::clone(disk), path, lock: Some(lock) }));
+                }
+                OtherMarks::Stale(marks) => {
+                    drop(lock);
+                    if let Some(_alone) = disk.try_lock(&path).map_err(StoreError::io("lock", &path))? {
+                        repair::rebuild(disk)?;
+                        for (mark, _lock) in &marks {
+                            disk.remove(mark).map_err(StoreError::io("remove", mark))?;
+                        }
+                        continue;
+                    }
+                }
+                OtherMarks::Rebuilding => drop(lock),
+            }
+            if Instant::now() > deadline {
+                return Err(StoreError::Busy { seconds: WRITE_LOCK_TIMEOUT.as_secs() });
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Syncs the registry and removes the mark, unless another process still writes.
+    fn release(&mut self) -> Result<(), StoreError> {
+        let Some(lock) = self.lock.take() else { return Ok(()) };
+        let registry = Path::new(REGISTRY);
+        if self.disk.exists(registry).map_err(StoreError::io("access", registry))?
+            && let Err(error) = self.disk.sync(registry)
+        {
+            // A later sync that succeeds would prove nothing about these writes.
+            let _ = self.disk.write_at(&self.path, 0, SYNC_FAILED);
+            return Err(StoreError::io("sync", registry)(error));
+        }
+        drop(lock);
+        if let Some(_alone) = self.disk.try_lock(&self.path).map_err(StoreError::io("lock", &self.path))?
+            && self.disk.length(&self.path).map_err(StoreError::io("access", &self.path))? == 0
+        {
+            self.disk.remove(&self.path).map_err(StoreError::io("remove", &self.path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for UnsyncedMark {
+    fn drop(&mut self) {
+        if let Err(error) = self.release() {
+            // The mark stays. After a power failure, the registry is then rebuilt, which loses nothing.
+            tracing::warn!(%error, "the thread registry was not synced when it was closed");
+        }
+    }
+}
+
+/// Returns whether power failed while a process wrote to the registry, and the registry was not rebuilt since.
+pub fn is_rebuild_due(disk: &dyn Disk) -> Result<bool, StoreError> {
+    let Some(own) = own_mark(disk) else { return Ok(false) };
+    Ok(!matches!(other_marks(disk, &own)?, OtherMarks::Intact))
+}
+
+/// Removes the marks of earlier boots, after the registry was rebuilt.
+pub fn remove_stale_marks(disk: &dyn Disk) -> Result<(), StoreError> {
+    let Some(own) = own_mark(disk) else { return Ok(()) };
+    if let OtherMarks::Stale(marks) = other_marks(disk, &own)? {
+        for (mark, _lock) in &marks {
+            disk.remove(mark).map_err(StoreError::io("remove", mark))?;
+        }
+    }
+    Ok(())
+}
+
+fn own_mark(disk: &dyn Disk) -> Option<PathBuf> {
+    disk.boot_id().map(|boot| Path::new(STATE).join(format!("{MARK_PREFIX}{boot}")))
+}
+
+fn other_marks(disk: &dyn Disk, own: &Path) -> Result<OtherMarks, StoreError> {
+    let folder = Path::new(STATE);
+    let entries = match disk.list(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(OtherMarks::Intact),
+        listed => listed.map_err(StoreError::io("list", folder))?,
+    };
+    let mut stale = Vec::new();
+    for entry in entries.into_iter().filter(|entry| entry.name.starts_with(MARK_PREFIX)) {
+        let path = folder.join(&entry.name);
+        if path == own {
+            continue;
+        }
+        if let Some(lock) = disk.try_lock(&path).map_err(StoreError::io("lock", &path))? {
+            stale.push((path, lock));
+        } else if disk.is_locked(&path).map_err(StoreError::io("probe the lock", &path))? {
+            return Ok(OtherMarks::Rebuilding);
+        } else if disk.exists(&path).map_err(StoreError::io("access", &path))? {
+            return Ok(OtherMarks::Intact);
+        }
+    }
+    Ok(if stale.is_empty() { OtherMarks::Intact } else { OtherMarks::Stale(stale) })
+}
