@@ -253,7 +253,9 @@ impl EngineContext {
         if !changes.is_empty() {
             self.writer.commit(changes).await?;
         }
-        thread.journal.flush(false).await?;
+        // The parent records a child after this. The registry does not survive a power failure, so the child's own first
+        // lines have to.
+        thread.journal.flush(matches!(rows, RowsToWrite::There)).await?;
         self.spawn_task(thread, init.sink, init.queue)
     }
 

@@ -94,7 +94,8 @@ fn run(lead: &str, answer: Answer) -> Vec<usize> {
     write("a.txt", "a\n");
     write(".ai/config/agent/resilience.yaml", "concurrency: { max_concurrent_children: 8 }\n");
     let models = "models:\n  - { id: model, context_window: 100000000, max_output: 4096, prices: none }\n";
-    let provider = format!("base_url: http://127.0.0.1:{port}/v1\ndefault_tier: general\ntiers: {{ general: model }}\n{models}");
+    let provider =
+        format!("base_url: http://127.0.0.1:{port}/v1\ndefault_tier: general\ntiers: {{ general: model }}\n{models}");
     write(".ai/config/agent/providers/local.yaml", &format!("id: local\nwire: openai-chat\n{provider}"));
     let project = folder.path().canonicalize().unwrap();
     let options = || {

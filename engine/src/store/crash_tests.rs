@@ -254,10 +254,8 @@ fn recorded_turns(thread: &ThreadId) -> [Vec<Value>; 3] {
         json!({"type": "attempt_intended", "turn": turn, "attempt": 0, "model": "m", "input_bound": 10,
             "max_output": 10, "worst_case": 100})
     };
-    let settled = |turn| {
-        json!({"type": "settled", "turn": turn, "attempt": 0, "amount": 60, "usage": {"input": 5, "output": 3},
-            "unknown_outcome": false})
-    };
+    let usage = json!({"input": 5, "output": 3, "cache_read": 0, "cache_write": 0});
+    let settled = |turn| json!({"type": "settled", "turn": turn, "attempt": 0, "amount": 60, "usage": usage, "unknown_outcome": false});
     [vec![opened, intended(1)], vec![settled(1), intended(2)], vec![settled(2)]]
 }
 

@@ -311,7 +311,8 @@ fn clear(transaction: &WriteTransaction) -> Result<(), StoreError> {
 /// Writes the spawn edges as the parents recorded them, or as the children did if the parent's line was lost.
 fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, FoldedThread>) -> Result<(), StoreError> {
     let mut table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
-    let by_child = folds.values().filter_map(|folded| {
+    // The continuation of a child has the same parent and number.
+    let by_child = folds.values().filter(|folded| folded.handed_over.is_none()).filter_map(|folded| {
         let ThreadRow { id, parent, spawn, .. } = &folded.row;
         Some((parent.clone()?, (*spawn)?, id.clone()))
     });

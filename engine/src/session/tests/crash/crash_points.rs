@@ -42,7 +42,8 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
     let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
     let (name, count) = (scenario.name, wrong.len());
     assert!(wrong.is_empty(), "{name}: {count} of {different}, of {operations} operations\n{}", first.join("\n"));
-    assert!(operations > 100 && different > 20, "{name}: {different} of {operations} operations");
+    // Without power, the states differ by what was synced, which is little in a short scenario.
+    assert!(operations > 100 && different > 15, "{name}: {different} of {operations} operations");
 }
 
 /// Runs a scenario and returns the state that an interruption before each of its operations leaves.
