@@ -252,15 +252,16 @@ async fn plan_stored_concurrently_is_found() {
         at_the_childs_record(|step| matches!(step, DiskStep::Change(path) if is_record(path)), DiskFault::PowerFailure);
     let first = open(&mut lab, &disk, &Arc::default());
     assert_eq!(lab.run(&first, "parent").await.error.unwrap().code, "engine_failed");
-    // Only the first of the plan's two names is on the disk.
-    simulated.restart(Survival::Nothing);
     drop(first);
+    simulated.restart(Survival::All);
     let gate = Arc::new(Gate::default());
     gate.open();
     let second = open(&mut lab, &disk, &gate);
     let child = row(&second, "test/child").0;
     let (plan, other) = (child.plan_id.clone().unwrap(), Arc::downgrade(&simulated));
     let name = PathBuf::from(layout::OBJECTS).join(format!("{plan}.new"));
+    // Only the first of the plan's two names is on the disk.
+    simulated.rename(&name.with_extension(""), &name).unwrap();
     simulated.before_reads(move |path| {
         // A sibling stores the same plan between two checks for it.
         let Some(disk) = other.upgrade().filter(|disk| path == name && disk.exists(path).unwrap()) else { return };
