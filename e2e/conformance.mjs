@@ -10,7 +10,11 @@ import { fileURLToPath } from "node:url";
 
 const SELF = fileURLToPath(import.meta.url);
 const HERE = dirname(SELF);
-const PACKAGE = join(HERE, "node_modules/.bin/conformance");
+/** The stable release of the scenarios, and the newest pre-release. */
+const PACKAGES = [
+  ["stable", join(HERE, "node_modules/@modelcontextprotocol/conformance/dist/index.js")],
+  ["next", join(HERE, "node_modules/conformance-next/dist/index.js")],
+];
 const TIME_LIMIT_MS = 60_000;
 
 const SERVER = ["server-initialize", "ping", "tools-list", "tools-call-error", "server-sse-multiple-streams", "dns-rebinding-protection"];
@@ -156,9 +160,9 @@ async function failsInItsOwnWords(url) {
 }
 
 /** Runs one scenario, and judges its checks ourselves: every one has to succeed. */
-async function scenario(name, args) {
+async function scenario(program, name, args) {
   const where = mkdtempSync(join(tmpdir(), "rye-conformance-results-"));
-  const node = ["--import", join(HERE, "globless.mjs"), PACKAGE, ...args, "--scenario", name, "--output-dir", where];
+  const node = ["--import", join(HERE, "globless.mjs"), program, ...args, "--scenario", name, "--output-dir", where];
   const { said } = await done(process.execPath, node, { cwd: where });
   const files = readdirSync(where, { recursive: true }).filter((file) => file.endsWith("checks.json"));
   assert.equal(files.length, 1, said);
@@ -176,22 +180,26 @@ if (process.argv[2] === "client") {
 } else {
   const rye = process.argv[2];
   let failed = 0;
-  const judge = async (name, args, more = async () => {}) => {
-    try {
-      await scenario(name, args);
-      await more();
-      console.log(`ok    ${name}`);
-    } catch (error) {
-      failed += 1;
-      console.log(`FAIL  ${name}\n${error.stack ?? error}`);
+  let passed = 0;
+  for (const [release, program] of PACKAGES) {
+    const judge = async (name, args, more = async () => {}) => {
+      try {
+        await scenario(program, name, args);
+        await more();
+        passed += 1;
+        console.log(`ok    ${name} (${release})`);
+      } catch (error) {
+        failed += 1;
+        console.log(`FAIL  ${name} (${release})\n${error.stack ?? error}`);
+      }
+    };
+    for (const name of release === "next" ? [...SERVER, "server-session-lifecycle"] : SERVER) {
+      const { url, end } = await serve(rye);
+      await judge(name, ["server", "--url", url], async () => name === "tools-call-error" && failsInItsOwnWords(url));
+      await end();
     }
-  };
-  for (const name of SERVER) {
-    const { url, end } = await serve(rye);
-    await judge(name, ["server", "--url", url], async () => name === "tools-call-error" && failsInItsOwnWords(url));
-    await end();
+    for (const name of CLIENT) await judge(name, ["client", "--command", `${process.execPath} ${SELF} client ${rye} ${name}`]);
   }
-  for (const name of CLIENT) await judge(name, ["client", "--command", `${process.execPath} ${SELF} client ${rye} ${name}`]);
-  console.log(`${SERVER.length + CLIENT.length - failed} passed, ${failed} failed`);
+  console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed === 0 ? 0 : 1);
 }

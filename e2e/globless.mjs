@@ -5,6 +5,6 @@ import { register } from "node:module";
 if (!fs.globSync) {
   const shim = `data:text/javascript,${encodeURIComponent('export * from "node:fs"; export const globSync = () => [];')}`;
   const hook = `export const resolve = (name, context, next) =>
-    name === "fs" && context.parentURL?.includes("/conformance/dist/") ? { url: ${JSON.stringify(shim)}, shortCircuit: true } : next(name, context);`;
+    name === "fs" && /\\/conformance(-next)?\\/dist\\//.test(context.parentURL ?? "") ? { url: ${JSON.stringify(shim)}, shortCircuit: true } : next(name, context);`;
   register(`data:text/javascript,${encodeURIComponent(hook)}`);
 }

@@ -2,7 +2,7 @@
 // inspector's command line. Prints one line a scenario and `N passed, N failed` at the end.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -141,6 +141,40 @@ const SCENARIOS = {
     assert.match(events, /Access denied/);
     assert.equal(events.match(/EACCES: permission denied/g)?.length, 2, events);
     assert.ok(!existsSync(join(root, "new.txt")));
+    return root;
+  },
+  "schemas of the reference servers on every wire": async () => {
+    const node = (name, ...args) => ({ command: "node", args: [bin(`mcp-server-${name}`), ...args], needs });
+    const servers = { every: node("everything", "stdio"), files: node("filesystem", "."), memory: node("memory"), thinking: node("sequential-thinking") };
+    const root = project(
+      () => servers,
+      "<tool>mcp.*</tool>",
+      () => "steps: [done]\n",
+    );
+    await fine(root, ["trust"]);
+    for (const server of Object.keys(servers)) await fine(root, ["mcp", "refresh", server]);
+    const checked = await run(root, RYE, ["check", "--format", "plain"]);
+    assert.equal(checked.code, 0, checked.stdout);
+    assert.ok(!/item::/.test(checked.stdout), checked.stdout);
+    const task = readFileSync(join(root, ".ai/directives/task.md"), "utf8");
+    let seen = 0;
+    for (const server of Object.keys(servers)) {
+      // All tools of one server fit into the palette.
+      writeFileSync(join(root, ".ai/directives/task.md"), task.replace("mcp.*", `mcp.${server}.*`));
+      for (const model of ["anthropic/general", "openai/general", "openai-responses/general", "gemini/general"]) {
+        const plan = JSON.parse(await fine(root, ["plan", "task", "--model", model, "--format", "json"]));
+        const tools = plan.palette.filter((tool) => tool.id.startsWith(`mcp/${server}/`));
+        assert.deepEqual(plan.dropped_tools, [], `${server} ${model}`);
+        seen += tools.length;
+        for (const { name, sent, schema } of tools) {
+          const parameters = sent === null ? schema : sent.parameters;
+          if (parameters === null || parameters === undefined) continue;
+          assert.equal(parameters.type, "object", `${model} ${name}: ${JSON.stringify(sent)}`);
+          assert.ok(!/"(\$ref|allOf|oneOf)":/.test(JSON.stringify(parameters)) || !model.startsWith("gemini"), `${name}: ${JSON.stringify(sent)}`);
+        }
+      }
+    }
+    assert.ok(seen >= 4 * 35, `${seen} definitions`);
     return root;
   },
   "the inspector against rye mcp serve": async () => {
