@@ -26,6 +26,8 @@ struct Acknowledged {
     mail: Vec<String>,
     /// Nano-dollars that are spent or reserved.
     spent: i64,
+    /// Nano-dollars of settled attempts.
+    settled: i64,
 }
 
 fn directive() -> ItemId {
@@ -289,9 +291,10 @@ fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreE
     record(&second)?;
     registry.commit(&[settle(1), issue(2)])?;
     // The next lines may reach the disk: 60 are spent then, instead of 100 reserved.
-    promised.spent = 60 + 60;
+    (promised.spent, promised.settled) = (60 + 60, 60);
     record(&last)?;
     registry.commit(&[settle(2)])?;
+    promised.settled = 120;
     Ok(())
 }
 
@@ -309,8 +312,9 @@ fn find_registry_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<S
     if row.is_some() != account.is_some() || (row.is_none() && !promised.threads.is_empty()) {
         return Some(format!("row {}, account {}", row.is_some(), account.is_some()));
     }
-    let used = account.map_or(0, |account| account.used().0);
-    (used < promised.spent).then(|| format!("{used} of {}", promised.spent))
+    let (used, settled) = account.map_or((0, 0), |account| (account.used().0, account.spent().0));
+    let is_whole = used >= promised.spent && settled >= promised.settled;
+    (!is_whole).then(|| format!("{used} of {}, settled {settled} of {}", promised.spent, promised.settled))
 }
 
 fn registry_survivals() -> impl Iterator<Item = Survival> {
