@@ -4,7 +4,7 @@
 pub(crate) mod read;
 mod threads;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
@@ -34,6 +34,9 @@ pub struct AssertReport {
     /// Threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
+    /// Assertions that no thread makes true or false: they hold whatever the directives are granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
     pub spawns: Vec<Spawn>,
     /// Cycles of directives that can start themselves again, bounded by `depth` alone; each begins with its first id.
@@ -53,6 +56,14 @@ pub struct Violation {
     pub trace: Vec<TraceStep>,
     /// The reasons: each function of the assertion with its answer, and an example if it reaches a capability.
     pub because: Vec<String>,
+}
+
+/// An assertion without a witness: a thread for which another answer of one function would change the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WithoutWitness {
+    pub assertion: String,
+    /// The reason, as a sentence.
+    pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,17 +107,23 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut memo = ReachMemo::new();
         let mut cycles = BTreeSet::new();
         let mut recorded = BTreeSet::new();
+        let mut witnessed = BTreeMap::new();
         for id in roots(&items, only) {
             report.directives += 1;
             let ReachableThreads { threads, complete } = search.find_threads(&id);
             report.threads += threads.len();
             report.incomplete |= !complete;
             check_assertions(&items, &assertions, &threads, &mut memo, &mut report);
+            record_witnesses(&assertions, &threads, &mut memo, &mut witnessed);
             record_spawns(&items, &threads, &mut recorded, &mut report.spawns);
             cycles.extend(threads.iter().filter_map(find_cycle));
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
         report.cycles = cycles.into_iter().collect();
+        // A part of the directives or of the threads proves nothing about the others.
+        if only.is_empty() && !report.incomplete {
+            report.without_witness = without_witness(&assertions, &witnessed);
+        }
         report
     };
     diagnostics.append(items.diagnostics());
@@ -205,6 +222,48 @@ fn evaluate_function(function: &AssertionFunction, thread: &PossibleThread, memo
     }
 }
 
+/// Records for each assertion whether it applies to a thread, and whether one of these threads is a witness.
+fn record_witnesses(
+    assertions: &Assertions,
+    threads: &[PossibleThread],
+    memo: &mut ReachMemo,
+    witnessed: &mut BTreeMap<usize, bool>,
+) {
+    let Some(root) = threads.first() else { return };
+    for (i, assertion) in assertions.list.iter().enumerate().filter(|(_, one)| one.applies_to(&root.directive)) {
+        let found = witnessed.entry(i).or_default();
+        *found = *found || threads.iter().any(|thread| is_witness(assertion, thread, memo));
+    }
+}
+
+/// Returns true if another answer of one function would change the result for a thread.
+fn is_witness(assertion: &Assertion, thread: &PossibleThread, memo: &mut ReachMemo) -> bool {
+    let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, memo).0);
+    let answers: Vec<bool> = answers.collect();
+    let holds = |answers: &[bool]| assertion.condition_holds(&thread.directive, answers);
+    let result = holds(&answers);
+    (0..answers.len()).any(|i| {
+        let mut other = answers.clone();
+        if let Some(answer) = other.get_mut(i) {
+            *answer = !*answer;
+        }
+        holds(&other) != result
+    })
+}
+
+/// Returns the assertions that no thread is a witness of.
+fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -> Vec<WithoutWitness> {
+    let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
+        let why = match witnessed.get(&i) {
+            None => "`for` selects no directive",
+            Some(false) => "for no thread would another answer of one function change the result",
+            Some(true) => return None,
+        };
+        Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })
+    });
+    without.collect()
+}
+
 /// Checks for the lethal trifecta: untrusted text, private data and an outbound channel.
 fn trifecta_reasons(thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
     const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
@@ -261,7 +320,7 @@ fn record_spawns(
         if !own.named || !recorded.insert((above.directive.clone(), own.directive.clone(), own.by.clone())) {
             continue;
         }
-        let held: Vec<&str> = above.grants.iter().map(String::as_str).collect();
+        let held: Vec<&str> = above.grants.iter().chain(&own.of_hook).map(String::as_str).collect();
         let exceeds = own.declares.then(|| {
             own.grants.iter().find_map(|grant| match covers(&held, grant) {
                 Coverage::Covered => None,
@@ -282,7 +341,19 @@ fn record_spawns(
 }
 
 impl Assertion {
-    fn applies_to(&self, directive: &ItemId) -> bool {
+    /// Evaluates the condition with these answers of its functions.
+    pub(crate) fn condition_holds(&self, directive: &ItemId, answers: &[bool]) -> bool {
+        let mut facts = Facts::new();
+        facts.set("directive", Value::from(directive.as_str()));
+        facts.set("category", Value::from(directive.category()));
+        for (i, answer) in answers.iter().enumerate() {
+            facts.set(&format!("assertion.c{i}"), Value::Bool(*answer));
+        }
+        self.condition.evaluate(&facts) == Verdict::True
+    }
+
+    /// Returns true if the assertion is checked for a directive that is run.
+    pub(crate) fn applies_to(&self, directive: &ItemId) -> bool {
         let Some(condition) = &self.only else { return true };
         let mut facts = Facts::new();
         facts.set("directive", Value::from(directive.as_str()));

@@ -6,6 +6,7 @@ pub mod codes;
 mod config;
 mod context;
 mod extends;
+mod foreign_words;
 mod hook;
 mod interface;
 mod item;
@@ -22,7 +23,7 @@ mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rye_grammar::{Sources, Span, SyntaxError};
+use rye_grammar::{SourceId, Sources, Span, SyntaxError};
 use serde::{Deserialize, Serialize};
 
 pub use capability::CapabilityError;
@@ -30,6 +31,7 @@ pub use codes::CODES;
 pub use config::ConfigError;
 pub use context::ContextError;
 pub use extends::ExtendsError;
+pub(crate) use foreign_words::{help_for_tool, help_for_tool_word};
 pub use hook::HookError;
 pub use interface::InterfaceError;
 pub use item::ItemError;
@@ -143,6 +145,7 @@ impl Diagnostic {
     pub fn file(&self) -> Option<&str> {
         if let Self::Item(
             ItemError::Stray { path, .. }
+            | ItemError::StrayProgram { path, .. }
             | ItemError::Unreadable { path, .. }
             | ItemError::Signature { path, .. }
             | ItemError::UntrustedKey { path, .. }
@@ -158,6 +161,23 @@ impl Diagnostic {
 
     pub fn is_error(&self) -> bool {
         self.severity() == Severity::Error
+    }
+
+    /// Returns the kind and the id of the item that a diagnostic reports as missing.
+    fn missing_item(&self) -> Option<String> {
+        match self {
+            Self::Item(ItemError::Unknown { kind, id, .. }) => {
+                Some(format!("{}.{}", kind.word(), id.replace('/', ".")))
+            }
+            Self::Item(ItemError::UnknownCall { what, id, .. }) => Some(format!("{what}.{}", id.replace('/', "."))),
+            Self::Extends(ExtendsError::Unknown { id, .. }) => Some(format!("directive.{}", id.replace('/', "."))),
+            Self::Context(ContextError::UnknownItem { id, .. }) => Some(format!("knowledge.{}", id.replace('/', "."))),
+            Self::Capability(CapabilityError::MatchesNothing { pattern, .. }) => {
+                let (_, item) = pattern.strip_prefix("rye.")?.split_once('.')?;
+                Some(item.to_owned())
+            }
+            _ => None,
+        }
     }
 
     fn problem(&self) -> &dyn Problem {
@@ -251,8 +271,23 @@ impl Diagnostics {
         }
     }
 
+    /// Keeps one diagnostic for each missing item that a file names: the first error, else the first warning.
+    fn drop_repeated_absences(&mut self) {
+        let mut kept: BTreeMap<(SourceId, String), (Severity, u32)> = BTreeMap::new();
+        let absence = |one: &Diagnostic| {
+            let span = one.labels().first()?.span;
+            Some(((span.source, one.missing_item()?), (one.severity(), span.start)))
+        };
+        for (key, rank) in self.all.iter().filter_map(absence) {
+            let best = kept.entry(key).or_insert(rank);
+            *best = (*best).min(rank);
+        }
+        self.all.retain(|one| absence(one).is_none_or(|(key, rank)| kept.get(&key) == Some(&rank)));
+    }
+
     /// Sorts by file, then span, then code, and removes duplicates.
     pub fn sort(&mut self, sources: &Sources) {
+        self.drop_repeated_absences();
         let all = std::mem::take(&mut self.all);
         let mut keyed: Vec<_> = all
             .into_iter()

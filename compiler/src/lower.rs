@@ -196,7 +196,8 @@ pub fn try_lower(
     check_affordable(composed, &model, &limits, opening, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
     let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
-    Some(LowerSummary { limits, model, opening })
+    let offers_tools = !built.palette.tools.is_empty();
+    Some(LowerSummary { limits, model, opening, offers_tools })
 }
 
 /// The values that a plan without inputs or a parent would resolve to.
@@ -206,6 +207,8 @@ pub struct LowerSummary {
     pub model: PlannedModel,
     /// Tokens that the first request contains in any case.
     pub opening: u64,
+    /// True if the palette has a tool besides the one that returns outputs.
+    pub offers_tools: bool,
 }
 
 /// Returns the palette without the return tool, and records the origin of each tool.

@@ -165,6 +165,8 @@ pub struct ToolSpecError {
     pub span: Span,
     pub label: String,
     pub help: Option<String>,
+    /// The unknown word, if the error is an unknown key or an unknown kind of tool.
+    pub word: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! reports all diagnostics in one pass (`language.md` 1, 2, 7–9), and checks that each directive could be lowered to a
 //! plan.
 
+mod assertion_use;
 mod body;
 mod body_calls;
 mod call_arguments;
@@ -10,17 +11,20 @@ mod context;
 mod continuation;
 mod directive;
 pub(crate) mod domain;
+mod fact_bounds;
 pub mod groups;
 mod hook;
 mod hook_use;
 mod hook_value;
 mod incremental;
 mod interface;
+mod knowledge_text;
 mod knowledge_use;
 mod limit;
 mod mistyped_placeholders;
 mod model;
 mod prefix;
+mod raises;
 mod selection;
 pub mod settings;
 mod shadowing;
@@ -58,6 +62,7 @@ use incremental::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, Uni
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
 use prefix::CachePrefixChecks;
+use raises::RaiseUses;
 use selection::SelectedDirectives;
 pub use selection::Selection;
 use spawn::Spawns;
@@ -383,12 +388,14 @@ impl<'i, 'w> Checker<'i, 'w> {
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model);
+                share.raises.add(composed, &audit.limits);
             }
             interface::check_placeholders(composed, found);
             interface::check_retyped(composed, found);
             mistyped_placeholders::check(composed, found);
+            knowledge_text::check_chain(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
-            share.hooks.add(composed, &launch, &mut effort);
+            share.hooks.add(self.items, composed, &launch, &mut effort);
             share.knowledge.add(composed);
             let started = self.told.check(self.items, composed, found);
             if let Some(audit) = &audit {
@@ -412,6 +419,7 @@ impl<'i, 'w> Checker<'i, 'w> {
     fn check_knowledge(&self, id: &ItemId, share: &mut UnitReport) {
         if let Some(knowledge) = self.items.knowledge(id) {
             knowledge_use::check_references(self.items, &knowledge, &mut share.found);
+            knowledge_text::check(self.items, &knowledge, &mut share.found);
         }
     }
 
@@ -424,6 +432,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         judged: &mut ProjectAnalyses,
     ) -> (Diagnostics, PatternMatcher, LowerCache) {
         let (items, mut found) = (self.items, self.found);
+        // Faults of the file were reported with the settings.
+        assertion_use::check(items, &assertion::read::read(items, &mut Diagnostics::new()), &mut found);
         for share in shares {
             found.append(share.found.clone());
         }
@@ -431,16 +441,15 @@ impl<'i, 'w> Checker<'i, 'w> {
         let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
         // A condition with an error is not reported as constant too.
         interface::check_hook_files(items, &inputs, &mut found);
-        HookUses::together(of().map(|s| &s.hooks)).report_constant_conditions(
-            items,
-            &self.shadowed,
-            &mut judged.verdicts,
-            &mut found,
-        );
+        let hooks = HookUses::together(of().map(|s| &s.hooks));
+        hooks.report_unreached_routes(&self.shadowed, &mut found);
+        hooks.report_constant_conditions(items, &self.shadowed, &mut judged.verdicts, &mut found);
+        RaiseUses::together(of().map(|s| &s.raises)).report(&mut found);
         interface::report_unused_inputs(&inputs, &mut found);
         SuppressionUses::together(of().map(|s| &s.context)).report_unused(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
         knowledge_use::report_unreached(items, &knowledge, unnamed, &mut judged.mentions, &mut found);
+        knowledge_use::drop_misspelt(&mut found);
         let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(items));
         LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(settings, &mut found);
         CachePrefixChecks::together(of().map(|s| &s.prefixes)).finish(&mut found);

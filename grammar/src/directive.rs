@@ -40,7 +40,10 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
             let content = fence.content.clone();
             let body = fence.whole.end..text.len();
             let xml = xml::parse(source, text, xml_range(text, fence, content));
-            errors.extend(xml.errors);
+            // Without its end, the fence takes the body, so only the end is missing for sure.
+            if fence.closed || xml.tree.is_some() && xml.errors.is_empty() {
+                errors.extend(xml.errors);
+            }
             check_root(source, fence, xml.tree.as_ref(), &mut errors);
             (xml.tree, Some(span(source, &fence.whole)), body)
         }
@@ -107,7 +110,13 @@ fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxErr
         (other.opening.clone(), "this fence is not marked `xml`", "start it with ```xml")
     } else {
         let end = text.find('\n').unwrap_or(text.len());
-        (0..end, "no such fence in this file", "write the metadata between ```xml and ``` lines")
+        let has_front_matter = text.trim_start_matches('\u{feff}').starts_with("---");
+        let help = if has_front_matter {
+            "agents of other clients have front matter: write its keys as ```xml, `<directive name=\"…\"><metadata><description>…</description><model tier=\"…\"/><permissions>…</permissions></metadata></directive>`"
+        } else {
+            "write the metadata between ```xml and ``` lines: `<directive name=\"…\"/>` at least"
+        };
+        (0..end, "no such fence in this file", help)
     };
     let span = span(source, &at);
     SyntaxKind::Fence.error(span, message, label).with_help(help)

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use rye_compiler::assertion::{AssertReport, Spawn, TraceStep, Violation, assert};
+use rye_compiler::assertion::{AssertReport, Spawn, TraceStep, Violation, WithoutWitness, assert};
 use rye_compiler::diagnostics::Severity;
 use rye_compiler::plan::source::SourceReport;
 use schemars::JsonSchema;
@@ -60,7 +60,10 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
                 report.line(&printable(&format_excess(spawn)))?;
             }
             for circle in &found.report.cycles {
-                report.line(&printable(&format!("note: only `depth` ends this cycle: {}", circle.join(" → "))))?;
+                report.line(printable(&format_cycle(circle, &found.report.spawns)).trim_end())?;
+            }
+            for WithoutWitness { assertion, why } in &found.report.without_witness {
+                report.line(&printable(&format!("warning: `{assertion}` has no effect: {why}")))?;
             }
             report.note(&summary(&found.report, found.diagnostics.count(Severity::Error)));
         }
@@ -91,6 +94,18 @@ fn format_excess(spawn: &Spawn) -> String {
         format_source(child_grants.as_ref()),
         format_source(parent_grants.as_ref())
     )
+}
+
+/// Formats a cycle with the lines that start its directives.
+fn format_cycle(circle: &[String], spawns: &[Spawn]) -> String {
+    let mut out = format!("note: only `depth` ends this cycle: {}\n", circle.join(" → "));
+    for (from, to) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+        let named = spawns.iter().filter(|spawn| spawn.from == *from && spawn.to == *to);
+        for spawn in named.filter(|spawn| spawn.source.is_some()) {
+            writeln!(out, "  {from} starts {to} ({}){}", spawn.by, format_source(spawn.source.as_ref())).ok();
+        }
+    }
+    out
 }
 
 fn format_source(source: Option<&SourceReport>) -> String {

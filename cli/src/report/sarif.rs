@@ -17,7 +17,13 @@ pub fn log(shown: &[DiagnosticOutput]) -> Value {
         *slot = index;
     }
     let described: Vec<Value> = rules.keys().map(|code| rule(code)).collect();
-    let results: Vec<Value> = shown.iter().map(|one| result(one, rules.get(one.code.as_str()))).collect();
+    let mut occurrences: BTreeMap<String, usize> = BTreeMap::new();
+    let mut numbered = |one: &DiagnosticOutput| {
+        let occurrence = occurrences.entry(fingerprint(one)).or_default();
+        *occurrence += 1;
+        result(one, rules.get(one.code.as_str()), *occurrence)
+    };
+    let results: Vec<Value> = shown.iter().map(&mut numbered).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -39,7 +45,8 @@ fn rule(code: &str) -> Value {
     })
 }
 
-fn result(shown: &DiagnosticOutput, rule: Option<&usize>) -> Value {
+/// Returns a result; `occurrence` counts the results with the same fingerprint, from 1.
+fn result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> Value {
     let level = match shown.severity.as_str() {
         "error" => "error",
         "warning" => "warning",
@@ -67,7 +74,10 @@ fn result(shown: &DiagnosticOutput, rule: Option<&usize>) -> Value {
             result.insert("relatedLocations".into(), json!(others));
         }
     }
-    result.insert("partialFingerprints".into(), json!({ "ryeDiagnostic/v1": fingerprint(shown) }));
+    result.insert(
+        "partialFingerprints".into(),
+        json!({ "ryeDiagnostic/v1": format!("{}:{occurrence}", fingerprint(shown)) }),
+    );
     if let (Some(label), false) = (shown.labels.first(), shown.fix.is_empty()) {
         let replacements: Vec<Value> = shown.fix.iter().map(replacement).collect();
         let changed = json!({ "artifactLocation": artifact(&label.file), "replacements": replacements });

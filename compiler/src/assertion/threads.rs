@@ -79,6 +79,8 @@ pub struct SpawnStep {
     pub declares: bool,
     pub grants: Vec<String>,
     pub granted: Option<Span>,
+    /// The grants of the hook that starts the directive: they count as its parent's.
+    pub of_hook: Vec<String>,
 }
 
 /// The properties of a directive itself, on one route.
@@ -200,6 +202,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         declares: alone.grants.is_some(),
         grants: own.clone(),
         granted: alone.granted,
+        of_hook: Vec::new(),
     };
     PossibleThread {
         directive: id.clone(),
@@ -241,6 +244,7 @@ fn child_thread(
         declares: alone.grants.is_some(),
         grants: sets.first().map(|set| set.to_vec()).unwrap_or_default(),
         granted: alone.granted,
+        of_hook: extra.to_vec(),
     });
     PossibleThread {
         directive: id.clone(),

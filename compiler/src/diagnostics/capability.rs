@@ -3,6 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::foreign_words;
 use super::{Label, Problem, Severity, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -89,11 +90,13 @@ impl Problem for CapabilityError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::MatchesNothing { suggestion, pattern, .. } => did_you_mean(suggestion.as_ref(), || {
+            Self::MatchesNothing { suggestion, pattern, .. } => foreign_words::help_for_tool(pattern).or_else(|| {
+                did_you_mean(suggestion.as_ref(), || {
                 if let Some(server) = mcp_server_of(pattern) {
                     return Some(format!("write the items of a configured server with `rye mcp refresh {server}`, or add the server with `rye mcp add`"));
                 }
                 Some("remove the pattern, or correct it to the dotted id of an item that exists".into())
+                })
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
             Self::UngrantedCall { capability, .. } => {

@@ -25,16 +25,16 @@ macro_rules! codes {
 codes! {
     "compiler" "capability": "acknowledges-nothing" "blocked" "dead-grant" "exceeds-base" "matches-nothing" "only-what-is-there"
         "opens-nothing" "outside-grant" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
-    "compiler" "config": "changes-nothing" "invalid" "unknown-file";
-    "compiler" "context": "duplicate" "not-restored" "resume-ceiling" "suppressed-and-declared" "suppresses-nothing"
-        "unknown-item" "unreached" "volatile-prefix";
+    "compiler" "config": "asserts-nothing" "changes-nothing" "invalid" "unknown-file";
+    "compiler" "context": "continuation-grants" "duplicate" "not-restored" "resume-ceiling" "suppressed-and-declared"
+        "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
-    "compiler" "hook": "always" "duplicate-id" "never" "removes-nothing" "shadowed" "ungranted" "unknown-call"
+    "compiler" "hook": "always" "duplicate-id" "never" "raises-nothing" "removes-nothing" "shadowed" "ungranted" "unknown-call"
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
-    "compiler" "interface": "missing-input" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
+    "compiler" "interface": "missing-input" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "server-schema"
         "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
-    "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown" "unpriced";
+    "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";
     "compiler" "model": "same-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";

@@ -19,6 +19,9 @@ pub enum ConfigError {
     /// The files that configure MCP servers, with the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String },
+    /// An assertion that can never fail; `why` completes the sentence.
+    #[error("the assertion `{id}` can never fail: {why}")]
+    AssertsNothing { id: String, why: String, help: Option<String>, span: Span },
     /// A settings file with the name of a file that only documents defaults: `about` describes it in a sentence.
     #[error("`{path}` has no effect")]
     ChangesNothing { path: String, about: &'static str, span: Span },
@@ -35,6 +38,7 @@ impl Problem for ConfigError {
             Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } => "config::invalid",
             Self::UnknownFile { .. } => "config::unknown-file",
             Self::ChangesNothing { .. } => "config::changes-nothing",
+            Self::AssertsNothing { .. } => "config::asserts-nothing",
         }
     }
 
@@ -44,7 +48,9 @@ impl Problem for ConfigError {
             | Self::Refused { .. }
             | Self::Servers { .. }
             | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
-            Self::UnknownFile { suggestion: None, .. } | Self::ChangesNothing { .. } => Severity::Warning,
+            Self::UnknownFile { suggestion: None, .. } | Self::ChangesNothing { .. } | Self::AssertsNothing { .. } => {
+                Severity::Warning
+            }
         }
     }
 
@@ -55,6 +61,9 @@ impl Problem for ConfigError {
                 Some("`rye explain config::unknown-file` lists the settings files; those of a tool belong in a folder of their own".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
+            Self::AssertsNothing { help, .. } => {
+                help.clone().or_else(|| Some("correct the assertion, or remove it".to_owned()))
+            }
             Self::Servers { .. } => {
                 Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
             }
@@ -70,6 +79,7 @@ impl Problem for ConfigError {
                 span.iter().map(|s| new_label(*s, format!("expected {expected}"))).collect()
             }
             Self::UnknownFile { .. } | Self::Servers { .. } => Vec::new(),
+            Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::ChangesNothing { span, .. } => vec![new_label(*span, "not a known settings file")],
             Self::Refused { span, .. } => span.iter().map(|s| new_label(*s, "not understood")).collect(),
         }

@@ -22,6 +22,12 @@ pub enum ContextError {
     /// `directive` is an example of an affected directive.
     #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
+    /// `pattern` is granted by the continuation directive, and not by the thread that it continues.
+    #[error("a continuation of `{directive}` is not granted `{pattern}`, although `{continuation}` grants it")]
+    ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
+    /// A placeholder in knowledge whose text is sent as it is; `reason` names the text that would be filled in.
+    #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
+    Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a continuation cannot start with {tokens} tokens of earlier messages")]
     Ceiling { tokens: u64, because: String, span: Span },
     /// `when` and `per` describe how often the part changes; `price` is in decimal dollars, with its model.
@@ -47,6 +53,8 @@ impl Problem for ContextError {
             Self::Unreached { .. } => "context::unreached",
             Self::NotRestored { .. } => "context::not-restored",
             Self::Ceiling { .. } => "context::resume-ceiling",
+            Self::ContinuationGrants { .. } => "context::continuation-grants",
+            Self::Unfilled { .. } => "context::unfilled-placeholder",
             Self::VolatilePrefix { .. } => "context::volatile-prefix",
         }
     }
@@ -60,6 +68,8 @@ impl Problem for ContextError {
             | Self::Unreached { .. }
             | Self::NotRestored { .. }
             | Self::Ceiling { .. }
+            | Self::ContinuationGrants { .. }
+            | Self::Unfilled { .. }
             | Self::VolatilePrefix { .. } => Severity::Warning,
         }
     }
@@ -84,6 +94,10 @@ impl Problem for ContextError {
                 "add a hook on `thread_continued` that fetches `{item}`, or lower `tokens` so that the context never fills up"
             )),
             Self::Ceiling { because, .. } => Some(because.clone()),
+            Self::ContinuationGrants { directive, .. } => Some(format!(
+                "a continuation keeps the plan of its thread and takes only the text of this directive: grant it in `{directive}`, or remove it"
+            )),
+            Self::Unfilled { help, .. } => Some((*help).to_owned()),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
                     "they are paid in full instead of from the cache: {price} dollars more per 100 {per} of `{model}`; move the changing part behind them"
@@ -111,6 +125,10 @@ impl Problem for ContextError {
                 vec![new_label(*span, format!("`{hook}` injects it only into a new thread"))]
             }
             Self::Ceiling { span, .. } => vec![new_label(*span, "set here")],
+            Self::ContinuationGrants { span, granted, .. } => {
+                vec![new_label(*span, "only its text is used"), new_label(*granted, "no effect in a continuation")]
+            }
+            Self::Unfilled { span, .. } => vec![new_label(*span, "plain text")],
             Self::VolatilePrefix { directive, span, .. } => {
                 vec![new_label(*span, format!("a different text each time, for example in `{directive}`"))]
             }

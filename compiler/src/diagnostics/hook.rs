@@ -3,11 +3,11 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::foreign_words::{self, WordPlace};
 use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
-    /// A condition compares a fact of calls with an item or a tool that does not exist.
     /// The condition requires a call of one tool, and reads a parameter that the tool does not have.
     #[error("the hook `{id}` reads the parameter `{name}`, which `{tool}` does not have")]
     UnknownParameter {
@@ -18,6 +18,7 @@ pub enum HookError {
         suggestion: Option<String>,
         known: Vec<String>,
     },
+    /// A condition compares a fact of calls with an item or a tool that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if it is the name of a tier
@@ -25,6 +26,7 @@ pub enum HookError {
     #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
         ("model", true) => "it is the id of the model, and this is the name of a tier",
         ("model", false) => "no provider has such a model",
+        ("classification.name", _) => "no rule of the classification table has this name",
         _ => "no directive has this id",
     })]
     UnknownValue {
@@ -48,11 +50,17 @@ pub enum HookError {
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
+    /// The hook fires only for directives of the library or the user; `directive` is the first of them.
+    #[error("in this project, the hook `{id}` fires for `{directive}` at most: {because}")]
+    OnlyLibrary { id: String, directive: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },
-    /// `same` is true if both hooks have the same condition, and false if the other one's is wider.
+    /// `when` is an adverbial of the other hook's firing.
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
-    Shadowed { id: String, by: String, span: Span, by_span: Span, same: bool },
+    Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
+    /// `current` is the smallest value of the limit among the directives that the hook applies to.
+    #[error("the hook `{id}` raises nothing: `{limit}` is at least {current} already")]
+    RaisesNothing { id: String, limit: &'static str, current: String, span: Span },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
     /// `path` is a fact that the model or a tool controls; `parameter` is the parameter it would fill.
@@ -86,7 +94,8 @@ impl Problem for HookError {
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::UnknownValue { .. } => "hook::unknown-value",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
-            Self::Never { .. } => "hook::never",
+            Self::Never { .. } | Self::OnlyLibrary { .. } => "hook::never",
+            Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
             Self::DuplicateId { .. } => "hook::duplicate-id",
@@ -107,11 +116,12 @@ impl Problem for HookError {
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
+            | Self::RaisesNothing { .. }
             | Self::Shadowed { .. }
             | Self::Ungranted { .. }
             | Self::Beyond { .. }
             | Self::StartsMore { .. } => Severity::Warning,
-            Self::Always { .. } => Severity::Advice,
+            Self::Always { .. } | Self::OnlyLibrary { .. } => Severity::Advice,
         }
     }
 
@@ -120,9 +130,12 @@ impl Problem for HookError {
             Self::UnknownParameter { suggestion, known, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some(format!("parameters: {}", quote_list(known))))
             }
-            Self::UnknownEvent { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(format!("events: {}", quote_list(&crate::semantics::hook_point::event_names())))
-            }),
+            Self::UnknownEvent { event, suggestion, .. } => {
+                let translated = foreign_words::help_for(WordPlace::Event, event).map(str::to_owned);
+                translated.or_else(|| did_you_mean(suggestion.as_ref(), || {
+                    Some(format!("events: {}", quote_list(&crate::semantics::hook_point::event_names())))
+                }))
+            }
             Self::UnknownFact { path, suggestion, facts, .. } => {
                 let constant = match path.to_ascii_lowercase().as_str() {
                     "true" => Some("true".to_owned()),
@@ -135,9 +148,10 @@ impl Problem for HookError {
                     Some(format!("facts here: {}{quoted}", quote_list(facts)))
                 })
             }
-            Self::WrongAction { suggestion, allowed, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", quote_list(allowed))))
-            }
+            Self::WrongAction { action, suggestion, allowed, .. } => foreign_words::help_for_action(action, allowed)
+                .or_else(|| {
+                    did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", quote_list(allowed))))
+                }),
             Self::UnknownCall { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
                     "call.name" => "write the name that the model calls it by, `rye_bash_bash`, or compare `call.item_id`".into(),
@@ -146,6 +160,7 @@ impl Problem for HookError {
             }),
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
+                    "classification.name" => "the names are those of `patterns` in `agent/error_classification`; `classification.category` groups them".into(),
                     "model" => "`rye providers` lists the models; part of an id is compared with `model contains \"…\"`".into(),
                     _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`".into(),
                 })
@@ -153,7 +168,10 @@ impl Problem for HookError {
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
             }),
-            Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
+            Self::Never { .. } | Self::OnlyLibrary { .. } => Some("correct the condition, or remove the hook".into()),
+            Self::RaisesNothing { limit, .. } => {
+                Some(format!("write the new value of `{limit}`, above the limit, not the difference"))
+            }
             Self::Always { .. } => Some("remove the condition if this is intended".into()),
             Self::Shadowed { by, .. } => {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
@@ -184,11 +202,12 @@ impl Problem for HookError {
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
             Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],
+            Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
             Self::Never { span, .. } => vec![new_label(*span, "never true")],
+            Self::OnlyLibrary { span, .. } => vec![new_label(*span, "never true for a directive of the project")],
             Self::Always { span, .. } => vec![new_label(*span, "never false")],
-            Self::Shadowed { by, span, by_span, same, .. } => {
-                let when = if *same { "under the same condition" } else { "whenever the event does" };
+            Self::Shadowed { by, span, by_span, when, .. } => {
                 vec![new_label(*span, "never reached"), new_label(*by_span, format!("`{by}` fires {when}"))]
             }
             Self::DuplicateId { first, second, .. } => {

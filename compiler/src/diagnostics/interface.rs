@@ -39,6 +39,9 @@ pub enum InterfaceError {
     /// A hook or a body calls a tool without a required parameter.
     #[error("the parameter `{name}` of the tool `{tool}` has no value")]
     MissingParameter { name: String, tool: String, span: Span },
+    /// An input that is declared as required although it has a default.
+    #[error("the input `{name}` is never missing: it is required, but has a default")]
+    RequiredDefault { name: String, span: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
     /// `used` is the location that needs the value; `None` if only the caller can supply it.
@@ -70,6 +73,7 @@ impl Problem for InterfaceError {
             | Self::Lookalike { .. } => "interface::unknown-input",
             Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
+            Self::RequiredDefault { .. } => "interface::required-default",
             Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } => "interface::unknown-output",
             Self::Type { .. } | Self::Part { .. } => "interface::type",
@@ -78,7 +82,9 @@ impl Problem for InterfaceError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::UnusedInput { .. } | Self::Lookalike { .. } | Self::Retyped { .. } => Severity::Warning,
+            Self::UnusedInput { .. } | Self::RequiredDefault { .. } | Self::Lookalike { .. } | Self::Retyped { .. } => {
+                Severity::Warning
+            }
             Self::UnknownInput { .. }
             | Self::UndeclaredInput { .. }
             | Self::UnknownParameter { .. }
@@ -124,6 +130,9 @@ impl Problem for InterfaceError {
                     format!("declared: {}", quote_list(declared))
                 })
             }),
+            Self::RequiredDefault { .. } => {
+                Some("remove `required`, or remove `default` if the caller has to give the value".into())
+            }
             Self::UnusedInput { name, .. } => {
                 Some(format!("write `{{input:{name}}}` where its value belongs, or remove the declaration"))
             }
@@ -151,6 +160,7 @@ impl Problem for InterfaceError {
             Self::MissingParameter { tool, span, .. } => {
                 vec![new_label(*span, format!("required by `{tool}`"))]
             }
+            Self::RequiredDefault { span, .. } => vec![new_label(*span, "a missing value is the default")],
             Self::UnusedInput { span, .. } => vec![new_label(*span, "declared here, used nowhere")],
             Self::MissingInput { declared, used, .. } => {
                 let used = used.iter().map(|s| new_label(*s, "its value is needed here"));

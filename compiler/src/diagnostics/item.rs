@@ -3,6 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::foreign_words::{self, WordPlace};
 use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 use crate::world::ItemKind;
 
@@ -66,9 +67,21 @@ pub enum ItemError {
     /// A directive without a prompt, which no hook or other directive provides.
     #[error("`{id}` has no prompt")]
     Silent { id: String, span: Span },
+    /// Knowledge with metadata and without text.
+    #[error("the knowledge `{id}` has no text")]
+    SilentKnowledge { id: String, span: Span },
+    /// A key of knowledge metadata that nothing reads.
+    #[error("the key `{key}` of this knowledge is never read")]
+    UnreadMetadata { key: String, suggestion: Option<String>, span: Span },
+    /// A `version` that is no version number.
+    #[error("`{found}` is not a version")]
+    Version { found: String, span: Span },
     /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
     #[error("`{path}` is never read: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
+    /// A program among the tools that no tool runs; `declaration` is the file that could declare it.
+    #[error("`{path}` is never run: no tool names it")]
+    StrayProgram { path: String, declaration: String },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
     #[error("the `{mark}` front matter of this {} is never read", kind.word())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
@@ -114,20 +127,24 @@ impl Problem for ItemError {
     fn code(&self) -> &'static str {
         match self {
             Self::Unknown { .. } | Self::Dangling { .. } => "item::unknown",
-            Self::UnknownKey { .. } | Self::ToolKey { .. } | Self::NearConstant { .. } => "item::unknown-key",
+            Self::UnknownKey { .. }
+            | Self::ToolKey { .. }
+            | Self::NearConstant { .. }
+            | Self::UnreadMetadata { .. } => "item::unknown-key",
             Self::NameMismatch { .. } | Self::KnowledgeMismatch { .. } => "item::name-mismatch",
             Self::EscapesSpace { .. } => "item::escapes-space",
-            Self::InvalidValue { .. } | Self::ToolValue { .. } | Self::InvalidFrontMatter { .. } => {
-                "item::invalid-value"
-            }
+            Self::InvalidValue { .. }
+            | Self::ToolValue { .. }
+            | Self::Version { .. }
+            | Self::InvalidFrontMatter { .. } => "item::invalid-value",
             Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
             Self::Repeated { .. } => "item::repeated",
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => "item::signature",
-            Self::Stray { .. } | Self::FrontMatter { .. } => "item::stray",
+            Self::Stray { .. } | Self::StrayProgram { .. } | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } => "item::server-schema",
-            Self::Silent { .. } => "item::silent",
+            Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
@@ -141,6 +158,7 @@ impl Problem for ItemError {
                 Severity::Error
             }
             Self::Stray { .. }
+            | Self::StrayProgram { .. }
             | Self::FrontMatter { .. }
             | Self::KnowledgeMismatch { .. }
             | Self::Dangling { .. }
@@ -150,8 +168,13 @@ impl Problem for ItemError {
             | Self::LateSignature { .. }
             | Self::ServerSchema { .. }
             | Self::InvalidFrontMatter { .. }
+            | Self::Version { .. }
+            | Self::UnreadMetadata { suggestion: Some(_), .. }
+            | Self::SilentKnowledge { .. }
             | Self::Silent { .. } => Severity::Warning,
-            Self::Shadows { .. } | Self::ShadowsFile { .. } => Severity::Advice,
+            Self::Shadows { .. } | Self::ShadowsFile { .. } | Self::UnreadMetadata { suggestion: None, .. } => {
+                Severity::Advice
+            }
             Self::Unknown { .. }
             | Self::UnknownKey { .. }
             | Self::NameMismatch { .. }
@@ -175,8 +198,10 @@ impl Problem for ItemError {
                 Some(format!("create `{}{id}.{}` in the project or the user space, or name an existing one", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
             Self::UnknownKey { what, key, of, suggestion, known, .. } => {
-                misplaced_help(what, key, of).or_else(|| did_you_mean(suggestion.as_ref(), || {
-                    (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)))
+                let translated = misplaced_help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
+                translated.or_else(|| did_you_mean(suggestion.as_ref(), || {
+                    let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
+                    foreign_words::help_for_named_field(what, key, of).or(known)
                 }))
             }
             Self::NameMismatch { expected, field, .. } => Some(match (*field, expected.as_str()) {
@@ -192,7 +217,11 @@ impl Problem for ItemError {
             Self::EscapesSpace { .. } => Some(
                 "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
             ),
-            Self::InvalidValue { expected, found, .. } => value_help(found, expected),
+            Self::InvalidValue { what, expected, found, .. } => {
+                let word = found.trim_matches('`');
+                let translated = foreign_words::help_for(WordPlace::FieldType, word).filter(|_| what == "`type`");
+                translated.map(str::to_owned).or_else(|| value_help(found, expected))
+            }
             Self::Missing { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
@@ -203,6 +232,9 @@ impl Problem for ItemError {
             Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
+            Self::StrayProgram { path, declaration } => Some(format!(
+                "tools are scripts in Python, JavaScript, TypeScript or shell, or YAML: declare it in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`"
+            )),
             Self::FrontMatter { help, .. } => Some((*help).to_owned()),
             Self::Dangling { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("correct the id, or remove it".into()))
@@ -231,6 +263,11 @@ impl Problem for ItemError {
                 Some("its lines are read as plain text: put values with `:`, `[` or quotes into quotes".into())
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
+            Self::SilentKnowledge { .. } => Some("write the text below the metadata, or remove the file".into()),
+            Self::UnreadMetadata { suggestion, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some("keep it as a note for readers, or remove it".into()))
+            }
+            Self::Version { .. } => Some("write numbers with dots: `1.0.0`".into()),
             Self::Silent { .. } => Some("write the prompt below the block, or let a directive extend it".into()),
             Self::LateSignature { .. } => {
                 Some("remove the lines above it, or the line itself and sign the file again with `rye sign`".into())
@@ -272,6 +309,9 @@ impl Problem for ItemError {
             Self::KnowledgeMismatch { span, .. } => vec![new_label(*span, "contradicts the path")],
             Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
+            Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
+            Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
+            Self::Version { span, .. } => vec![new_label(*span, "not a version number")],
             Self::Silent { span, .. } => {
                 vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
             }
@@ -285,9 +325,11 @@ impl Problem for ItemError {
             | Self::ToolMissing { span, label: text, .. }
             | Self::ToolValue { span, label: text, .. }
             | Self::ServerSchema { span, label: text, .. } => vec![new_label(*span, text.clone())],
-            Self::UntrustedKey { .. } | Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => {
-                Vec::new()
-            }
+            Self::UntrustedKey { .. }
+            | Self::Unreadable { .. }
+            | Self::Ambiguous { .. }
+            | Self::StrayProgram { .. }
+            | Self::Stray { .. } => Vec::new(),
         }
     }
 }

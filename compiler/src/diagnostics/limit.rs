@@ -3,6 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::foreign_words::{self, WordPlace};
 use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -18,6 +19,9 @@ pub enum LimitError {
     /// `needed` is a lower bound on the tokens of the first request.
     #[error("the token limit of {limit} is below the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
+    /// A directive with tools, whose results would be read in a second turn.
+    #[error("with one turn, the model never reads the result of a tool")]
+    OneTurn { has_outputs: bool, span: Span },
     #[error("the limit `{name}` is never reached: {because}")]
     NeverBinds { name: String, because: String, span: Span },
     /// The limit is decimal dollars.
@@ -32,13 +36,14 @@ impl Problem for LimitError {
             Self::Invalid { .. } => "limit::invalid",
             Self::CannotAffordOneTurn { .. } | Self::PromptAboveTokens { .. } => "limit::cannot-afford-one-turn",
             Self::NeverBinds { .. } => "limit::never-binds",
+            Self::OneTurn { .. } => "limit::one-turn",
             Self::Unpriced { .. } => "limit::unpriced",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
-            Self::NeverBinds { .. } | Self::PromptAboveTokens { .. } => Severity::Warning,
+            Self::NeverBinds { .. } | Self::OneTurn { .. } | Self::PromptAboveTokens { .. } => Severity::Warning,
             Self::Unknown { .. } | Self::Invalid { .. } | Self::CannotAffordOneTurn { .. } | Self::Unpriced { .. } => {
                 Severity::Error
             }
@@ -47,11 +52,19 @@ impl Problem for LimitError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Unknown { suggestion, known, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("limits: {}", quote_list(known))))
+            Self::Unknown { name, suggestion, known, .. } => {
+                let translated = foreign_words::help_for(WordPlace::Limit, name).map(str::to_owned);
+                let listed = || Some(format!("limits: {}", quote_list(known)));
+                translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
             Self::Invalid { why, .. } => Some(format!("it {why}")),
             Self::NeverBinds { .. } => Some("lower it, or leave it out".into()),
+            Self::OneTurn { has_outputs, .. } => Some(match has_outputs {
+                true => {
+                    "raise `turns`: a call takes one turn, and returning the outputs another; or grant no tools".into()
+                }
+                false => "raise `turns`: a call takes one turn, and the answer another; or grant no tools".into(),
+            }),
             Self::PromptAboveTokens { .. } => Some("raise `tokens`, or shorten the prompt".to_owned()),
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
@@ -67,6 +80,7 @@ impl Problem for LimitError {
             Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "no such limit")).collect(),
             Self::Invalid { span, why, .. } => span.iter().map(|s| new_label(*s, why.clone())).collect(),
             Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
+            Self::OneTurn { span, .. } => vec![new_label(*span, "too few for a call and an answer")],
             Self::CannotAffordOneTurn { span, .. }
             | Self::PromptAboveTokens { span, .. }
             | Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "set here")).collect(),

@@ -3,6 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::foreign_words::{self, WordPlace};
 use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -42,11 +43,13 @@ impl Problem for ModelError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Unknown { suggestion, known, .. }
-            | Self::NoProvider { suggestion, known, .. }
-            | Self::NoTier { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
-                (!known.is_empty()).then(|| format!("known: {}", quote_list(known)))
-            }),
+            Self::Unknown { requested, suggestion, known, .. }
+            | Self::NoProvider { requested, suggestion, known, .. }
+            | Self::NoTier { requested, suggestion, known, .. } => {
+                let translated = foreign_words::help_for(WordPlace::ModelName, requested).map(str::to_owned);
+                let listed = || (!known.is_empty()).then(|| format!("known: {}", quote_list(known)));
+                translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
+            }
             Self::SameFallback { .. } => {
                 Some("name a tier or a model that is another one, or leave `fallback` out".into())
             }

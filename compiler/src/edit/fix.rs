@@ -25,6 +25,11 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
     }
+    // The help for a word of another system may name another word than the nearest one.
+    let names = |help: &String| help.contains(&format!("`{instead}`")) || help.contains(&format!("\"{instead}\""));
+    if !diagnostic.help().as_ref().is_some_and(names) {
+        return None;
+    }
     let mut edits = vec![Edit::new(span.range(), instead)];
     if opens_element(source, span) {
         edits.extend(end_tag_edit(source, span, instead)?);
@@ -49,6 +54,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             {
                 Some((name, *span, suggestion))
             }
+            ItemError::UnreadMetadata { key, span, suggestion } => Some((key, *span, suggestion.as_deref()?)),
             ItemError::UnknownKey { .. }
             | ItemError::NameMismatch { .. }
             | ItemError::NearConstant { .. }
@@ -70,10 +76,13 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::UntrustedKey { .. }
             | ItemError::LateSignature { .. }
             | ItemError::Stray { .. }
+            | ItemError::StrayProgram { .. }
             | ItemError::UnknownCall { .. }
             | ItemError::Shadows { .. }
             | ItemError::ShadowsFile { .. }
             | ItemError::InvalidFrontMatter { .. }
+            | ItemError::Version { .. }
+            | ItemError::SilentKnowledge { .. }
             | ItemError::Silent { .. } => None,
         };
     }

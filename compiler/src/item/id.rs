@@ -3,6 +3,7 @@
 use rye_grammar::{ItemId, Spanned, SyntaxKind};
 
 use crate::diagnostics::{Diagnostics, ItemError};
+use crate::world::ItemKind;
 
 /// Returns the id, or `None` and a diagnostic.
 pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<ItemId>> {
@@ -43,9 +44,13 @@ fn escape_reason(text: &str) -> Option<String> {
 }
 
 fn id_help(text: &str) -> String {
+    // A path instead of an id: without the folder of its kind and the extension.
+    let inside = text.strip_prefix(".ai/").unwrap_or(text);
+    let folders = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/"));
+    let text = folders.iter().find_map(|folder| inside.strip_prefix(folder)).unwrap_or(inside);
     let stem = text.strip_suffix(".md").or_else(|| text.strip_suffix(".yaml")).or_else(|| text.strip_suffix(".yml"));
     match stem.map(ItemId::parse) {
-        Some(Ok(id)) => format!("leave the extension out: `{id}`"),
+        Some(Ok(id)) => format!("an id has no folder of its kind and no extension: `{id}`"),
         Some(Err(_)) | None => match ItemId::parse(&text.replace('.', "/")) {
             Ok(id) => format!("ids are written with `/`: `{id}`"),
             Err(_) => "an id is one or more parts of letters, digits, `_` and `-`, joined by `/`".into(),
@@ -82,6 +87,8 @@ mod tests {
     #[test]
     fn help_shows_the_intended_id() {
         assert!(id_help("a/b.md").contains("`a/b`"));
+        assert!(id_help(".ai/directives/a/b.md").contains("`a/b`"));
+        assert!(id_help("knowledge/k.yaml").contains("`k`"));
         assert!(id_help("rye.agent.core").contains("`rye/agent/core`"));
     }
 }

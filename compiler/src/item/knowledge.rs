@@ -6,7 +6,7 @@ use rye_grammar::knowledge::KnowledgeTree;
 use serde_json::{Map, Value};
 
 use super::{FileRef, data};
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, ItemError, closest};
 
 /// Keys of knowledge metadata; older files declare their own id as `id`.
 pub(crate) const KEYS: [&str; 13] = [
@@ -54,7 +54,11 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     let metadata = tree.metadata;
     let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
     if file.path.ends_with(".md") {
-        data::check_keys(found, entries, &KEYS, "knowledge metadata");
+        for entry in entries.iter().filter(|entry| !KEYS.contains(&entry.key.node.as_str())) {
+            let (key, span) = (entry.key.node.clone(), entry.key.span);
+            let suggestion = closest(&key, KEYS);
+            found.push(ItemError::UnreadMetadata { key, suggestion, span });
+        }
     }
     let get = |key: &str| metadata.as_ref().and_then(|m| m.get(key)).filter(|n| !matches!(n.kind, Kind::Null));
     let mut text = |key: &str| get(key).and_then(|n| data::read_string(found, key, n));

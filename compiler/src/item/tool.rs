@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
-use crate::diagnostics::{Diagnostics, ItemError, closest};
+use crate::diagnostics::{Diagnostics, ItemError, closest, help_for_tool_word};
 use crate::tool_spec::{ENGINE_TOOLS, ToolSpec, ToolSpecErrorKind, builtins};
 
 #[derive(Debug, Clone)]
@@ -31,7 +31,11 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
             // Unparsed metadata has no keys; reporting missing keys as well would hide the first error.
             if !unread {
                 for fault in faults {
-                    let (message, span, label, help) = (fault.message, fault.span, fault.label, fault.help);
+                    let word = fault.word.as_deref();
+                    let is_kind = fault.code == ToolSpecErrorKind::BadValue;
+                    let translated = word.and_then(|word| help_for_tool_word(is_kind, word)).map(str::to_owned);
+                    let (message, span, label, help) =
+                        (fault.message, fault.span, fault.label, translated.or(fault.help));
                     found.push(match fault.code {
                         ToolSpecErrorKind::UnknownKey => ItemError::ToolKey { message, span, label, help },
                         ToolSpecErrorKind::MissingKey => ItemError::ToolMissing { message, span, label, help },

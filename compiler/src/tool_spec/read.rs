@@ -238,6 +238,9 @@ impl ToolSpecReader {
             other => {
                 let help = did_you_mean(other, &KIND_KEYS.map(|(kind, _)| kind));
                 self.report_bad_value(kind.span, format!("no tool is of kind `{other}`"), "unknown kind", Some(help));
+                if let Some(fault) = self.faults.last_mut() {
+                    fault.word = Some(other.to_owned());
+                }
                 None
             }
         }
@@ -474,6 +477,7 @@ impl ToolSpecReader {
                         }
                         key => did_you_mean(key, keys),
                     }),
+                    word: Some(entry.key.node.clone()),
                 });
             }
         }
@@ -514,6 +518,7 @@ impl ToolSpecReader {
             span: node.span,
             label: format!("`{key}` is missing"),
             help: Some(help.to_owned()),
+            word: None,
         });
     }
 
@@ -533,6 +538,7 @@ impl ToolSpecReader {
             span,
             label: label.to_owned(),
             help,
+            word: None,
         });
     }
 }

@@ -30,7 +30,7 @@ impl EmptyDirectives {
                 self.extended.insert(link.id().clone());
             }
         }
-        if !leaf.body.node.trim().is_empty() || items.is_broken(leaf.file.source) {
+        if has_text(&leaf.body.node) || items.is_broken(leaf.file.source) {
             return;
         }
         let is_told = [&composed.system, &composed.before, &composed.after].iter().any(|part| !part.is_empty())
@@ -46,6 +46,15 @@ impl EmptyDirectives {
             None => self.incomplete = true,
         }
     }
+}
+
+/// Returns true if a body holds anything besides comments.
+fn has_text(body: &str) -> bool {
+    let mut rest = body.trim_start();
+    while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+        rest = after.trim_start();
+    }
+    !rest.is_empty()
 }
 
 /// Returns true if a hook can add text for the model. The result of an executed item may be anything.

@@ -61,7 +61,10 @@ impl PatternMatcher {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
         self.check_patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
         for grant in &permissions.grants {
-            check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
+            // The risk of a misspelt pattern says nothing about the grant that was meant.
+            if !matches!(self.reaches.get(&grant.pattern.0), Some(PatternMatch::Nothing { .. })) {
+                check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
+            }
             check_openings(shared.items, grant, found);
             check_needs(shared.items, grant, permissions, found);
         }

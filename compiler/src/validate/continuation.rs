@@ -7,13 +7,15 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::{Composed, ComposedHook};
-use crate::diagnostics::{ContextError, Diagnostics};
+use crate::diagnostics::{ContextError, Diagnostics, InterfaceError};
 use crate::hook::{HookAction, HookPoint};
 use crate::item::Items;
 use crate::plan::PlannedModel;
+use crate::semantics::glob::{Coverage, covers};
 use crate::semantics::limits::Limits;
 use crate::world::Space;
 
+use super::capability::is_trivially_covered;
 use super::incremental::Merge;
 
 /// Lost knowledge by the span of the hook: its id, the knowledge it provides, and the first directive that would lose
@@ -120,6 +122,38 @@ impl LostKnowledge {
                 format!("`{model}` is full at {full} tokens: a continuation would start full and hand over again");
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
+    }
+}
+
+/// Reports declarations of a continuation directive that have no effect in a continuation, which keeps the plan and the
+/// inputs of its thread: required inputs that the thread does not have, and grants beyond those of the thread.
+pub fn check_target(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf() else { return };
+    let Some(named) = leaf.continuation.as_ref().filter(|named| named.node != composed.id) else { return };
+    let Some(target) = items.directive(&named.node) else { return };
+    for field in target.inputs.values().filter(|field| field.required && field.default.is_none()) {
+        if !composed.inputs.contains_key(&field.name.node) {
+            found.push(InterfaceError::MissingInput {
+                name: field.name.node.clone(),
+                directive: target.id().to_string(),
+                declared: Some(field.span),
+                used: Some(named.span),
+            });
+        }
+    }
+    let (Some(own), Some(granted)) = (&composed.permissions, &target.permissions) else { return };
+    let beyond = granted.grants.iter().find(|grant| {
+        let held = || own.value.grants.iter().map(|grant| grant.pattern.0.as_str()).collect::<Vec<_>>();
+        !is_trivially_covered(&own.value, &grant.pattern.0) && covers(&held(), &grant.pattern.0) != Coverage::Covered
+    });
+    if let Some(grant) = beyond {
+        found.push(ContextError::ContinuationGrants {
+            directive: composed.id.to_string(),
+            continuation: target.id().to_string(),
+            pattern: grant.pattern.0.clone(),
+            span: named.span,
+            granted: grant.span,
+        });
     }
 }
 

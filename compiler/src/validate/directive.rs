@@ -1,7 +1,7 @@
 //! Checks of a directive's own declarations that depend on other files: its hooks, its continuation and its limits.
 
 use crate::compose::Composed;
-use crate::diagnostics::{ContextError, Diagnostics, ItemError};
+use crate::diagnostics::{ContextError, Diagnostics, InterfaceError, ItemError};
 use crate::item::Items;
 use crate::world::ItemKind;
 
@@ -12,6 +12,10 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
         super::hook::check(items, hook, Some(composed), found);
     }
     super::limit::check_declared(leaf, found);
+    for field in leaf.inputs.values().filter(|field| field.required && field.default.is_some()) {
+        found.push(InterfaceError::RequiredDefault { name: field.name.node.clone(), span: field.span });
+    }
+    super::continuation::check_target(items, composed, found);
     if let Some(continuation) = &leaf.continuation
         && !items.exists(ItemKind::Directive, &continuation.node)
     {

@@ -58,8 +58,12 @@ pub fn fact_domain(
             _ => None,
         },
         PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
-        PathMeaning::Fact(Some(Type::Integer)) => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
-        PathMeaning::Fact(Some(Type::Number)) => Some(Domain::Number { whole: false, least: Some(0), optional: false }),
+        PathMeaning::Fact(Some(Type::Integer)) => {
+            Some(Domain::Number { whole: true, least: Some(0), most: None, optional: false })
+        }
+        PathMeaning::Fact(Some(Type::Number)) => {
+            Some(Domain::Number { whole: false, least: Some(0), most: None, optional: false })
+        }
         PathMeaning::Fact(Some(Type::String)) => {
             let words = closed_vocabulary(point, &path.to_string())?;
             Some(Domain::Values(words.iter().map(|word| Some((*word).into())).collect()))
@@ -81,8 +85,8 @@ fn input_domain(field: &FieldDecl) -> Option<Domain> {
     }
     match field.kind {
         FieldType::Boolean => Some(with_absent(vec![true.into(), false.into()])),
-        FieldType::Integer => Some(Domain::Number { whole: true, least: None, optional }),
-        FieldType::Number => Some(Domain::Number { whole: false, least: None, optional }),
+        FieldType::Integer => Some(Domain::Number { whole: true, least: None, most: None, optional }),
+        FieldType::Number => Some(Domain::Number { whole: false, least: None, most: None, optional }),
         FieldType::String | FieldType::Array | FieldType::Object => None,
     }
 }

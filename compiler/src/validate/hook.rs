@@ -3,13 +3,14 @@
 
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::directive::FieldDecl;
 use crate::item::{HookDecl, Items};
+use crate::palette::tool_name;
 use crate::plan::FieldType;
 use crate::semantics;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
@@ -309,45 +310,58 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports parameters of a call that a hook reads and the tool it guards does not have. Reads the tool, so only `check`
+/// Reports parameters of a call that a hook reads and none of the tools it guards has. Reads the tools, so only `check`
 /// calls this.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
-    let Some(tool) = required_tool(&condition.node).and_then(|id| items.tool(&id)) else { return };
-    let schema = &tool.spec.parameters;
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    if schema.get("additionalProperties") != Some(&Value::Bool(false)) {
+    let Some(required) = required_tools(items, &condition.node) else { return };
+    let tools: Option<Vec<_>> = required.iter().map(|id| items.tool(id)).collect();
+    let schemas: Option<Vec<&Map<String, Value>>> =
+        tools.iter().flatten().map(|tool| closed_properties(&tool.spec.parameters)).collect();
+    let (Some(first), Some(schemas)) = (required.first(), schemas.filter(|schemas| !schemas.is_empty())) else {
         return;
-    }
+    };
+    let known = || schemas.iter().flat_map(|properties| properties.keys());
     let holes = hook.holes.facts.iter().map(|hole| (&hole.path, hole.span));
     for (path, span) in condition_paths(&condition.node).into_iter().chain(holes) {
         let [Segment::Name(call), Segment::Name(input), Segment::Name(name), ..] = path.segments.as_slice() else {
             continue;
         };
-        if call == "call" && input == "input" && !properties.contains_key(name) {
+        if call == "call" && input == "input" && !known().any(|property| property == name) {
             found.push(HookError::UnknownParameter {
                 id: hook.id.node.clone(),
-                tool: tool.file.id.to_string(),
+                tool: first.to_string(),
                 name: name.clone(),
                 span,
-                suggestion: closest(name, properties.keys().map(String::as_str)),
-                known: properties.keys().cloned().collect(),
+                suggestion: closest(name, known().map(String::as_str)),
+                known: known().cloned().collect(),
             });
         }
     }
 }
 
-/// Returns the tool that every call must have for a condition to be true: `call.item_id == "…"`, alone or in `&&`.
-fn required_tool(expr: &Expr) -> Option<ItemId> {
+/// Returns the parameters of a tool that has no others.
+fn closed_properties(schema: &Value) -> Option<&Map<String, Value>> {
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    schema.get("properties").and_then(Value::as_object).filter(|_| is_closed)
+}
+
+/// Returns the tools of which every call must have one for a condition to be true: `call.item_id == "…"`,
+/// `call.item_id in […]` or the same with `call.name`, alone or in `&&`.
+fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
     match &expr.kind {
-        ExprKind::All(parts) => parts.iter().find_map(required_tool),
+        ExprKind::All(parts) => parts.iter().find_map(|part| required_tools(items, part)),
+        ExprKind::Any(parts) => {
+            let all: Option<Vec<_>> = parts.iter().map(|part| required_tools(items, part)).collect();
+            all.map(|all| all.concat()).filter(|all| !all.is_empty())
+        }
         ExprKind::Compare { op: CompareOp::Eq, left, right } => match (&left.kind, &right.kind) {
-            (ExprKind::Path(path), ExprKind::Literal(Value::String(id)))
-            | (ExprKind::Literal(Value::String(id)), ExprKind::Path(path))
-                if path.to_string() == "call.item_id" =>
-            {
-                ItemId::parse(id).ok()
-            }
+            (ExprKind::Path(path), _) => named_tools(items, path, right),
+            (_, ExprKind::Path(path)) => named_tools(items, path, left),
+            _ => None,
+        },
+        ExprKind::Compare { op: CompareOp::In, left, right } => match &left.kind {
+            ExprKind::Path(path) => named_tools(items, path, right),
             _ => None,
         },
         ExprKind::Compare { .. }
@@ -355,10 +369,39 @@ fn required_tool(expr: &Expr) -> Option<ItemId> {
         | ExprKind::Path(_)
         | ExprKind::Exists(_)
         | ExprKind::List(_)
-        | ExprKind::Any(_)
         | ExprKind::Length(_)
         | ExprKind::Not(_)
         | ExprKind::Negate(_)
         | ExprKind::Arithmetic { .. } => None,
     }
+}
+
+fn literal_text(expr: &Expr) -> Option<&str> {
+    match &expr.kind {
+        ExprKind::Literal(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the tools with the ids or names that a fact of calls is compared with.
+fn named_tools(items: &Items<'_>, fact: &Path, compared: &Expr) -> Option<Vec<ItemId>> {
+    let by_name = match fact.to_string().as_str() {
+        "call.item_id" => false,
+        "call.name" => true,
+        _ => return None,
+    };
+    let texts: Vec<&str> = match &compared.kind {
+        ExprKind::Literal(Value::String(text)) => vec![text],
+        ExprKind::Literal(Value::Array(all)) => all.iter().map(Value::as_str).collect::<Option<_>>()?,
+        ExprKind::List(all) => all.iter().map(literal_text).collect::<Option<_>>()?,
+        _ => return None,
+    };
+    let find = |text: &&str| {
+        if by_name {
+            items.list(ItemKind::Tool).iter().find(|entry| tool_name(&entry.id) == **text).map(|entry| entry.id.clone())
+        } else {
+            ItemId::parse(text).ok()
+        }
+    };
+    texts.iter().map(find).collect()
 }

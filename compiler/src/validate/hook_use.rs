@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rye_grammar::condition::Path;
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::{Composed, compose_all};
@@ -11,42 +12,128 @@ use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::resolve::{Inputs, KnownFacts, Launch};
-use crate::semantics::condition::{Fuel, Verdict};
+use crate::semantics::condition::{Fuel, Implication, PathValues, Verdict};
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table;
 use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
+use super::fact_bounds::{BoundCause, FactBounds};
 use super::incremental::Merge;
 
-/// Hooks by span, each with true if some directive could see it fire.
+/// Hooks by span, with what is known of their firing.
 #[derive(Default)]
 pub struct HookUses {
-    uses: BTreeMap<Span, (Arc<HookDecl>, bool)>,
+    uses: BTreeMap<Span, HookUse>,
+    routes: BTreeMap<Span, RouteUse>,
     /// Set if a directive could not be composed, so that its hooks are unknown.
     incomplete: bool,
+}
+
+struct HookUse {
+    hook: Arc<HookDecl>,
+    /// True if the hook could fire for some directive.
+    fires: bool,
+    /// The only bound that prevents it from firing for the directives so far, if they have one in common.
+    bound: Option<BoundCause>,
+}
+
+/// A `resolve_extends` hook whose condition some directive meets.
+struct RouteUse {
+    hook: Arc<HookDecl>,
+    /// True if it routes some directive.
+    routes: bool,
+    /// The hook that answers first for the first directive that it does not route.
+    by: Arc<HookDecl>,
 }
 
 impl HookUses {
     /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
     /// affect another's result.
-    pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>, effort: &mut Fuel) {
+    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, launch: &Launch<'_>, effort: &mut Fuel) {
+        let bounds = FactBounds::new(items, composed);
+        self.add_routes(composed);
         for hook in composed.hooks.iter().filter(|hook| has_checkable_condition(&hook.decl)) {
             let decl = &hook.decl;
-            let never = matches!(hook.verdict, PlanVerdict::Never { .. });
+            // `--model` may select any model.
+            let depends = matches!(hook.verdict, PlanVerdict::Depends { .. }) || reads_model(decl);
+            let never = matches!(hook.verdict, PlanVerdict::Never { .. }) && !depends;
             // Hooks of files are all checked at the end, recorded or not.
             if never && !matches!(decl.source, HookSource::Directive { .. }) {
                 continue;
             }
-            let (_, fires) = self.uses.entry(decl.span).or_insert_with(|| (decl.clone(), false));
-            if *fires {
+            let is_new = !self.uses.contains_key(&decl.span);
+            let new = || HookUse { hook: decl.clone(), fires: false, bound: None };
+            let one = self.uses.entry(decl.span).or_insert_with(new);
+            if one.fires {
                 continue;
             }
-            *fires = match &hook.verdict {
-                PlanVerdict::Never { .. } => false,
-                PlanVerdict::Depends { .. } => could_fire(composed, decl, launch, effort),
-                PlanVerdict::Fires | PlanVerdict::Removed { .. } => true,
+            let mut fires = |without| could_fire(composed, decl, launch, &bounds, without, effort);
+            one.fires = match &hook.verdict {
+                PlanVerdict::Removed { .. } => true,
+                PlanVerdict::Fires if !depends => true,
+                PlanVerdict::Never { .. } if !depends => false,
+                PlanVerdict::Never { .. } | PlanVerdict::Depends { .. } | PlanVerdict::Fires => fires(None),
             };
+            if !one.fires {
+                let bound = [BoundCause::Grants, BoundCause::Limits].into_iter().find(|cause| fires(Some(*cause)));
+                one.bound = bound.filter(|cause| is_new || one.bound == Some(*cause));
+            }
+        }
+    }
+
+    /// Records the routing hooks of the project's files whose condition a directive meets: the one that routes it, and
+    /// those behind it.
+    fn add_routes(&mut self, composed: &Composed) {
+        let Some(route) = &composed.route else { return };
+        let routing = composed
+            .hooks
+            .iter()
+            .map(|hook| &hook.decl)
+            .filter(|hook| hook.event == HookPoint::ResolveExtends && hook.space == Space::Project && hook.enabled);
+        let mut earlier: Vec<&Arc<HookDecl>> = Vec::new();
+        for hook in routing {
+            if Arc::ptr_eq(hook, &route.hook) {
+                let by = earlier.iter().find(|by| implies(hook, by));
+                self.add_route(hook, by.map_or(hook, |by| by), by.is_none());
+                break;
+            }
+            earlier.push(hook);
+        }
+        // A hook behind the one that routes is removed if the first one fires in any case.
+        let behind = composed.hooks.iter().filter(|hook| {
+            hook.decl.event == HookPoint::ResolveExtends
+                && hook.decl.space == Space::Project
+                && matches!(hook.verdict, PlanVerdict::Removed { .. })
+                && hook.decl.enabled
+        });
+        let Some(leaf) = composed.leaf() else { return };
+        let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+        for hook in behind.filter(|hook| !Arc::ptr_eq(&hook.decl, &route.hook)) {
+            if KnownFacts::for_routing(leaf, &launch).verdict(&hook.decl) != Verdict::False {
+                self.add_route(&hook.decl, &route.hook, false);
+            }
+        }
+    }
+
+    fn add_route(&mut self, hook: &Arc<HookDecl>, by: &Arc<HookDecl>, routes: bool) {
+        let new = || RouteUse { hook: hook.clone(), routes: false, by: by.clone() };
+        self.routes.entry(hook.span).or_insert_with(new).routes |= routes;
+    }
+
+    /// Reports routing hooks that route no directive, because an earlier hook answers for every one that they name.
+    pub fn report_unreached_routes(&self, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
+        if self.incomplete {
+            return;
+        }
+        for one in self.routes.values().filter(|one| !one.routes && !shadowed.contains(&one.hook.span)) {
+            found.push(HookError::Shadowed {
+                id: one.hook.id.node.clone(),
+                by: one.by.id.node.clone(),
+                span: one.hook.span,
+                by_span: one.by.span,
+                when: "for every directive that this hook names",
+            });
         }
     }
 
@@ -56,7 +143,7 @@ impl HookUses {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
             if KnownFacts::for_id(id).verdict(hook) != Verdict::False {
-                self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
+                self.add_firing(hook);
             }
         }
         let mut next = Some(id.clone());
@@ -68,10 +155,15 @@ impl HookUses {
                 return;
             };
             for hook in directive.hooks.iter().filter(|h| has_checkable_condition(h)) {
-                self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
+                self.add_firing(hook);
             }
             next = directive.extends.as_ref().map(|parent| parent.node.clone());
         }
+    }
+
+    fn add_firing(&mut self, hook: &Arc<HookDecl>) {
+        let new = || HookUse { hook: hook.clone(), fires: true, bound: None };
+        self.uses.entry(hook.span).or_insert_with(new).fires = true;
     }
 
     pub fn report_constant_conditions(
@@ -84,15 +176,24 @@ impl HookUses {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
             if has_checkable_condition(hook) {
-                self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), false));
+                let new = || HookUse { hook: hook.clone(), fires: false, bound: None };
+                self.uses.entry(hook.span).or_insert_with(new);
             }
         }
-        let is_cause = |d: &&Diagnostic| d.is_error() || matches!(d, Diagnostic::Hook(HookError::UnknownValue { .. }));
+        let is_cause = |d: &&Diagnostic| {
+            let is_wrong_name = matches!(
+                d,
+                Diagnostic::Hook(
+                    HookError::UnknownValue { .. } | HookError::UnknownParameter { .. } | HookError::UnknownCall { .. }
+                )
+            );
+            d.is_error() || is_wrong_name
+        };
         let errors = found.iter().filter(is_cause);
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
         let known = verdicts.start_pass(self.uses.len());
         let mut others = OtherDirectives::default();
-        for (hook, fires) in self.uses.into_values() {
+        for HookUse { hook, fires, bound } in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // The condition contains an error that was already reported.
             let inside = Span { end: 0, ..span }..Span { start: span.end, end: u32::MAX, ..span };
@@ -106,10 +207,18 @@ impl HookUses {
             match verdicts.verdict_of(&hook, &known) {
                 Some(true) => found.push(HookError::Always { id, span }),
                 Some(false) => found.push(HookError::Never { id, because: describe_constant_false(&hook), span }),
-                None if !fires && !self.incomplete && !others.could_fire(items, &hook) => {
-                    let because = "its condition is false for every directive there is".into();
-                    found.push(HookError::Never { id, because, span });
-                }
+                None if !fires && !self.incomplete => match (others.first_firing(items, &hook), bound) {
+                    (None, bound) => found.push(HookError::Never { id, because: describe_bound(bound), span }),
+                    (Some(only), Some(_)) => {
+                        found.push(HookError::OnlyLibrary {
+                            id,
+                            directive: only.to_string(),
+                            because: describe_bound(bound),
+                            span,
+                        });
+                    }
+                    (Some(_), None) => {}
+                },
                 None => {}
             }
         }
@@ -119,13 +228,20 @@ impl HookUses {
 impl Merge for HookUses {
     fn merge(&mut self, other: &Self) {
         self.incomplete |= other.incomplete;
-        for (span, (hook, fires)) in &other.uses {
+        for (span, one) in &other.uses {
             match self.uses.get_mut(span) {
-                Some((_, known)) => *known |= fires,
+                Some(known) => {
+                    known.bound = known.bound.filter(|bound| one.bound == Some(*bound));
+                    known.fires |= one.fires;
+                }
                 None => {
-                    self.uses.insert(*span, (hook.clone(), *fires));
+                    let HookUse { hook, fires, bound } = one;
+                    self.uses.insert(*span, HookUse { hook: hook.clone(), fires: *fires, bound: *bound });
                 }
             }
+        }
+        for one in other.routes.values() {
+            self.add_route(&one.hook, &one.by, one.routes);
         }
     }
 }
@@ -183,7 +299,7 @@ pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTree
                     by: by.id.node.clone(),
                     span: hook.span,
                     by_span: by.span,
-                    same: !always_fires(by),
+                    when: if always_fires(by) { "whenever the event does" } else { "under the same condition" },
                 });
             }
             None if stops_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE_LAYER => earlier.push(hook),
@@ -199,8 +315,16 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
 }
 
 /// Returns true if some values of the directive's inputs and of the facts make a hook fire.
-fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort: &mut Fuel) -> bool {
+fn could_fire(
+    composed: &Composed,
+    hook: &HookDecl,
+    launch: &Launch<'_>,
+    bounds: &FactBounds<'_, '_>,
+    without: Option<BoundCause>,
+    effort: &mut Fuel,
+) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
+    let launch = &Launch { inputs: launch.inputs, model: &|_| None };
     let point = hook_point::row_of(hook.event);
     let mut known = if hook.event == HookPoint::ResolveExtends {
         KnownFacts::for_routing(leaf, launch)
@@ -208,7 +332,38 @@ fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort:
         let request = composed.model.as_ref().map(|m| &m.value);
         KnownFacts::for_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
     };
-    known.verdict_over(hook, &|path| domain::fact_domain(point, path, Some(&composed.inputs)), effort) != Verdict::False
+    let domain = |path: &Path| {
+        let bounded = bounds.domain(hook, path, without);
+        bounded.or_else(|| domain::fact_domain(point, path, Some(&composed.inputs)))
+    };
+    known.verdict_over(hook, &domain, effort) != Verdict::False
+}
+
+/// Returns true if a hook's condition reads the fact `model`.
+fn reads_model(hook: &HookDecl) -> bool {
+    hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "model"))
+}
+
+/// Returns true if a hook's condition holds wherever another one's does.
+fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
+    match (&hook.compiled, &other.compiled) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(one), Some(other)) => {
+            let values = |_: &Path| PathValues::default();
+            one.implies_any(&[other], &values) == Implication::Holds
+        }
+    }
+}
+
+/// Explains why a hook fires for no directive.
+fn describe_bound(bound: Option<BoundCause>) -> String {
+    match bound {
+        None => "its condition is false for every directive there is",
+        Some(BoundCause::Limits) => "the limits of every directive end a run first",
+        Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
+    }
+    .to_owned()
 }
 
 /// Explains why a condition is always false: lists the values of a fact with a closed vocabulary.
@@ -258,10 +413,10 @@ struct OtherDirectives {
 }
 
 impl OtherDirectives {
-    /// Returns true if a hook of a file could fire for a directive of another space.
-    fn could_fire(&mut self, items: &Items<'_>, hook: &HookDecl) -> bool {
+    /// Returns the first directive of another space for which a hook of a file could fire.
+    fn first_firing(&mut self, items: &Items<'_>, hook: &HookDecl) -> Option<ItemId> {
         if matches!(hook.source, HookSource::Directive { .. }) {
-            return false;
+            return None;
         }
         let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
         let composed = self.composed.get_or_insert_with(|| {
@@ -271,9 +426,13 @@ impl OtherDirectives {
             let compose = |e: &Entry| (e.id.clone(), compose_all(items, &e.id, &launch, &mut Diagnostics::new()).0);
             others.map(compose).collect()
         });
-        composed.iter().any(|(id, routes)| {
-            let fires = |composed: &Composed| could_fire(composed, hook, &launch, &mut Fuel::share(1));
+        let fires = |composed: &Composed| {
+            let bounds = FactBounds::new(items, composed);
+            could_fire(composed, hook, &launch, &bounds, None, &mut Fuel::share(1))
+        };
+        let firing = composed.iter().find(|(id, routes)| {
             KnownFacts::for_id(id).verdict(hook) != Verdict::False && (routes.is_empty() || routes.iter().any(fires))
-        })
+        });
+        firing.map(|(id, _)| id.clone())
     }
 }

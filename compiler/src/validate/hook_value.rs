@@ -11,6 +11,7 @@ use crate::item::{HookDecl, HookFiles, Items};
 use crate::palette::tool_name;
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::ItemType;
+use crate::semantics::classify::built_in;
 use crate::world::ItemKind;
 
 use super::model::ModelIds;
@@ -27,8 +28,9 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         let answer = match fact {
             ComparedFact::ItemId => look_up_item(items, text),
             ComparedFact::Name => look_up_tool_name(items, text),
-            ComparedFact::Directive | ComparedFact::Model if everywhere => NameLookup::There,
+            ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure if everywhere => NameLookup::There,
             ComparedFact::Directive => look_up_directive(items, text),
+            ComparedFact::Failure => look_up_failure(items, text),
             ComparedFact::Model => {
                 let ids = models.get_or_insert_with(|| ModelIds::read(items));
                 if ids.has(text) { NameLookup::There } else { NameLookup::Nothing { suggestion: ids.suggestion(text) } }
@@ -40,7 +42,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
             ComparedFact::ItemId | ComparedFact::Name => {
                 HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span }
             }
-            ComparedFact::Directive | ComparedFact::Model => {
+            ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure => {
                 let is_tier = models.as_ref().is_some_and(|ids: &ModelIds| ids.is_tier(text));
                 HookError::UnknownValue { id, fact: fact.word(), value, is_tier, suggestion, span }
             }
@@ -73,6 +75,7 @@ enum ComparedFact {
     Name,
     Directive,
     Model,
+    Failure,
 }
 
 impl ComparedFact {
@@ -83,6 +86,9 @@ impl ComparedFact {
                 "name" => Some(Self::Name),
                 _ => None,
             },
+            [Segment::Name(root), Segment::Name(field)] if root == "classification" && field == "name" => {
+                Some(Self::Failure)
+            }
             [Segment::Name(only)] => match only.as_str() {
                 "directive" => Some(Self::Directive),
                 "model" => Some(Self::Model),
@@ -98,6 +104,7 @@ impl ComparedFact {
             Self::Name => "call.name",
             Self::Directive => "directive",
             Self::Model => "model",
+            Self::Failure => "classification.name",
         }
     }
 }
@@ -173,6 +180,22 @@ fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
         return NameLookup::There;
     }
     NameLookup::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
+}
+
+/// Names of failures that the engine classifies without the table.
+const ENGINE_FAILURES: [&str; 2] = ["no_summary", "unclassified"];
+
+/// Looks up the name of a failure in the classification table.
+fn look_up_failure(items: &Items<'_>, text: &str) -> NameLookup {
+    let table = items.config_by_name("agent/error_classification");
+    let table = table.map_or_else(built_in, |node| node.to_value());
+    let rules = table.get("patterns").and_then(Value::as_array).into_iter().flatten().chain(table.get("default"));
+    let named = rules.filter_map(|rule| rule.get("name").or_else(|| rule.get("id"))?.as_str().map(str::to_owned));
+    let names: Vec<String> = named.chain(ENGINE_FAILURES.map(str::to_owned)).collect();
+    if names.iter().any(|name| name == text) {
+        return NameLookup::There;
+    }
+    NameLookup::Nothing { suggestion: closest(text, names.iter().map(String::as_str)) }
 }
 
 /// Looks up a tool by the name that the model calls.

@@ -8,7 +8,7 @@ use rye_grammar::capability::is_literal;
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::{Composed, ComposedHook};
-use crate::diagnostics::{ContextError, Diagnostics, ItemError};
+use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, ItemError};
 use crate::hook::HookSource;
 use crate::item::{Dependency, Directive, HookDecl, Invalidation, Items, Knowledge, Permissions};
 use crate::semantics::glob::Glob;
@@ -192,6 +192,19 @@ pub fn report_unreached(
     }
 }
 
+/// Drops reports of knowledge that a misspelt id probably means: the misspelling is reported.
+pub fn drop_misspelt(found: &mut Diagnostics) {
+    let meant = |one: &Diagnostic| match one {
+        Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })
+        | Diagnostic::Item(ItemError::Dangling { suggestion, .. }) => suggestion.clone(),
+        _ => None,
+    };
+    let meant: BTreeSet<String> = found.iter().filter_map(meant).collect();
+    let is_meant =
+        |one: &Diagnostic| matches!(one, Diagnostic::Context(ContextError::Unreached { id, .. }) if meant.contains(id));
+    found.retain(|one| !is_meant(one));
+}
+
 /// Mentions of knowledge ids that no declaration references: in bodies, other knowledge, or hook actions.
 #[derive(Default)]
 pub struct KnowledgeMentions {
@@ -226,8 +239,33 @@ impl KnowledgeMentions {
         });
     }
 
+    /// Drops mentions by knowledge of `ids` that no item in turn mentions: knowledge reaches other knowledge only if it
+    /// is reached itself.
+    fn drop_unreached_places(&mut self, ids: &[ItemId]) {
+        loop {
+            let is_reached = |unit: &Unit| {
+                unit.0 != ItemKind::Knowledge || !ids.contains(&unit.1) || matches!(self.by.get(&unit.1), Some(Some(_)))
+            };
+            let lost: Vec<ItemId> = self
+                .by
+                .iter()
+                .filter(|(_, place)| matches!(place, Some(MentionPlace::Of(unit)) if !is_reached(unit)))
+                .map(|(id, _)| id.clone())
+                .collect();
+            if lost.is_empty() {
+                return;
+            }
+            for id in lost {
+                self.by.remove(&id);
+            }
+        }
+    }
+
     /// Finds mentions of the ids. Ids known to have none are searched for only in changed items.
     fn find_mentions(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
+        let before: Vec<ItemId> = self.by.keys().cloned().collect();
+        self.drop_unreached_places(&ids);
+        let candidates: BTreeSet<ItemId> = ids.iter().cloned().collect();
         let mut by = BTreeMap::new();
         let (mut anew, mut left) = (BTreeSet::new(), BTreeSet::new());
         for id in ids {
@@ -244,7 +282,11 @@ impl KnowledgeMentions {
             left.insert(id);
         }
         let mut search = MentionSearch { left, by };
-        for unit in self.changed {
+        let is_source = |unit: &Unit| unit.0 == ItemKind::Directive || !candidates.contains(&unit.1);
+        // Knowledge that became reached counts as changed: its mentions did not count before.
+        let newly_reached = before.into_iter().filter(|id| !candidates.contains(id));
+        let changed = self.changed.into_iter().chain(newly_reached.map(|id| (ItemKind::Knowledge, id)));
+        for unit in changed.filter(is_source) {
             if project_has(&items.list(unit.0), &unit.1) && !is_export(unit.0, &unit.1) {
                 search.unit(items, &unit);
             }
@@ -263,11 +305,16 @@ impl KnowledgeMentions {
                 if search.left.is_empty() {
                     break;
                 }
-                search.unit(items, &(kind, id.clone()));
+                let unit = (kind, id.clone());
+                if is_source(&unit) {
+                    search.unit(items, &unit);
+                }
             }
         }
+        search.left.extend(nowhere);
+        search.follow_candidates(items);
         let MentionSearch { left, mut by } = search;
-        by.extend(left.into_iter().chain(nowhere).map(|id| (id, None)));
+        by.extend(left.into_iter().map(|id| (id, None)));
         Self { by, changed: Vec::new() }
     }
 }
@@ -279,6 +326,17 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
+    /// Searches the knowledge that was found, and all that this finds in turn.
+    fn follow_candidates(&mut self, items: &Items<'_>) {
+        let mut searched = BTreeSet::new();
+        while !self.left.is_empty() {
+            let found = self.by.iter().filter(|(_, place)| place.is_some()).map(|(id, _)| id);
+            let Some(next) = found.clone().find(|id| !searched.contains(*id)).cloned() else { return };
+            self.unit(items, &(ItemKind::Knowledge, next.clone()));
+            searched.insert(next);
+        }
+    }
+
     fn unit(&mut self, items: &Items<'_>, unit: &Unit) {
         let place = || MentionPlace::Of(unit.clone());
         match unit.0 {

@@ -39,23 +39,73 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
 /// Returns every mistyped placeholder of a body; `is_input` returns true for declared names.
 pub fn find_mistyped<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<MistypedPlaceholder<'t>> {
     let text = directive.body.node.as_str();
-    if !text.contains('{') {
+    if !text.contains(['{', '$', '%', '[']) {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut fence: Option<&str> = None;
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
+    for (line, start) in lines_outside_code(text) {
+        find_in_line(line, start, is_input, &mut found);
+        find_other_marks(line, start, is_input, &mut found);
+    }
+    found
+}
+
+/// Returns the lines of a text outside of fenced code, with their offsets.
+pub fn lines_outside_code(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let (mut fence, mut next): (Option<&str>, usize) = (None, 0);
+    text.split_inclusive('\n').filter_map(move |line| {
+        let start = next;
+        next += line.len();
         let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
         match (fence, mark) {
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
             (Some(_), _) => {}
-            (None, None) => find_in_line(line, start, is_input, &mut found),
+            (None, None) => return Some((line, start)),
         }
-        start += line.len();
+        None
+    })
+}
+
+/// Marks of other template languages, without braces: before the name and after it.
+const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<%=", "%>")];
+
+/// The placeholder that other clients fill with all arguments.
+const ALL_ARGUMENTS: &str = "ARGUMENTS";
+
+/// Finds declared inputs behind marks of other languages, and `$ARGUMENTS`.
+fn find_other_marks<'t>(
+    line: &'t str,
+    start: usize,
+    is_input: &dyn Fn(&str) -> bool,
+    found: &mut Vec<MistypedPlaceholder<'t>>,
+) {
+    for (open, close) in OTHER_MARKS {
+        let (mut at, mut counted, mut in_code) = (0, 0, false);
+        while let Some(from) = line.get(at..).and_then(|rest| rest.find(open)).map(|i| at + i) {
+            at = from + open.len();
+            in_code ^= line.get(counted..from).unwrap_or_default().matches('`').count() % 2 == 1;
+            counted = from;
+            let Some(rest) = line.get(at..) else { break };
+            let name = rest.trim_start_matches(|c: char| c == ' ' && open.len() > 1);
+            let length =
+                name.bytes().take(MAX_NAME_BYTES).take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+            let (name, after) = name.split_at(length);
+            let after = if open.len() > 1 { after.trim_start_matches(' ') } else { after };
+            if in_code || name.is_empty() || !after.starts_with(close) {
+                continue;
+            }
+            let input = is_input(name).then_some(name);
+            if input.is_none() && !(open == "$" && name == ALL_ARGUMENTS) {
+                continue;
+            }
+            let end = line.len() - after.len() + close.len();
+            if let Some(text) = line.get(from..end) {
+                found.push(MistypedPlaceholder { text, at: start + from, input });
+            }
+            at = end;
+        }
     }
-    found
 }
 
 fn find_in_line<'t>(
@@ -80,12 +130,13 @@ fn find_in_line<'t>(
         let Some(close) = rest.bytes().take(MAX_NAME_BYTES).position(|byte| byte == b'}') else { continue };
         let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
         let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
-        // `${{ … }}` belongs to a workflow language.
-        if double && dollar {
+        // `${{ … }}` belongs to a workflow language, unless it names an input.
+        let named = inside.trim().strip_prefix("inputs.").is_some_and(is_input);
+        if double && dollar && !named {
             at = open + end;
             continue;
         }
-        let Some(input) = intended_input(inside, double, dollar, is_input) else { continue };
+        let Some(input) = intended_input(inside, double, dollar && !double, is_input) else { continue };
         let from = if dollar { open - 1 } else { open };
         if let Some(text) = line.get(from..open + end) {
             found.push(MistypedPlaceholder { text, at: start + from, input: input.0 });
@@ -101,10 +152,11 @@ fn intended_input<'t>(
     dollar: bool,
     is_input: &dyn Fn(&str) -> bool,
 ) -> Option<(Option<&'t str>,)> {
+    let written = inside;
     let inside = inside.trim();
     let declared = |name: &'t str| is_input(name).then_some(name);
     if let Some((word, name)) = inside.split_once(':').filter(|_| !dollar) {
-        let exact = word == "input" && !double;
+        let exact = written.starts_with("input:") && !double;
         let known = FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
         return (known && !exact && is_name(name)).then(|| (declared(name),));
     }
@@ -133,6 +185,26 @@ mod tests {
             ["{topic}", "${topic}", "{{ topic }}"]
         );
         assert_eq!(texts("{ and {topic} and {topic"), ["{topic}"]);
+    }
+
+    #[test]
+    fn marks_of_other_languages_are_found() {
+        let texts = |line: &'static str| {
+            let mut found = Vec::new();
+            find_other_marks(line, 0, &|name| name == "topic", &mut found);
+            found.into_iter().map(|one| (one.text, one.input)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            texts("$topic %topic% [[ topic ]] <%= topic %> $ARGUMENTS"),
+            [
+                ("$topic", Some("topic")),
+                ("$ARGUMENTS", None),
+                ("%topic%", Some("topic")),
+                ("[[ topic ]]", Some("topic")),
+                ("<%= topic %>", Some("topic"))
+            ]
+        );
+        assert!(texts("`$topic` $topics 5 % topic % of $1 $HOME [[other]] `$ARGUMENTS` a[[topic]").is_empty());
     }
 
     #[test]

@@ -58,6 +58,10 @@ impl ModelIds {
         all
     }
 
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
     pub fn has(&self, text: &str) -> bool {
         self.ids.iter().any(|id| id == text)
     }

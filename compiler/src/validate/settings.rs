@@ -37,7 +37,10 @@ impl ReportedPlaces {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
             ConfigError::Refused { file, .. } => self.files.contains(file),
-            ConfigError::UnknownFile { .. } | ConfigError::ChangesNothing { .. } | ConfigError::Servers { .. } => false,
+            ConfigError::UnknownFile { .. }
+            | ConfigError::ChangesNothing { .. }
+            | ConfigError::AssertsNothing { .. }
+            | ConfigError::Servers { .. } => false,
         }
     }
 }

@@ -379,7 +379,7 @@ fn unreferenced_files_are_checked_too() {
         .project(".ai/tools/t.yaml", "description: x\nkind: nothing\n")
         .project(".ai/knowledge/agent/threads/x/y.md", "---\nwhatever: x\n---\nbody")
         .project(".ai/config/own/other.yaml", "a: [");
-    assert_eq!(codes(&world), ["syntax::yaml", "item::unknown-key", "item::invalid-value"]);
+    assert_eq!(codes(&world), ["syntax::yaml", "context::unreached", "item::unknown-key", "item::invalid-value"]);
 }
 
 #[test]

@@ -51,6 +51,10 @@ pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: 
         return;
     }
     for limit in &leaf.limits {
+        if limit.name.node == "turns" && audit.limits.turns == 1 && audit.offers_tools {
+            let span = limit.name.span.join(limit.value.span);
+            found.push(LimitError::OneTurn { has_outputs: !composed.outputs.is_empty(), span });
+        }
         let Some(because) = unreachable_because(&limit.name.node, audit, may_start) else { continue };
         found.push(LimitError::NeverBinds {
             name: limit.name.node.clone(),
@@ -60,7 +64,8 @@ pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: 
     }
 }
 
-fn may_lift_limits(event: HookPoint, action: Option<&HookAction>) -> bool {
+/// Returns true if the action of a hook may let a thread run beyond its limits.
+pub fn may_lift_limits(event: HookPoint, action: Option<&HookAction>) -> bool {
     match action {
         Some(HookAction::Raise { .. } | HookAction::Retry { .. } | HookAction::Continue) => true,
         Some(HookAction::Execute { item_type, .. }) => {

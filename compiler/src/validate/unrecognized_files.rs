@@ -2,8 +2,11 @@
 //! that the kind does not have (`language.md` 1). Names that start with a dot are ignored.
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::item::{Items, shorten};
-use crate::world::{ItemKind, UnrecognizedFile};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::item::{Items, Tool, shorten};
+use crate::world::{ItemKind, Space, UnrecognizedFile};
 
 /// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
@@ -13,6 +16,16 @@ const LOCKFILE: &str = "lock.json";
 
 /// Folders that tools create.
 const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
+
+/// Folders of other clients and of settings, with the place of their content here.
+const OTHER_FOLDER_NAMES: [(&str, &str); 6] = [
+    ("agents agent subagents workflows workflow actions", ".ai/directives/"),
+    ("hooks hook", ".ai/config/agent/hooks.yaml"),
+    ("providers provider models", ".ai/config/agent/providers/"),
+    ("commands command", ".ai/prompts/"),
+    ("context docs memory memories rules notes", ".ai/knowledge/"),
+    ("scripts bin functions plugins", ".ai/tools/"),
+];
 
 /// Extensions that are commonly used instead of a supported one.
 const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
@@ -31,9 +44,20 @@ const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
     ("zsh", "sh"),
 ];
 
+/// Extensions of programs in languages whose tools need a declaration, and of declarations in another format.
+const PROGRAM_EXTENSIONS: [&str; 38] = [
+    "awk", "bat", "c", "cc", "clj", "cmd", "cpp", "cs", "dart", "ex", "exe", "exs", "fish", "go", "groovy", "hs",
+    "java", "jl", "json", "json5", "jsonc", "kt", "lua", "nim", "nu", "php", "pl", "ps1", "r", "rb", "rs", "scala",
+    "swift", "tcl", "toml", "wasm", "xml", "zig",
+];
+
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
+    let mut tools = None;
     for stray in items.unrecognized_files() {
-        if let Some((reason, suggestion)) = explain_stray(&stray) {
+        let mut uses = |path: &str| tools.get_or_insert_with(|| ToolFiles::read(items)).uses(path);
+        if let Some(declaration) = find_declaration(&stray, &mut uses) {
+            found.push(ItemError::StrayProgram { path: shorten(&stray.path), declaration });
+        } else if let Some((reason, suggestion)) = explain_stray(&stray) {
             let slash = if stray.is_folder { "/" } else { "" };
             found.push(ItemError::Stray { path: format!("{}{slash}", shorten(&stray.path)), reason, suggestion });
         }
@@ -74,6 +98,46 @@ fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     let all: Vec<String> = endings.iter().map(|e| format!("`.{e}`")).collect();
     let reason = format!("a {} file ends in {}", kind.word(), all.join(" or "));
     Some((reason, meant.map(|ending| format!("{stem}.{ending}"))))
+}
+
+/// The project's tools: the folders of their files, and the texts that may name another file.
+struct ToolFiles {
+    folders: BTreeSet<String>,
+    texts: Vec<String>,
+}
+
+impl ToolFiles {
+    fn read(items: &Items<'_>) -> Self {
+        let list = items.list(ItemKind::Tool);
+        let own = list.iter().filter(|entry| entry.space == Space::Project);
+        let folders = own.clone().filter_map(|entry| Some(entry.path.rsplit_once('/')?.0.to_owned())).collect();
+        let sources = items.sources();
+        let text = |tool: Arc<Tool>| sources.get(tool.file.source).map(|source| source.text.to_string());
+        let texts = own.filter_map(|entry| items.tool(&entry.id)).filter_map(text).collect();
+        Self { folders, texts }
+    }
+
+    /// Returns true if a tool names the file, or could read it as data beside its own file.
+    fn uses(&self, path: &str) -> bool {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let is_data = name.rsplit_once('.').is_some_and(|(_, ending)| matches!(ending, "json" | "toml" | "xml"));
+        (is_data && self.folders.contains(folder)) || self.texts.iter().any(|text| text.contains(name))
+    }
+}
+
+/// Returns the file that could declare a program among the tools, if no tool uses the program.
+fn find_declaration(stray: &UnrecognizedFile, uses: &mut dyn FnMut(&str) -> bool) -> Option<String> {
+    let folder = ItemKind::Tool.folder();
+    let inside = stray.path.strip_prefix(folder)?;
+    if inside.split('/').any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
+        return None;
+    }
+    let (stem, extension) = inside.rsplit_once('.')?;
+    let extension = extension.to_ascii_lowercase();
+    if !PROGRAM_EXTENSIONS.contains(&extension.as_str()) || uses(&stray.path) {
+        return None;
+    }
+    Some(format!("{folder}{stem}.yaml"))
 }
 
 /// Returns true for a file in one of the folders of a kind.
@@ -124,12 +188,19 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
             return None;
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        let meant = super::settings::suggest_file(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
+        let setting = super::settings::suggest_file(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
+        let directive = || name.ends_with(".md").then(|| format!("{}{}.md", ItemKind::Directive.folder(), as_id(stem)));
+        let meant = setting.or_else(directive);
         return Some(("items belong in the folder of their kind".to_owned(), meant));
     }
     let known = || kinds.into_iter().chain(OTHER_FOLDERS);
     if known().any(|k| k == name) {
         return None;
+    }
+    let foreign = OTHER_FOLDER_NAMES.iter().find(|(words, _)| words.split(' ').any(|word| word == name));
+    if let Some((_, meant)) = foreign {
+        let reason = format!("a folder of `.ai/` is one of `{}`", known().collect::<Vec<_>>().join("`, `"));
+        return Some((reason, Some((*meant).to_owned())));
     }
     let meant =
         closest(name, known()).or_else(|| kinds.into_iter().find(|k| *k == format!("{name}s")).map(str::to_owned));
@@ -175,6 +246,9 @@ mod tests {
             (".ai/knowledge/notes.MD", ".ai/knowledge/notes.md"),
             (".ai/tools/run.bash", ".ai/tools/run.sh"),
             (".ai/skill/", ".ai/skills/"),
+            (".ai/agents/", ".ai/directives/"),
+            (".ai/hooks/", ".ai/config/agent/hooks.yaml"),
+            (".ai/review.md", ".ai/directives/review.md"),
             (".ai/prompts/fix it.md", ".ai/prompts/fix_it.md"),
             (".claude/commands/fix.MD", ".claude/commands/fix.md"),
             (".ai/skills/pdf.md", ".ai/skills/pdf/SKILL.md"),

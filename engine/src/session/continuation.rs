@@ -274,7 +274,12 @@ impl EngineContext {
         let (inputs, compile) = (plan.interface.values.clone(), Arc::clone(&self.compile));
         let plan_check = self.plan_check.clone();
         let compiled = self.with_world(move |world| {
-            let request = CompileRequest::new(directive).with_inputs(inputs);
+            let request = CompileRequest::new(directive);
+            // The continuation directive receives those inputs of the thread that it declares.
+            let declared = compile(world, &request).value.map(|compilation| compilation.plan.interface.inputs);
+            let is_declared = |name: &str| declared.as_ref().is_some_and(|inputs| inputs.contains_key(name));
+            let given = inputs.into_iter().filter(|(name, _)| is_declared(name)).collect();
+            let request = request.with_inputs(given);
             let Some(compilation) = compile(world, &request).value else { return Ok(Ok(None)) };
             let checked = plan_check.map_or(Ok(()), |check| check(&compilation.plan));
             Ok(checked.map(|()| Some(compilation.plan)))

@@ -215,6 +215,9 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
     if token.starts_with('=') && before.ends_with('=') {
         return Some("equality is written `==`");
     }
+    if before.trim_end().ends_with("matches") && token.starts_with('/') {
+        return Some("a pattern is a text in quotes: `matches \"rm.*\"`");
+    }
     match token {
         "=" | ":=" | "is" | "eq" => return Some("equality is written `==`"),
         "=<" => return Some("write `<=`"),

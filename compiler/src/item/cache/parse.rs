@@ -15,8 +15,11 @@ use crate::world::{ItemKind, Space, WorldError};
 
 pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
     let mut debris = Diagnostics::new();
-    found.extend(unread_front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
     let parsed = rye_grammar::directive::parse(file.source, text);
+    // Without a fence, the error about it explains the front matter.
+    if parsed.tree.fence.is_some() {
+        found.extend(unread_front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
+    }
     // Broken XML would cause follow-up diagnostics about its fragments.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
     // With two blocks, the intended one is ambiguous: neither is compiled.

@@ -5,7 +5,7 @@ use rye_grammar::xml::Element;
 use rye_grammar::{Span, Spanned};
 
 use super::{Acknowledgment, GrantDecl, Permissions};
-use crate::diagnostics::{Diagnostics, ItemError};
+use crate::diagnostics::{Diagnostics, ItemError, help_for_tool};
 use crate::item::xml::{check_attributes, check_children, quote_tag, reject_text, shorten};
 use crate::semantics::needs;
 use crate::semantics::risk::Tier;
@@ -82,6 +82,8 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
                 grants.push(GrantDecl { pattern, span: text.span, net, write });
             }
             Err(error) => {
+                let help = text.node.contains('(').then(|| help_for_tool(&text.node)).flatten();
+                let error = if let Some(help) = help { error.with_help(help) } else { error };
                 found.push(if text.span.len() == text.node.len() { error } else { error.within(text.span) });
             }
         }

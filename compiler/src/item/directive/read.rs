@@ -8,7 +8,7 @@ use rye_grammar::{Span, Spanned, template};
 
 use super::{ContextDecl, DeclaredLimit, Directive, ModelRequest, fields, permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
-use crate::item::xml::{check_attributes, check_children, quote_tag, read_text, reject_text, single_child};
+use crate::item::xml::{check_attributes, check_children, quote_tag, read_text, reject_text, shorten, single_child};
 use crate::item::{FileRef, hook, id};
 use crate::plan::{NudgePolicy, Sampling};
 use crate::semantics::limits::LimitValue;
@@ -35,6 +35,9 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     check_children(found, &root, &ROOT_ELEMENTS);
     reject_text(found, &root);
     let name_span = name(&file, &root, found);
+    if let Some(version) = root.attribute("version").filter(|version| !is_version(version.node.trim())) {
+        found.push(ItemError::Version { found: shorten(&version.node), span: version.span });
+    }
     let metadata = MetadataSections::find(&root, found);
 
     let description = metadata.element("description", found).map(|e| read_text(found, e, &[]).node);
@@ -94,6 +97,12 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         body_template,
         file,
     })
+}
+
+/// Returns true for numbers with dots, such as `1.0.0`, with a suffix after `-` or `+`.
+fn is_version(text: &str) -> bool {
+    let numbers = text.strip_prefix('v').unwrap_or(text).split(['-', '+']).next().unwrap_or_default();
+    numbers.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The metadata sections: inside `<metadata>`, or, for four of them, directly under the root.

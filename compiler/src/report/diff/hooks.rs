@@ -356,8 +356,8 @@ fn of_field(field: &InterfaceField) -> Option<Domain> {
     }
     match field.kind {
         FieldType::Boolean => Some(values(vec![true.into(), false.into()])),
-        FieldType::Integer => Some(Domain::Number { whole: true, least: None, optional }),
-        FieldType::Number => Some(Domain::Number { whole: false, least: None, optional }),
+        FieldType::Integer => Some(Domain::Number { whole: true, least: None, most: None, optional }),
+        FieldType::Number => Some(Domain::Number { whole: false, least: None, most: None, optional }),
         FieldType::String | FieldType::Array | FieldType::Object => None,
     }
 }

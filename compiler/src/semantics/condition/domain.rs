@@ -15,7 +15,7 @@ pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
     /// Any number; between two numbers that the condition compares it with, one number represents all others.
-    Number { whole: bool, least: Option<i32>, optional: bool },
+    Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 
 /// Maximum number of combinations per condition; beyond it, the result stays unknown.
@@ -96,9 +96,9 @@ impl Condition {
     /// Returns values that represent a whole domain; `None` if the condition uses the path in other ways than comparing
     /// it.
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
-        let (whole, least, optional) = match domain {
+        let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),
-            Domain::Number { whole, least, optional } => (whole, least, optional),
+            Domain::Number { whole, least, most, optional } => (whole, least, most, optional),
         };
         let samples = self.samples().into_iter().find(|samples| samples.path == *path)?;
         if samples.open || !samples.parts.is_empty() {
@@ -106,7 +106,8 @@ impl Condition {
         }
         let mut numbers = boundary_values(&samples.numbers()?, whole);
         numbers.push(least.map_or(0.0, f64::from));
-        numbers.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
+        numbers.extend(most);
+        numbers.retain(|n| least.is_none_or(|least| *n >= f64::from(least)) && most.is_none_or(|most| *n <= most));
         numbers.sort_by(f64::total_cmp);
         numbers.dedup();
         let mut values: Vec<Option<Value>> = Vec::new();
@@ -139,9 +140,9 @@ mod tests {
             facts.declare_unknown(root);
         }
         let domain = |path: &Path| match path.to_string().as_str() {
-            "turn" => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
-            "spend" => Some(Domain::Number { whole: false, least: Some(0), optional: false }),
-            "maybe" => Some(Domain::Number { whole: false, least: None, optional: true }),
+            "turn" => Some(Domain::Number { whole: true, least: Some(0), most: None, optional: false }),
+            "spend" => Some(Domain::Number { whole: false, least: Some(0), most: None, optional: false }),
+            "maybe" => Some(Domain::Number { whole: false, least: None, most: None, optional: true }),
             "flag" => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
             "word" => Some(Domain::Values(vec![Some("a".into()), Some("b".into())])),
             _ => None,
@@ -168,6 +169,20 @@ mod tests {
         for always in ["turn >= 0", "turn > 2 || turn <= 2", "flag || !flag", "word in ['a', 'b', 'c']", "spend >= 0"] {
             assert_eq!(over(always), Verdict::True, "{always}");
         }
+    }
+
+    #[test]
+    fn upper_bound_decides_conditions_beyond_it() {
+        let over = |text: &str| {
+            let condition = Condition::compile(&parse_inline(SourceId(0), text, 0).unwrap()).unwrap();
+            let mut facts = Facts::new();
+            facts.declare_unknown("turn");
+            let domain = Domain::Number { whole: true, least: Some(0), most: Some(10.0), optional: false };
+            condition.evaluate_over(&facts, &|_| Some(domain.clone()), &mut Fuel::default())
+        };
+        assert_eq!(over("turn > 10"), Verdict::False);
+        assert_eq!(over("turn <= 10"), Verdict::True);
+        assert!(matches!(over("turn >= 10"), Verdict::Unknown(_)));
     }
 
     #[test]

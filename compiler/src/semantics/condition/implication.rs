@@ -223,10 +223,11 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
         .collect();
     let numbers = numbers?;
     let number = |number: f64| Number::from_f64(number).map(Value::Number);
-    if let Some(Domain::Number { whole, least, optional }) = known.domain {
+    if let Some(Domain::Number { whole, least, most, optional }) = known.domain {
         let mut around = boundary_values(&numbers, whole);
         around.push(least.map_or(0.0, f64::from));
-        around.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
+        around.extend(most);
+        around.retain(|n| least.is_none_or(|least| *n >= f64::from(least)) && most.is_none_or(|most| *n <= most));
         let values = around.into_iter().filter_map(number).map(Some);
         return Some(values.chain(optional.then_some(None)).collect());
     }
@@ -292,7 +293,7 @@ mod tests {
     fn implies(one: &str, others: &[&str]) -> Implication {
         let values = |path: &Path| match path.to_string().as_str() {
             "turn" => PathValues {
-                domain: Some(Domain::Number { whole: true, least: Some(0), optional: false }),
+                domain: Some(Domain::Number { whole: true, least: Some(0), most: None, optional: false }),
                 kind: Some(Type::Integer),
             },
             "name" | "t" => PathValues { domain: None, kind: Some(Type::String) },

@@ -187,9 +187,18 @@ fn parameter_that_the_guarded_tool_lacks_is_reported() {
     let tool = "description: Does it.\nkind: builtin\nbuiltin: grep\nparameters: {type: object, additionalProperties: false, properties: {path: {type: string}}}\n";
     let found = |condition: &str| {
         let yaml = format!("hooks: [{{id: h, event: tool_call, condition: '{condition}', action: {{block: no}}}}]");
-        codes(&hooks(project().with(Space::System, ".ai/tools/lib/find.yaml", tool), &yaml))
+        let world = project().with(Space::System, ".ai/tools/lib/find.yaml", tool);
+        let granted = "<permissions><execute><tool>lib.*</tool><tool>rye.bash.*</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+        codes(&hooks(directive(world, "user", "", granted, "Do it."), &yaml))
     };
-    assert_eq!(found("call.item_id == \"lib/find\" && call.input.pth == \"x\""), ["hook::unknown-parameter"]);
+    for wrong in [
+        "call.item_id == \"lib/find\" && call.input.pth == \"x\"",
+        "call.name == \"lib_find\" && call.input.pth == \"x\"",
+        "call.item_id in [\"lib/find\"] && call.input.pth == \"x\"",
+        "(call.item_id == \"lib/find\" || call.name == \"lib_find\") && call.input.pth == \"x\"",
+    ] {
+        assert_eq!(found(wrong), ["hook::unknown-parameter"], "{wrong}");
+    }
     for fine in [
         "call.item_id == \"lib/find\" && call.input.path == \"x\"",
         "call.item_id == \"lib/find\" || call.input.pth == \"x\"",

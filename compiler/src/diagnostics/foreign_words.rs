@@ -1,0 +1,238 @@
+//! Words of other agent systems and workflow languages, with the word or the place that has their meaning here. Looked
+//! up before did-you-mean suggestions, because the nearest word of another system is rarely the intended one.
+
+/// The place where a word was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WordPlace {
+    Event,
+    HookKey,
+    Limit,
+    /// An element of `<directive>` or `<metadata>`.
+    Element,
+    DirectiveAttribute,
+    ModelAttribute,
+    /// An attribute of `<input>`, `<output>`, `<item>` or `<field>`.
+    FieldAttribute,
+    FieldType,
+    Tool,
+    ToolKey,
+    ToolKind,
+    ProviderKey,
+    ModelKey,
+    ModelName,
+    Setting,
+}
+
+use WordPlace as P;
+
+/// The table: the place, words in lower case without separators, and the help, separated by tabs.
+const TABLE: &str = include_str!("foreign_words.tsv");
+
+/// A line of the table.
+struct Row<'t> {
+    place: &'t str,
+    words: &'t str,
+    help: &'t str,
+}
+
+fn rows() -> impl Iterator<Item = Row<'static>> {
+    TABLE.lines().filter_map(|line| {
+        let (place, rest) = line.split_once('\t')?;
+        let (words, help) = rest.split_once('\t')?;
+        Some(Row { place, words, help })
+    })
+}
+
+impl WordPlace {
+    #[cfg(test)]
+    const ALL: [Self; 15] = [
+        P::Event,
+        P::HookKey,
+        P::Limit,
+        P::Element,
+        P::DirectiveAttribute,
+        P::ModelAttribute,
+        P::FieldAttribute,
+        P::FieldType,
+        P::Tool,
+        P::ToolKey,
+        P::ToolKind,
+        P::ProviderKey,
+        P::ModelKey,
+        P::ModelName,
+        P::Setting,
+    ];
+
+    /// Returns the name of the place in the table.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Event => "Event",
+            Self::HookKey => "HookKey",
+            Self::Limit => "Limit",
+            Self::Element => "Element",
+            Self::DirectiveAttribute => "DirectiveAttribute",
+            Self::ModelAttribute => "ModelAttribute",
+            Self::FieldAttribute => "FieldAttribute",
+            Self::FieldType => "FieldType",
+            Self::Tool => "Tool",
+            Self::ToolKey => "ToolKey",
+            Self::ToolKind => "ToolKind",
+            Self::ProviderKey => "ProviderKey",
+            Self::ModelKey => "ModelKey",
+            Self::ModelName => "ModelName",
+            Self::Setting => "Setting",
+        }
+    }
+}
+
+/// Returns the help for a word of another system at this place.
+pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
+    let plain = normalize(word);
+    let row = rows().find(|row| row.place == place.name() && row.words.split(' ').any(|known| known == plain))?;
+    Some(row.help)
+}
+
+/// Returns the help for an unknown element, attribute or key; `of` quotes its parent, as in messages.
+pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
+    let place = match (what, of) {
+        ("element", "`<metadata>`" | "`<directive>`") => P::Element,
+        ("attribute", "`<directive>`") => P::DirectiveAttribute,
+        ("attribute", "`<model>`") => P::ModelAttribute,
+        ("attribute", "`<input>`" | "`<output>`" | "`<item>`" | "`<field>`") => P::FieldAttribute,
+        ("key", "a hook") | ("attribute" | "element", "`<hook>`") => P::HookKey,
+        ("key", of) if of.starts_with("`agent/providers/") => P::ProviderKey,
+        ("key", of) if of.starts_with("`models.") && of.contains("` of `agent/providers/") => P::ModelKey,
+        ("key", of) if of.ends_with("`agent/resilience`") => P::Setting,
+        _ => return None,
+    };
+    help_for(place, key).map(str::to_owned)
+}
+
+/// Returns the help for an element of `<inputs>` or `<outputs>` that is written as the name of a value, as older files
+/// do: `<success>…</success>`.
+pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<String> {
+    let element = match (what, of) {
+        ("element", "`<inputs>`") => "input",
+        ("element", "`<outputs>`") => "output",
+        _ => return None,
+    };
+    Some(format!("write `<{element} name=\"{key}\">…</{element}>`"))
+}
+
+/// Returns the help for an unknown key of a tool, or an unknown kind.
+pub(crate) fn help_for_tool_word(is_kind: bool, word: &str) -> Option<&'static str> {
+    help_for(if is_kind { P::ToolKind } else { P::ToolKey }, word)
+}
+
+/// Returns the help for an unknown action: the first action of the event that has the meaning.
+pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String> {
+    const MEANINGS: [(&str, &[&str]); 10] = [
+        (
+            "deny reject forbid refuse prevent disallow permissiondecision decision veto",
+            &["block", "terminate", "handled"],
+        ),
+        ("stop exit kill cancel halt quit end die interrupt", &["terminate", "block", "handled"]),
+        (
+            "run call exec command cmd bash shell script tool invoke trigger spawn uses agent log notify warn print echo emit alert webhook http",
+            &["execute"],
+        ),
+        (
+            "append prepend addcontext additionalcontext insert add prompt context say",
+            &["inject", "message", "system_prompt", "fetch", "follow_up"],
+        ),
+        (
+            "rewrite replaceresult updatedinput edit update override redact mask set change output",
+            &["modify", "transform", "replace"],
+        ),
+        ("summarize summarise compactcontext trim truncate prune shorten forget", &["compact", "keep_last"]),
+        ("wait sleep pause suspend", &["escalate"]),
+        ("increase lift extendlimit bump grow", &["raise"]),
+        ("goto route redirect switch extends setparent", &["set_extends"]),
+        ("tryagain repeat rerun redo backoff", &["retry"]),
+    ];
+    let plain = normalize(action);
+    if matches!(
+        plain.as_str(),
+        "allow" | "approve" | "accept" | "permit" | "ok" | "pass" | "noop" | "none" | "skip" | "ignore"
+    ) {
+        return Some(
+            "no action is needed: what no hook stops goes on. A hook cannot grant a call; `<permissions>` does".into(),
+        );
+    }
+    if matches!(plain.as_str(), "ask" | "confirm" | "approval" | "requireapproval" | "permission") {
+        return Some(
+            "no hook asks for an approval: a call needs one if its risk is `acknowledge_required` in `agent/capability_risk`".into(),
+        );
+    }
+    let (_, meant) = MEANINGS.iter().find(|(words, _)| words.split(' ').any(|known| known == plain))?;
+    let meant = meant.iter().find(|word| allowed.iter().any(|other| other == *word))?;
+    Some(format!("did you mean `{meant}`?"))
+}
+
+/// Returns the help for a grant of a tool that does not exist. `Bash(git *)` names a tool with a rule for its arguments.
+pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
+    let name = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
+    if let Some((server, tool)) = name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+        return Some(format!("did you mean `mcp.{server}.{tool}`? `rye mcp refresh` writes the tools of a server"));
+    }
+    if let Some((tool, _)) = name.split_once('(') {
+        let known = help_for(P::Tool, tool).unwrap_or("name the tool alone");
+        return Some(format!(
+            "{known} a grant has no rule for arguments: a hook on `tool_call` can block some of them"
+        ));
+    }
+    // An id with folders is written for this system.
+    help_for(P::Tool, name).filter(|_| !name.contains(['.', '/'])).map(str::to_owned)
+}
+
+/// Returns a word in lower case and without separators, so that `PreToolUse` and `pre_tool_use` are equal.
+fn normalize(word: &str) -> String {
+    let kept = word.chars().filter(|c| !matches!(c, '_' | '-' | ' ' | '.' | '/'));
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_normalized_and_unique_in_their_place() {
+        let mut seen = std::collections::BTreeSet::new();
+        let places: Vec<&str> = WordPlace::ALL.iter().map(|place| place.name()).collect();
+        assert_eq!(rows().count(), TABLE.lines().count());
+        for Row { place, words, help } in rows() {
+            assert!(places.contains(&place) && !help.is_empty(), "{place}");
+            for word in words.split(' ') {
+                assert!(seen.insert((place, word)), "{place} {word}");
+                assert_eq!(word, normalize(word), "{place}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_word_has_its_help() {
+        for word in ["PreToolUse", "pre_tool_use", "before-tool", "onToolStart"] {
+            assert_eq!(help_for(P::Event, word), Some("did you mean `tool_call`?"), "{word}");
+        }
+        assert_eq!(help_for(P::Limit, "max_turn"), Some("did you mean `turns`?"));
+        assert_eq!(help_for(P::Event, "elephant"), None);
+    }
+
+    #[test]
+    fn action_is_one_of_the_event() {
+        let allowed = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        assert_eq!(help_for_action("deny", &allowed(&["block", "execute"])).unwrap(), "did you mean `block`?");
+        assert_eq!(help_for_action("deny", &allowed(&["retry", "terminate"])).unwrap(), "did you mean `terminate`?");
+        assert_eq!(help_for_action("deny", &allowed(&["set_extends"])), None);
+        assert!(help_for_action("Allow", &[]).unwrap().starts_with("no action is needed"));
+    }
+
+    #[test]
+    fn grants_of_other_systems_are_translated() {
+        assert_eq!(help_for_tool("rye.execute.tool.Bash").unwrap(), "did you mean `rye.bash.bash`?");
+        assert!(help_for_tool("Bash(git *)").unwrap().starts_with("did you mean `rye.bash.bash`? a grant has no rule"));
+        assert!(help_for_tool("mcp__github__create_issue").unwrap().contains("`mcp.github.create_issue`"));
+        assert_eq!(help_for_tool("rye.execute.tool.rye.bash.bsh"), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Assertions that can never fail: `for` selects no directive, `passes` names a hook that does not exist, or the result
+//! is the same for every answer of the functions. `rye assert` looks for a witness among the threads.
+
+use std::collections::BTreeSet;
+
+use rye_grammar::ItemId;
+
+use super::user_written_ids;
+use crate::assertion::read::{Assertion, AssertionFunction, Assertions};
+use crate::diagnostics::{ConfigError, Diagnostics, closest};
+use crate::item::Items;
+use crate::world::ItemKind;
+
+/// Maximum number of functions of an assertion whose answers are enumerated.
+const MAX_FUNCTIONS: usize = 8;
+
+pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {
+    if assertions.list.is_empty() {
+        return;
+    }
+    let directives = user_written_ids(items, ItemKind::Directive);
+    let mut hooks = None;
+    for assertion in &assertions.list {
+        let selected: Vec<&ItemId> = directives.iter().filter(|id| assertion.applies_to(id)).collect();
+        let report = |why: String, help: Option<String>, found: &mut Diagnostics| {
+            found.push(ConfigError::AssertsNothing { id: assertion.id.clone(), why, help, span: assertion.span });
+        };
+        if selected.is_empty() && !directives.is_empty() {
+            report("`for` selects no directive".into(), None, found);
+            continue;
+        }
+        for function in &assertion.functions {
+            let AssertionFunction::Passes(gate) = function else { continue };
+            let hooks = hooks.get_or_insert_with(|| hook_ids(items));
+            if gate != "ask" && !hooks.contains(gate) {
+                let near = closest(gate, hooks.iter().map(String::as_str).chain(["ask"]));
+                let help = near.map(|near| format!("did you mean `{near}`?"));
+                report(format!("no hook has the id `{gate}`"), help, found);
+            }
+        }
+        if !selected.is_empty() && selected.iter().all(|id| always_holds(assertion, id)) {
+            report("it holds for every answer of its functions".into(), None, found);
+        }
+    }
+}
+
+fn always_holds(assertion: &Assertion, directive: &ItemId) -> bool {
+    let count = assertion.functions.len();
+    count <= MAX_FUNCTIONS
+        && (0..1_usize << count).all(|n| {
+            let answers: Vec<bool> = (0..count).map(|i| n >> i & 1 == 1).collect();
+            assertion.condition_holds(directive, &answers) != assertion.never
+        })
+}
+
+/// Returns the ids of all hooks: of the hook files, and of every directive.
+fn hook_ids(items: &Items<'_>) -> BTreeSet<String> {
+    let files = items.hook_files();
+    let of_files = [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
+    let mut ids: BTreeSet<String> = of_files.map(|hook| hook.id.node.clone()).collect();
+    for entry in items.list(ItemKind::Directive).iter() {
+        let Some(directive) = items.directive(&entry.id) else { continue };
+        ids.extend(directive.hooks.iter().map(|hook| hook.id.node.clone()));
+    }
+    ids
+}

@@ -1,0 +1,91 @@
+//! Hooks that raise a limit to no more than it is: they stop a thread at its limit as if they did not exist
+//! (`language.md` 7).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rye_grammar::Span;
+use serde_json::Value;
+
+use super::incremental::Merge;
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, HookError};
+use crate::hook::HookAction;
+use crate::item::HookDecl;
+use crate::semantics::limits::{LimitName, Limits};
+use crate::world::Space;
+
+/// The project's hooks that raise a limit to a literal value, by their span.
+#[derive(Default)]
+pub struct RaiseUses {
+    uses: BTreeMap<Span, RaiseUse>,
+}
+
+#[derive(Clone)]
+struct RaiseUse {
+    hook: Arc<HookDecl>,
+    limit: LimitName,
+    /// True if the value is above the limit of some directive.
+    raises: bool,
+    /// The smallest limit among the directives, as it is printed.
+    least: (f64, String),
+}
+
+impl RaiseUses {
+    pub fn add(&mut self, composed: &Composed, limits: &Limits) {
+        let own = |hook: &&crate::compose::ComposedHook| hook.is_live() && hook.decl.space == Space::Project;
+        for hook in composed.hooks.iter().filter(own).map(|hook| &hook.decl) {
+            let Some(HookAction::Raise { limit, value }) = hook.action.as_ref().map(|action| &action.node) else {
+                continue;
+            };
+            let Some((limit, value)) = LimitName::parse(limit).zip(number(value)) else { continue };
+            let current = limits.get(limit);
+            let Some(number) = number(&current) else { continue };
+            let one =
+                RaiseUse { hook: hook.clone(), limit, raises: value > number, least: (number, current.to_string()) };
+            self.add_use(hook.span, &one);
+        }
+    }
+
+    fn add_use(&mut self, span: Span, one: &RaiseUse) {
+        match self.uses.get_mut(&span) {
+            Some(known) => {
+                known.raises |= one.raises;
+                if one.least.0 < known.least.0 {
+                    known.least = one.least.clone();
+                }
+            }
+            None => {
+                self.uses.insert(span, one.clone());
+            }
+        }
+    }
+
+    pub fn report(&self, found: &mut Diagnostics) {
+        for one in self.uses.values().filter(|one| !one.raises) {
+            found.push(HookError::RaisesNothing {
+                id: one.hook.id.node.clone(),
+                limit: one.limit.as_str(),
+                current: one.least.1.clone(),
+                span: one.hook.item_span(),
+            });
+        }
+    }
+}
+
+impl Merge for RaiseUses {
+    fn merge(&mut self, other: &Self) {
+        for (span, one) in &other.uses {
+            self.add_use(*span, one);
+        }
+    }
+}
+
+/// Returns a number, also from text. A template is no number before a run.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}

@@ -1,0 +1,1 @@
+puts STDIN.readlines.size

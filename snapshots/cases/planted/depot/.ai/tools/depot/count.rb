@@ -1,0 +1,2 @@
+# Planted: item::stray
+puts 1
