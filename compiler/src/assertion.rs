@@ -242,11 +242,10 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, memo: &mut ReachMe
     let answers: Vec<bool> = answers.collect();
     let holds = |answers: &[bool]| assertion.condition_holds(&thread.directive, answers);
     let result = holds(&answers);
-    (0..answers.len()).any(|i| {
-        let mut other = answers.clone();
-        if let Some(answer) = other.get_mut(i) {
-            *answer = !*answer;
-        }
+    assertion.functions.iter().any(|flipped| {
+        // Equal functions have one answer.
+        let same = assertion.functions.iter().map(|function| function == flipped);
+        let other: Vec<bool> = answers.iter().zip(same).map(|(answer, same)| answer ^ same).collect();
         holds(&other) != result
     })
 }

@@ -442,7 +442,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         // A condition with an error is not reported as constant too.
         interface::check_hook_files(items, &inputs, &mut found);
         let hooks = HookUses::together(of().map(|s| &s.hooks));
-        hooks.report_unreached_routes(&self.shadowed, &mut found);
+        hooks.report_unreached_routes(items, &self.shadowed, &mut found);
         hooks.report_constant_conditions(items, &self.shadowed, &mut judged.verdicts, &mut found);
         RaiseUses::together(of().map(|s| &s.raises)).report(&mut found);
         interface::report_unused_inputs(&inputs, &mut found);

@@ -45,10 +45,18 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
 }
 
 fn always_holds(assertion: &Assertion, directive: &ItemId) -> bool {
-    let count = assertion.functions.len();
+    // Equal functions have one answer.
+    let mut distinct: Vec<&AssertionFunction> = Vec::new();
+    for function in &assertion.functions {
+        if !distinct.contains(&function) {
+            distinct.push(function);
+        }
+    }
+    let count = distinct.len();
+    let number = |function: &AssertionFunction| distinct.iter().position(|one| *one == function).unwrap_or_default();
     count <= MAX_FUNCTIONS
         && (0..1_usize << count).all(|n| {
-            let answers: Vec<bool> = (0..count).map(|i| n >> i & 1 == 1).collect();
+            let answers: Vec<bool> = assertion.functions.iter().map(|one| n >> number(one) & 1 == 1).collect();
             assertion.condition_holds(directive, &answers) != assertion.never
         })
 }

@@ -47,6 +47,18 @@ struct RouteUse {
     by: Arc<HookDecl>,
 }
 
+impl RouteUse {
+    /// Returns true if the hook may route a directive of another space.
+    fn may_route_others(&self, items: &Items<'_>) -> bool {
+        let directives = items.list(ItemKind::Directive);
+        !implies(&self.hook, &self.by)
+            && directives.iter().filter(|entry| entry.space != Space::Project).any(|entry| {
+                let verdict = |hook: &HookDecl| KnownFacts::for_id(&entry.id).verdict(hook);
+                verdict(&self.hook) != Verdict::False && verdict(&self.by) != Verdict::True
+            })
+    }
+}
+
 impl HookUses {
     /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
     /// affect another's result.
@@ -122,11 +134,12 @@ impl HookUses {
     }
 
     /// Reports routing hooks that route no directive, because an earlier hook answers for every one that they name.
-    pub fn report_unreached_routes(&self, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
+    pub fn report_unreached_routes(&self, items: &Items<'_>, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
         if self.incomplete {
             return;
         }
-        for one in self.routes.values().filter(|one| !one.routes && !shadowed.contains(&one.hook.span)) {
+        let unreached = self.routes.values().filter(|one| !one.routes && !shadowed.contains(&one.hook.span));
+        for one in unreached.filter(|one| !one.may_route_others(items)) {
             found.push(HookError::Shadowed {
                 id: one.hook.id.node.clone(),
                 by: one.by.id.node.clone(),

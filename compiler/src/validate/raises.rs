@@ -12,7 +12,7 @@ use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, HookError};
 use crate::hook::HookAction;
 use crate::item::HookDecl;
-use crate::semantics::limits::{LimitName, Limits};
+use crate::semantics::limits::{LimitName, LimitValue, Limits, parse_limit_value};
 use crate::world::Space;
 
 /// The project's hooks that raise a limit to a literal value, by their span.
@@ -38,7 +38,10 @@ impl RaiseUses {
             let Some(HookAction::Raise { limit, value }) = hook.action.as_ref().map(|action| &action.node) else {
                 continue;
             };
-            let Some((limit, value)) = LimitName::parse(limit).zip(number(value)) else { continue };
+            // An invalid value is reported as such.
+            let is_valid = |name| parse_limit_value(name, &LimitValue::Json(value.clone())).is_ok();
+            let Some(limit) = LimitName::parse(limit).filter(|name| is_valid(*name)) else { continue };
+            let Some(value) = number(value) else { continue };
             let current = limits.get(limit);
             let Some(number) = number(&current) else { continue };
             let one =

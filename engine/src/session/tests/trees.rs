@@ -216,6 +216,29 @@ async fn full_context_causes_a_handoff() {
     assert_eq!(rows.iter().filter(|row| row.status == Status::Continued).count(), 1);
 }
 
+#[tokio::test]
+async fn continuation_directive_gets_only_the_inputs_that_it_declares() {
+    let lab = Lab::new(|request| {
+        let seen = serde_json::to_string(&request.turns).unwrap();
+        let continued = seen.contains("Proceed with the list.");
+        Ok(if continued { say("at last") } else { calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]) })
+    });
+    lab.write("a.txt", &"word ".repeat(2000));
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
+    lab.write(
+        ".ai/directives/test/go_on.md",
+        "# Go on\n\n```xml\n<directive name=\"go_on\"/>\n```\n\nProceed with the list.\n",
+    );
+    let metadata = format!(
+        "{}<continuation_directive>test/go_on</continuation_directive>",
+        permit(&["rye.file-system.read"])
+    );
+    lab.directive("long", &metadata, "<inputs><input name=\"topic\" default=\"tea\">the topic</input></inputs>");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "long").await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
+}
+
 fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": directive, "async": true}))
 }
