@@ -1,6 +1,7 @@
 //! `rye assert`: properties of every thread that a directive can lead to, decided before a run. `assertion/threads.rs`
 //! finds the threads, `assertion/read.rs` reads the assertions. Conditions use the shared evaluator.
 
+mod flow;
 pub(crate) mod read;
 mod threads;
 
@@ -20,6 +21,7 @@ use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
+use flow::{FlowPath, TextFlow};
 use read::{Assertion, AssertionFunction, Assertions, Trifecta};
 use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
 
@@ -151,13 +153,15 @@ fn check_assertions(
     report: &mut AssertReport,
 ) {
     let Some(root) = threads.first() else { return };
+    let declassifying = assertions.declassifying.iter().map(|id| id.node.as_str()).collect();
+    let flow = TextFlow::new(threads, &declassifying);
     for assertion in &assertions.list {
         if !assertion.applies_to(&root.directive) {
             continue;
         }
         let broken = threads
             .iter()
-            .find_map(|thread| violation_reasons(assertion, thread, memo).map(|because| (thread, because)));
+            .find_map(|thread| violation_reasons(assertion, thread, &flow, memo).map(|because| (thread, because)));
         if let Some((thread, because)) = broken {
             report.violations.push(Violation {
                 assertion: assertion.id.clone(),
@@ -187,13 +191,18 @@ fn check_assertions(
 }
 
 /// Returns the reasons why an assertion does not hold for a thread; `None` if it holds.
-fn violation_reasons(assertion: &Assertion, thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
+fn violation_reasons(
+    assertion: &Assertion,
+    thread: &PossibleThread,
+    flow: &TextFlow<'_>,
+    memo: &mut ReachMemo,
+) -> Option<Vec<String>> {
     let mut facts = Facts::new();
     facts.set("directive", Value::from(thread.directive.as_str()));
     facts.set("category", Value::from(thread.directive.category()));
     let mut because = Vec::new();
     for (i, function) in assertion.functions.iter().enumerate() {
-        let (answer, told) = evaluate_function(function, thread, memo);
+        let (answer, told) = evaluate_function(function, thread, flow, memo);
         facts.set(&format!("assertion.c{i}"), Value::Bool(answer));
         because.push(told);
     }
@@ -201,7 +210,12 @@ fn violation_reasons(assertion: &Assertion, thread: &PossibleThread, memo: &mut 
     (holds == assertion.never).then_some(because)
 }
 
-fn evaluate_function(function: &AssertionFunction, thread: &PossibleThread, memo: &mut ReachMemo) -> (bool, String) {
+fn evaluate_function(
+    function: &AssertionFunction,
+    thread: &PossibleThread,
+    flow: &TextFlow<'_>,
+    memo: &mut ReachMemo,
+) -> (bool, String) {
     match function {
         AssertionFunction::Reaches(pattern) => {
             let found = thread.reaches(pattern, memo);
@@ -215,6 +229,12 @@ fn evaluate_function(function: &AssertionFunction, thread: &PossibleThread, memo
             let passes = thread.passes(gate);
             (passes, format!("it {} `{gate}`", if passes { "passes" } else { "does not pass" }))
         }
+        AssertionFunction::Flows(from, to) => match flow.find(thread, from, to, memo) {
+            Some(FlowPath { from, through, to }) => {
+                (true, format!("text of `{from}` reaches `{to}` through `{}`", through.join("` → `")))
+            }
+            None => (false, format!("no text of `{from}` reaches `{to}`")),
+        },
         AssertionFunction::SpendsAtMost(most) => {
             let within = thread.spend <= *most;
             (within, format!("it may spend ${}", thread.spend))
@@ -230,15 +250,17 @@ fn record_witnesses(
     witnessed: &mut BTreeMap<usize, bool>,
 ) {
     let Some(root) = threads.first() else { return };
+    let declassifying = assertions.declassifying.iter().map(|id| id.node.as_str()).collect();
+    let flow = TextFlow::new(threads, &declassifying);
     for (i, assertion) in assertions.list.iter().enumerate().filter(|(_, one)| one.applies_to(&root.directive)) {
         let found = witnessed.entry(i).or_default();
-        *found = *found || threads.iter().any(|thread| is_witness(assertion, thread, memo));
+        *found = *found || threads.iter().any(|thread| is_witness(assertion, thread, &flow, memo));
     }
 }
 
 /// Returns true if another answer of one function would change the result for a thread.
-fn is_witness(assertion: &Assertion, thread: &PossibleThread, memo: &mut ReachMemo) -> bool {
-    let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, memo).0);
+fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_>, memo: &mut ReachMemo) -> bool {
+    let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, flow, memo).0);
     let answers: Vec<bool> = answers.collect();
     let holds = |answers: &[bool]| assertion.condition_holds(&thread.directive, answers);
     let result = holds(&answers);

@@ -4,7 +4,7 @@
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Path, Segment};
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::{Span, capability, condition};
+use rye_grammar::{Span, Spanned, capability, condition};
 
 use super::ASSERTIONS_ID;
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
@@ -16,6 +16,8 @@ use crate::semantics::money::Nanos;
 pub struct Assertions {
     pub list: Vec<Assertion>,
     pub trifecta: Trifecta,
+    /// The directives whose outputs carry no untrusted text: a `flows` ends at them.
+    pub declassifying: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,16 +43,19 @@ pub enum AssertionFunction {
     /// The thread passes a gate: `ask`, or the id of a hook.
     Passes(String),
     SpendsAtMost(Nanos),
+    /// Text from a use of the first pattern can reach a use of the second one.
+    Flows(String, String),
 }
 
 impl Assertion {
-    /// Returns the patterns of its `reaches` functions.
+    /// Returns the patterns of its functions.
     pub fn patterns(&self) -> Vec<Pattern> {
-        let pattern = |function: &AssertionFunction| match function {
-            AssertionFunction::Reaches(pattern) => Some(Pattern(pattern.clone())),
-            AssertionFunction::Passes(_) | AssertionFunction::SpendsAtMost(_) => None,
+        let patterns = |function: &AssertionFunction| match function {
+            AssertionFunction::Reaches(pattern) => vec![Pattern(pattern.clone())],
+            AssertionFunction::Flows(from, to) => vec![Pattern(from.clone()), Pattern(to.clone())],
+            AssertionFunction::Passes(_) | AssertionFunction::SpendsAtMost(_) => Vec::new(),
         };
-        self.functions.iter().filter_map(pattern).collect()
+        self.functions.iter().flat_map(patterns).collect()
     }
 }
 
@@ -66,7 +71,7 @@ pub enum Trifecta {
 /// Keys of an assertion.
 pub(crate) const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
 /// Keys of `assertions.yaml`.
-pub(crate) const TOP_KEYS: [&str; 2] = ["assertions", "lethal_trifecta"];
+pub(crate) const TOP_KEYS: [&str; 3] = ["assertions", "lethal_trifecta", "declassifying"];
 
 pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     let mut assertions = Assertions::default();
@@ -84,6 +89,20 @@ pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
                 Some("error") => assertions.trifecta = Trifecta::Error,
                 Some("off") => assertions.trifecta = Trifecta::Off,
                 Some(_) | None => report_invalid(found, "lethal_trifecta", &entry.value, "`warning`, `error` or `off`"),
+            },
+            "declassifying" => match &entry.value.kind {
+                Kind::List(items) => {
+                    for node in items {
+                        match node.as_str() {
+                            Some(id) => assertions.declassifying.push(Spanned::new(id.to_owned(), node.span)),
+                            None => report_invalid(found, "declassifying", node, "the id of a directive"),
+                        }
+                    }
+                }
+                Kind::Null => {}
+                Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::Map(_) => {
+                    report_invalid(found, "declassifying", &entry.value, "a list of directive ids");
+                }
             },
             key => report_unknown_key(found, key, entry.key.span, "`assertions.yaml`", &TOP_KEYS),
         }
@@ -157,7 +176,8 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
     let strange = |path: &&Path| !matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "directive" | "category" | "assertion"));
     if condition.paths().iter().any(strange) {
         return refused(
-            "it may read `directive` and `category`, and call `reaches(…)`, `passes(…)` and `spends_at_most(…)`".into(),
+            "it may read `directive` and `category`, and call `reaches(…)`, `passes(…)`, `flows(…)` and `spends_at_most(…)`"
+                .into(),
         );
     }
     Some((condition, functions))
@@ -182,11 +202,21 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
             continue;
         }
         let (name, after) = rest.split_at(word);
-        let known = matches!(name, "reaches" | "passes" | "spends_at_most");
+        let known = matches!(name, "reaches" | "passes" | "spends_at_most" | "flows");
         if let Some(inside) = after.trim_start().strip_prefix('(').filter(|_| known) {
-            let (argument, after) = argument(inside).ok_or_else(|| format!("`{name}(` is never closed"))?;
             out.push_str("assertion.c");
             out.push_str(&functions.len().to_string());
+            let unclosed = || format!("`{name}(` is never closed");
+            if name == "flows" {
+                let (from, to, after) = two_patterns(inside).ok_or_else(|| {
+                    "`flows` takes two patterns: `flows(\"rye.execute.tool.rye.web.*\", \"rye.execute.tool.rye.bash.*\")`"
+                        .to_owned()
+                })?;
+                functions.push(AssertionFunction::Flows(capability::normalize(from).0, capability::normalize(to).0));
+                rest = after;
+                continue;
+            }
+            let (argument, after) = argument(inside).ok_or_else(unclosed)?;
             functions.push(read_function(name, argument)?);
             rest = after;
         } else {
@@ -222,6 +252,15 @@ fn argument(text: &str) -> Option<(&str, &str)> {
     }
     let (argument, after) = trimmed.split_once(')')?;
     Some((argument.trim(), after))
+}
+
+/// Splits two quoted patterns and the closing parenthesis.
+fn two_patterns(text: &str) -> Option<(&str, &str, &str)> {
+    let (from, after) = string(text.trim_start()).ok()?;
+    let (to, after) = string(after.trim_start().strip_prefix(',')?.trim_start()).ok()?;
+    let after = after.trim_start().strip_prefix(')')?;
+    let inside = |quoted: &'_ str| (quoted.len() > 2).then_some(1..quoted.len() - 1);
+    Some((from.get(inside(from)?)?, to.get(inside(to)?)?, after))
 }
 
 fn read_function(name: &str, argument: &str) -> Result<AssertionFunction, String> {

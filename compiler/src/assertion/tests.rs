@@ -117,3 +117,62 @@ fn invalid_assertions_file_reports_each_error() {
         assert!(told.iter().any(|t| t.contains(part)), "{yaml}: {told:?}");
     }
 }
+
+#[test]
+fn flows_follow_results_messages_and_outputs() {
+    const RULE: &str = r#"
+lethal_trifecta: off
+assertions:
+  - id: no_commands_from_the_web
+    for: 'directive == "parent"'
+    never: 'flows("rye.execute.tool.rye.web.*", "rye.execute.tool.rye.bash.*")'
+"#;
+    const BASH: &str = "<execute><tool>rye.bash.*</tool></execute>";
+    let found = |parent: &str, child: &str, rule: &str| {
+        let found = report(&family(&format!("{CHILD}{parent}"), child, rule));
+        found
+            .violations
+            .iter()
+            .map(|violation| (violation.trace.len(), violation.because[0].clone()))
+            .collect::<Vec<_>>()
+    };
+    // In one thread.
+    assert_eq!(found(&format!("{WEB}{BASH}"), "", RULE).len(), 1);
+    // From the parent's message into a child, whose grants the parent has too.
+    let down = found(&format!("{WEB}{BASH}"), BASH, RULE);
+    assert_eq!(down[0].0, 1, "{down:?}");
+    // The child reads the web, and the parent runs commands.
+    let up = found(&format!("{WEB}{BASH}"), WEB, RULE);
+    assert!(up[0].1.contains("reaches `rye.execute.tool.rye.bash."), "{up:?}");
+    assert!(found(BASH, WEB, RULE).is_empty(), "the parent does not allow its child the web");
+    assert!(found(WEB, BASH, RULE).is_empty(), "the parent does not allow its child commands");
+}
+
+#[test]
+fn outputs_of_a_declassifying_directive_end_a_flow() {
+    let meta = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
+    let (root, reader) = (meta("<execute><tool>rye.bash.*</tool></execute>"), meta(WEB));
+    let hooks = r#"hooks: [{id: start, event: after_step, condition: 'directive == "root"', grants: [rye.execute.tool.rye.web.*], action: {primary: execute, item_type: directive, item_id: reader}}]"#;
+    let violations = |more: &str| {
+        let never = r#"flows("rye.execute.tool.rye.web.*", "rye.execute.tool.rye.bash.*")"#;
+        let only = r#"directive == "root""#;
+        let rule = format!(
+            "lethal_trifecta: off\n{more}assertions:\n  - id: apart\n    for: '{only}'\n    never: '{never}'\n"
+        );
+        let world =
+            with_directives(minimal_world(), &[("root", "", &root, "Do it."), ("reader", "", &reader, "Read.")]);
+        let world =
+            world.project(".ai/config/agent/hooks.yaml", hooks).project(".ai/config/agent/assertions.yaml", rule);
+        report(&world).violations
+    };
+    let found = violations("");
+    assert_eq!(found.len(), 1, "the hook lets its directive read the web, and the root runs commands");
+    assert!(found[0].because[0].ends_with("through `reader` → `root`"), "{found:?}");
+    assert!(
+        violations(
+            "declassifying: [reader]
+"
+        )
+        .is_empty()
+    );
+}

@@ -9,6 +9,7 @@ use rye_grammar::{ItemId, Span};
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
 use crate::hook::HookAction;
+use crate::item::HookDecl;
 use crate::item_graph::mentions;
 use crate::lower::cache::LowerContext;
 use crate::lower::capabilities;
@@ -66,6 +67,8 @@ pub struct PossibleThread {
     pub spend: Nanos,
     /// A grant with the hosts that it opens.
     pub net: Option<String>,
+    /// The capabilities that the thread's own hooks use: the thread reads their answers.
+    hook_calls: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,6 +94,7 @@ struct RouteSummary {
     asks: bool,
     spend: Nanos,
     net: Option<String>,
+    hook_calls: Vec<String>,
     named: Vec<(ItemId, String, Span, Vec<String>)>,
 }
 
@@ -212,6 +216,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         asks: alone.asks,
         spend: alone.spend,
         net: alone.net.clone(),
+        hook_calls: alone.hook_calls.clone(),
     }
 }
 
@@ -254,6 +259,7 @@ fn child_thread(
         asks: parent.asks || alone.asks,
         spend: parent.spend.min(alone.spend),
         net: alone.net.clone().or_else(|| parent.net.clone().filter(|_| alone.grants.is_none())),
+        hook_calls: alone.hook_calls.clone(),
     }
 }
 
@@ -292,9 +298,22 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
         // `rye check` reports unreadable limits; the directive may spend nothing.
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
         net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
+        hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
         grants,
         named,
     }
+}
+
+/// Returns the capability that a hook with a static id uses.
+fn hook_call(hook: &HookDecl) -> Option<String> {
+    let action = &hook.action.as_ref()?.node;
+    let (kind, id) = action.item().filter(|_| hook.has_static_id())?;
+    let primary = match action {
+        HookAction::Execute { .. } => "execute",
+        HookAction::Fetch { .. } => "fetch",
+        _ => return None,
+    };
+    Some(format!("rye.{primary}.{}.{}", kind.word(), id.replace('/', ".")))
 }
 
 /// Answers of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.
@@ -305,6 +324,14 @@ impl PossibleThread {
     pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let find = || self.find_reached(pattern);
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
+    }
+
+    /// Returns a capability that matches the pattern and whose result the thread reads: one that it may use, or one
+    /// that a hook of its own uses.
+    pub fn reads_from(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
+        let glob = Glob::new(pattern);
+        let of_hook = || self.hook_calls.iter().find(|call| glob.matches(call)).cloned();
+        self.reaches(pattern, memo).or_else(of_hook)
     }
 
     /// Returns a capability that matches the pattern and that every set allows. If the search is too complex, returns

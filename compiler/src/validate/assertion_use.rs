@@ -7,7 +7,7 @@ use rye_grammar::ItemId;
 
 use super::user_written_ids;
 use crate::assertion::read::{Assertion, AssertionFunction, Assertions};
-use crate::diagnostics::{ConfigError, Diagnostics, closest};
+use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;
 
@@ -15,6 +15,16 @@ use crate::world::ItemKind;
 const MAX_FUNCTIONS: usize = 8;
 
 pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {
+    for named in &assertions.declassifying {
+        if !ItemId::parse(&named.node).is_ok_and(|id| items.exists(ItemKind::Directive, &id)) {
+            found.push(ItemError::Unknown {
+                kind: ItemKind::Directive,
+                id: named.node.clone(),
+                span: Some(named.span),
+                suggestion: items.nearest(ItemKind::Directive, &named.node),
+            });
+        }
+    }
     if assertions.list.is_empty() {
         return;
     }

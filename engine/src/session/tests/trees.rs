@@ -229,10 +229,8 @@ async fn continuation_directive_gets_only_the_inputs_that_it_declares() {
         ".ai/directives/test/go_on.md",
         "# Go on\n\n```xml\n<directive name=\"go_on\"/>\n```\n\nProceed with the list.\n",
     );
-    let metadata = format!(
-        "{}<continuation_directive>test/go_on</continuation_directive>",
-        permit(&["rye.file-system.read"])
-    );
+    let metadata =
+        format!("{}<continuation_directive>test/go_on</continuation_directive>", permit(&["rye.file-system.read"]));
     lab.directive("long", &metadata, "<inputs><input name=\"topic\" default=\"tea\">the topic</input></inputs>");
     let engine = lab.engine();
     let result = lab.run(&engine, "long").await;

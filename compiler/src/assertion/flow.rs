@@ -1,0 +1,69 @@
+//! The flow of text between threads: a thread reads the results of its calls and hooks, its message from its parent, and
+//! the outputs of its children. Whatever it reads can be part of whatever it writes.
+
+use std::collections::BTreeSet;
+
+use super::threads::{PossibleThread, ReachMemo};
+
+/// The threads of one directive, with the directives whose outputs carry no untrusted text.
+pub struct TextFlow<'t> {
+    threads: &'t [PossibleThread],
+    declassifying: &'t BTreeSet<&'t str>,
+}
+
+/// A way of text: the capability it comes from, the directives on the way, and the capability it reaches.
+pub struct FlowPath {
+    pub from: String,
+    pub through: Vec<String>,
+    pub to: String,
+}
+
+impl<'t> TextFlow<'t> {
+    pub fn new(threads: &'t [PossibleThread], declassifying: &'t BTreeSet<&'t str>) -> Self {
+        Self { threads, declassifying }
+    }
+
+    /// Returns a way of text from a use of `from` to a use of `to` in a thread; `None` if there is none.
+    pub fn find(&self, thread: &PossibleThread, from: &str, to: &str, memo: &mut ReachMemo) -> Option<FlowPath> {
+        let to = thread.reads_from(to, memo)?;
+        // Breadth first, against the direction of the text.
+        let mut queue: Vec<(&PossibleThread, usize)> = vec![(thread, usize::MAX)];
+        let mut seen: BTreeSet<Vec<&str>> = BTreeSet::from([path_of(thread)]);
+        let mut at = 0;
+        while let Some((reader, _)) = queue.get(at).copied() {
+            if let Some(from) = reader.reads_from(from, memo) {
+                let mut through = Vec::new();
+                let mut next = at;
+                while let Some((step, before)) = queue.get(next) {
+                    through.push(step.directive.to_string());
+                    next = *before;
+                }
+                return Some(FlowPath { from, through, to });
+            }
+            for source in self.threads.iter().filter(|other| self.feeds(other, reader)) {
+                if seen.insert(path_of(source)) {
+                    queue.push((source, at));
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Returns true if text of `source` reaches `reader` directly: as the message of a child, or as the outputs of a
+    /// child that does not declassify.
+    fn feeds(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
+        is_parent(source, reader)
+            || (is_parent(reader, source) && !self.declassifying.contains(source.directive.as_str()))
+    }
+}
+
+/// Returns the directives of a thread's spawn chain.
+fn path_of(thread: &PossibleThread) -> Vec<&str> {
+    thread.trace.iter().map(|step| step.directive.as_str()).collect()
+}
+
+fn is_parent(parent: &PossibleThread, child: &PossibleThread) -> bool {
+    let (above, below) = (path_of(parent), path_of(child));
+    above.len() + 1 == below.len() && below.starts_with(&above)
+}
