@@ -137,7 +137,7 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
             &["execute"],
         ),
         (
-            "append prepend addcontext additionalcontext insert add prompt context say",
+            "append prepend addcontext additionalcontext insert add prompt context",
             &["inject", "message", "system_prompt", "fetch", "follow_up"],
         ),
         (
@@ -156,7 +156,8 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
         "allow" | "approve" | "accept" | "permit" | "ok" | "pass" | "noop" | "none" | "skip" | "ignore"
     ) {
         return Some(
-            "no action is needed: what no hook stops goes on. A hook cannot grant a call; `<permissions>` does".into(),
+            "no action is needed: anything that no hook stops proceeds. `<permissions>` grants calls, hooks cannot"
+                .into(),
         );
     }
     if matches!(plain.as_str(), "ask" | "confirm" | "approval" | "requireapproval" | "permission") {

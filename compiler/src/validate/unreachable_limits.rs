@@ -51,7 +51,9 @@ pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: 
         return;
     }
     for limit in &leaf.limits {
-        if limit.name.node == "turns" && audit.limits.turns == 1 && audit.offers_tools {
+        // Without `<permissions>`, every call of a root is denied anyway.
+        let is_granted = composed.permissions.as_ref().is_some_and(|permissions| !permissions.value.grants.is_empty());
+        if limit.name.node == "turns" && audit.limits.turns == 1 && audit.offers_tools && is_granted {
             let span = limit.name.span.join(limit.value.span);
             found.push(LimitError::OneTurn { has_outputs: !composed.outputs.is_empty(), span });
         }
