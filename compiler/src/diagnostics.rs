@@ -165,19 +165,21 @@ impl Diagnostic {
 
     /// Returns the kind and the id of the item that a diagnostic reports as missing.
     fn missing_item(&self) -> Option<String> {
-        match self {
-            Self::Item(ItemError::Unknown { kind, id, .. }) => {
-                Some(format!("{}.{}", kind.word(), id.replace('/', ".")))
-            }
-            Self::Item(ItemError::UnknownCall { what, id, .. }) => Some(format!("{what}.{}", id.replace('/', "."))),
-            Self::Extends(ExtendsError::Unknown { id, .. }) => Some(format!("directive.{}", id.replace('/', "."))),
-            Self::Context(ContextError::UnknownItem { id, .. }) => Some(format!("knowledge.{}", id.replace('/', "."))),
-            Self::Capability(CapabilityError::MatchesNothing { pattern, .. }) => {
-                let (_, item) = pattern.strip_prefix("rye.")?.split_once('.')?;
-                Some(item.to_owned())
-            }
-            _ => None,
-        }
+        let (kind, id) = if let Self::Item(ItemError::Unknown { kind, id, .. }) = self {
+            (kind.word(), id)
+        } else if let Self::Item(ItemError::UnknownCall { what, id, .. }) = self {
+            (*what, id)
+        } else if let Self::Extends(ExtendsError::Unknown { id, .. }) = self {
+            ("directive", id)
+        } else if let Self::Context(ContextError::UnknownItem { id, .. }) = self {
+            ("knowledge", id)
+        } else if let Self::Capability(CapabilityError::MatchesNothing { pattern, .. }) = self {
+            let (_, item) = pattern.strip_prefix("rye.")?.split_once('.')?;
+            return Some(item.to_owned());
+        } else {
+            return None;
+        };
+        Some(format!("{kind}.{}", id.replace('/', ".")))
     }
 
     fn problem(&self) -> &dyn Problem {

@@ -308,10 +308,12 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
 fn hook_call(hook: &HookDecl) -> Option<String> {
     let action = &hook.action.as_ref()?.node;
     let (kind, id) = action.item().filter(|_| hook.has_static_id())?;
-    let primary = match action {
-        HookAction::Execute { .. } => "execute",
-        HookAction::Fetch { .. } => "fetch",
-        _ => return None,
+    let primary = if matches!(action, HookAction::Execute { .. }) {
+        "execute"
+    } else if matches!(action, HookAction::Fetch { .. }) {
+        "fetch"
+    } else {
+        return None;
     };
     Some(format!("rye.{primary}.{}.{}", kind.word(), id.replace('/', ".")))
 }

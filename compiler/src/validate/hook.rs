@@ -355,15 +355,19 @@ fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
             let all: Option<Vec<_>> = parts.iter().map(|part| required_tools(items, part)).collect();
             all.map(|all| all.concat()).filter(|all| !all.is_empty())
         }
-        ExprKind::Compare { op: CompareOp::Eq, left, right } => match (&left.kind, &right.kind) {
-            (ExprKind::Path(path), _) => named_tools(items, path, right),
-            (_, ExprKind::Path(path)) => named_tools(items, path, left),
-            _ => None,
-        },
-        ExprKind::Compare { op: CompareOp::In, left, right } => match &left.kind {
-            ExprKind::Path(path) => named_tools(items, path, right),
-            _ => None,
-        },
+        ExprKind::Compare { op: CompareOp::Eq, left, right } => {
+            if let ExprKind::Path(path) = &left.kind {
+                return named_tools(items, path, right);
+            }
+            if let ExprKind::Path(path) = &right.kind { named_tools(items, path, left) } else { None }
+        }
+        ExprKind::Compare { op: CompareOp::In, left, right } => {
+            if let ExprKind::Path(path) = &left.kind {
+                named_tools(items, path, right)
+            } else {
+                None
+            }
+        }
         ExprKind::Compare { .. }
         | ExprKind::Literal(_)
         | ExprKind::Path(_)
@@ -377,10 +381,7 @@ fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
 }
 
 fn literal_text(expr: &Expr) -> Option<&str> {
-    match &expr.kind {
-        ExprKind::Literal(Value::String(text)) => Some(text),
-        _ => None,
-    }
+    if let ExprKind::Literal(Value::String(text)) = &expr.kind { Some(text) } else { None }
 }
 
 /// Returns the tools with the ids or names that a fact of calls is compared with.
@@ -390,11 +391,12 @@ fn named_tools(items: &Items<'_>, fact: &Path, compared: &Expr) -> Option<Vec<It
         "call.name" => true,
         _ => return None,
     };
-    let texts: Vec<&str> = match &compared.kind {
-        ExprKind::Literal(Value::String(text)) => vec![text],
-        ExprKind::Literal(Value::Array(all)) => all.iter().map(Value::as_str).collect::<Option<_>>()?,
-        ExprKind::List(all) => all.iter().map(literal_text).collect::<Option<_>>()?,
-        _ => return None,
+    let texts: Vec<&str> = if let ExprKind::List(all) = &compared.kind {
+        all.iter().map(literal_text).collect::<Option<_>>()?
+    } else if let ExprKind::Literal(Value::Array(all)) = &compared.kind {
+        all.iter().map(Value::as_str).collect::<Option<_>>()?
+    } else {
+        vec![literal_text(compared)?]
     };
     let find = |text: &&str| {
         if by_name {

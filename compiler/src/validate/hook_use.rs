@@ -242,15 +242,12 @@ impl Merge for HookUses {
     fn merge(&mut self, other: &Self) {
         self.incomplete |= other.incomplete;
         for (span, one) in &other.uses {
-            match self.uses.get_mut(span) {
-                Some(known) => {
-                    known.bound = known.bound.filter(|bound| one.bound == Some(*bound));
-                    known.fires |= one.fires;
-                }
-                None => {
-                    let HookUse { hook, fires, bound } = one;
-                    self.uses.insert(*span, HookUse { hook: hook.clone(), fires: *fires, bound: *bound });
-                }
+            if let Some(known) = self.uses.get_mut(span) {
+                known.bound = known.bound.filter(|bound| one.bound == Some(*bound));
+                known.fires |= one.fires;
+            } else {
+                let HookUse { hook, fires, bound } = one;
+                self.uses.insert(*span, HookUse { hook: hook.clone(), fires: *fires, bound: *bound });
             }
         }
         for one in other.routes.values() {

@@ -190,8 +190,8 @@ fn look_up_failure(items: &Items<'_>, text: &str) -> NameLookup {
     let table = items.config_by_name("agent/error_classification");
     let table = table.map_or_else(built_in, |node| node.to_value());
     let rules = table.get("patterns").and_then(Value::as_array).into_iter().flatten().chain(table.get("default"));
-    let named = rules.filter_map(|rule| rule.get("name").or_else(|| rule.get("id"))?.as_str().map(str::to_owned));
-    let names: Vec<String> = named.chain(ENGINE_FAILURES.map(str::to_owned)).collect();
+    let of_rules = rules.filter_map(|rule| rule.get("name").or_else(|| rule.get("id"))?.as_str().map(str::to_owned));
+    let names: Vec<String> = of_rules.chain(ENGINE_FAILURES.map(str::to_owned)).collect();
     if names.iter().any(|name| name == text) {
         return NameLookup::There;
     }

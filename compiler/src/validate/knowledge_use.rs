@@ -194,10 +194,14 @@ pub fn report_unreached(
 
 /// Drops reports of knowledge that a misspelt id probably means: the misspelling is reported.
 pub fn drop_misspelt(found: &mut Diagnostics) {
-    let meant = |one: &Diagnostic| match one {
-        Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })
-        | Diagnostic::Item(ItemError::Dangling { suggestion, .. }) => suggestion.clone(),
-        _ => None,
+    let meant = |one: &Diagnostic| {
+        if let Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })
+        | Diagnostic::Item(ItemError::Dangling { suggestion, .. }) = one
+        {
+            suggestion.clone()
+        } else {
+            None
+        }
     };
     let meant: BTreeSet<String> = found.iter().filter_map(meant).collect();
     let is_meant =

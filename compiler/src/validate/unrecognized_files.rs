@@ -189,7 +189,10 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         let setting = super::settings::suggest_file(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
-        let directive = || name.ends_with(".md").then(|| format!("{}{}.md", ItemKind::Directive.folder(), as_id(stem)));
+        let directive = || {
+            (name.rsplit_once('.').map(|(_, ending)| ending) == Some("md"))
+                .then(|| format!("{}{}.md", ItemKind::Directive.folder(), as_id(stem)))
+        };
         let meant = setting.or_else(directive);
         return Some(("items belong in the folder of their kind".to_owned(), meant));
     }
