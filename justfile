@@ -11,7 +11,7 @@ test:
 quick:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
-    cargo nextest run --workspace -E 'not (test(crash) | test(killed) | test(load) | binary(killed) | binary(kill) | binary(plan_is_run))'
+    cargo nextest run --workspace -E 'not (test(crash) | test(killed) | test(load) | binary(killed) | binary(kill) | binary(plan_is_run) | binary(baseline))'
 
 # What CI checks before the tests.
 lint:

@@ -3,145 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/recorder.rs"]
+mod recorder;
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-
+use recorder::{ApiFormat, Recorder};
 use rye::{ProcessResult, TestProject};
 use rye_compiler::semantics::money::Nanos;
 use serde_json::{Value, json};
-
-/// A recorded request: first line, headers, and bytes of the body.
-struct RecordedRequest {
-    line: String,
-    headers: Vec<String>,
-    body: Vec<u8>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ApiFormat {
-    Anthropic,
-    Openai,
-    Responses,
-    Gemini,
-}
-
-impl ApiFormat {
-    const ALL: [Self; 4] = [Self::Anthropic, Self::Openai, Self::Responses, Self::Gemini];
-
-    /// Returns the wire, the id of its provider file, and the prefix of its variables.
-    fn names(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::Anthropic => ("anthropic", "anthropic", "ANTHROPIC"),
-            Self::Openai => ("openai-chat", "openai", "OPENAI"),
-            Self::Responses => ("openai-responses", "openai-responses", "OPENAI"),
-            Self::Gemini => ("gemini", "gemini", "GEMINI"),
-        }
-    }
-
-    fn reply(self) -> &'static str {
-        match self {
-            Self::Anthropic => ANTHROPIC,
-            Self::Openai => OPENAI,
-            Self::Responses => RESPONSES,
-            Self::Gemini => GEMINI,
-        }
-    }
-}
-
-/// A server that records every request and answers with a minimal reply in its API format.
-struct Recorder {
-    url: String,
-    requests: Arc<Mutex<Vec<RecordedRequest>>>,
-}
-
-const ANTHROPIC: &str = r#"event: message_start
-data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":9,"output_tokens":1}}}
-
-event: content_block_start
-data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Noted."}}
-
-event: content_block_stop
-data: {"type":"content_block_stop","index":0}
-
-event: message_delta
-data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}
-
-event: message_stop
-data: {"type":"message_stop"}
-
-"#;
-
-const OPENAI: &str = r#"data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Noted."},"finish_reason":null}]}
-
-data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
-
-data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}
-
-data: [DONE]
-
-"#;
-
-const RESPONSES: &str = r#"event: response.output_item.done
-data: {"type":"response.output_item.done","output_index":0,"item":{"id":"m","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Noted.","annotations":[]}]},"sequence_number":0}
-
-event: response.completed
-data: {"type":"response.completed","response":{"id":"r","object":"response","created_at":1,"model":"m","status":"completed","output":[{"id":"m","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Noted.","annotations":[]}]}],"usage":{"input_tokens":9,"output_tokens":2,"total_tokens":11}},"sequence_number":1}
-
-"#;
-
-const GEMINI: &str = r#"data: {"candidates":[{"content":{"parts":[{"text":"Noted."}],"role":"model"},"index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"totalTokenCount":11},"modelVersion":"m","responseId":"r"}
-
-"#;
-
-impl Recorder {
-    fn start(wire: ApiFormat) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&requests);
-        // The thread ends with the process of the test.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                kept.lock().unwrap().push(read(&stream));
-                let reply = wire.reply();
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-                stream.write_all(format!("{head}{reply}").as_bytes()).unwrap();
-            }
-        });
-        Self { url, requests }
-    }
-}
-
-fn read(stream: &TcpStream) -> RecordedRequest {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
-    let mut headers = Vec::new();
-    let mut length = 0;
-    loop {
-        let mut header = String::new();
-        reader.read_line(&mut header).unwrap();
-        let header = header.trim_end().to_owned();
-        if header.is_empty() {
-            break;
-        }
-        if let Some(text) = header.to_lowercase().strip_prefix("content-length:") {
-            length = text.trim().parse().unwrap();
-        }
-        headers.push(header);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    RecordedRequest { line, headers, body }
-}
 
 /// Runs a call against a recorder; returns the plan of the call and the first request.
 fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Value, Value) {
@@ -151,7 +21,7 @@ fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Val
 
 /// Like [`planned_and_sent`] for any model; also returns the result of the run.
 fn planned_run_and_sent(place: &TestProject, wire: ApiFormat, model: &str, call: &[&str]) -> (Value, Value, Value) {
-    let recorder = Recorder::start(wire);
+    let recorder = Recorder::start(vec![wire.text_reply()]);
     let variables = wire.names().2;
     let call = [call, &["--model", model, "--format", "json"]].concat();
     let plan: Value = serde_json::from_str(&place.run_ok(&[&["plan"], call.as_slice()].concat())).unwrap();

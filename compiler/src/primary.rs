@@ -107,7 +107,7 @@ fn fetch() -> PrimaryDefinition {
             "properties": {
                 "item_type": item_type_schema(),
                 "item_id": item_id_schema(),
-                "query": {"type": "string", "description": "Words to search for"},
+                "query": {"type": "string", "description": "Words to look for"},
                 "scope": {"type": "string", "description": "Only ids like this: project/*"},
                 "object": {"type": "string", "description": "Hash of a stored result"},
                 "offset": {"type": "integer", "minimum": 0, "description": "First byte of the page"},
@@ -121,7 +121,7 @@ fn fetch() -> PrimaryDefinition {
 fn sign() -> PrimaryDefinition {
     PrimaryDefinition {
         name: Primary::Sign.tool_name(),
-        description: "Sign a project item, so that others can verify that it is unchanged.".into(),
+        description: "Sign a project item, so that others can tell it is unchanged.".into(),
         schema: json!({
             "type": "object",
             "properties": {"item_type": item_type_schema(), "item_id": item_id_schema()},
