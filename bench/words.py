@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Counts the measures of the naming and prose rules over the Rust sources of the work tree.
+"""Counts the measures of the naming and prose rules over the Rust sources of a repository, or draws a sample to read.
 
-Prints one measure a line. `python3 bench/words.py [FOLDER]`; the default is the repository of this script.
+`python3 bench/words.py [FOLDER]` prints one measure a line; the default is the repository of this script.
+`python3 bench/words.py [FOLDER] --sample SEED` prints 100 doc comments and 50 texts of messages, drawn with a seed.
 """
 
+import argparse
 import collections
 import pathlib
+import random
 import re
-import sys
 
-ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+OWN = pathlib.Path(__file__).resolve().parent.parent
+ARGUMENTS = argparse.ArgumentParser()
+ARGUMENTS.add_argument("folder", nargs="?", type=pathlib.Path, default=OWN)
+ARGUMENTS.add_argument("--sample", type=int)
+ROOT = ARGUMENTS.parse_args().folder
 CRATES = ["grammar", "compiler", "engine", "stdlib", "rye", "cli", "snapshots"]
 OPENINGS = re.compile(r"(What|Who|Whoever|Whether|How|It|One|Those|The same|Nobody|Somebody)\b")
-LAW = (ROOT / "snapshots/tests/laws/words.rs").read_text()
+LAW = (OWN / "snapshots/tests/laws/words.rs").read_text()
 
 
 def words_of(name):
@@ -31,6 +37,24 @@ def sources():
         for path in sorted((ROOT / crate).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path
+
+
+def sample(seed):
+    """Prints doc comments with the line that they describe, then literals with four words or more, outside of tests."""
+    comments, messages = [], []
+    for path in sources():
+        name = path.relative_to(ROOT)
+        if "src" not in name.parts or "tests" in name.parts:
+            continue
+        code = path.read_text().split("#[cfg(test)]\nmod tests {")[0].split("#[cfg(test)]\n#[allow")[0]
+        for found in re.finditer(r"((?:^ *//[/!].*\n)+)((?:^ *#\[.*\n)*)(.*)", code, re.MULTILINE):
+            text = re.sub(r"\s*//[/!] ?", " ", found[1]).strip()
+            comments.append(f"{name}:{code[:found.start()].count(chr(10)) + 1} {text} => {found[3].strip()}")
+        for found in re.finditer(r'"((?:[^"\\\n]|\\.|\\\n)*)"', re.sub(r"//.*", "", code)):
+            if found[1].count(" ") > 3:
+                messages.append(f"{name} " + re.sub(r"\\\n\s*", "", found[1]))
+    draw = random.Random(seed)
+    print(*draw.sample(comments, 100), "", *draw.sample(messages, 50), sep="\n")
 
 
 def main():
@@ -62,4 +86,5 @@ def main():
     print(f"lines without comments and blanks   {code}")
 
 
-main()
+seed = ARGUMENTS.parse_args().sample
+main() if seed is None else sample(seed)

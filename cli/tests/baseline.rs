@@ -164,8 +164,8 @@ impl Workspace {
 }
 
 fn hash(text: &str) -> String {
-    let digest: String = Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("{} bytes, sha256 {digest}", text.len())
+    let digest = Sha256::digest(text).iter().take(6).fold(0_u64, |digest, byte| digest << 8 | u64::from(*byte));
+    format!("{} bytes, sha256 {digest:012x}", text.len())
 }
 
 /// Checks, plans, runs and sends with a binary.
@@ -479,7 +479,9 @@ fn results_equal_those_of_version_0_1_except_for_listed_differences() {
         let lines: Vec<String> = lines.iter().map(|recorded| serde_json::to_string(recorded).unwrap() + "\n").collect();
         fs::write(folder().join("recorded.jsonl"), lines.concat()).unwrap();
     }
-    projects.iter_mut().for_each(|project| renamed.translate_files(project));
+    for project in &mut projects {
+        renamed.translate_files(project);
+    }
     let before: Vec<Recorded> = read_lines("recorded.jsonl");
     let after = record_all(&projects, Path::new(env!("CARGO_BIN_EXE_rye")), false);
     assert_eq!(before.len(), after.len());

@@ -58,17 +58,54 @@ fn dependencies(manifest: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Returns the crates of this workspace that a manifest names and may not name.
+fn excess_dependencies<'m>(manifest: &'m str, allowed: &[&str]) -> Vec<&'m str> {
+    let is_own = |name: &&str| *name == "rye" || name.starts_with("rye-");
+    dependencies(manifest).into_iter().filter(is_own).filter(|name| !allowed.contains(name)).collect()
+}
+
+/// Returns the faults of a source: too many lines, no module comment, or a forbidden file name.
+fn file_faults(name: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().count();
+    let mut found = Vec::new();
+    if lines > MAX_FILE_LINES {
+        found.push(format!("{name} has {lines} lines, {MAX_FILE_LINES} are allowed"));
+    }
+    if !text.starts_with("//!") {
+        found.push(format!("{name} does not open with `//!`"));
+    }
+    if name.ends_with("mod.rs") {
+        found.push(format!("{name}: modules are `foo.rs` beside `foo/`"));
+    }
+    found
+}
+
+/// Returns the first leftover of unfinished work in a source.
+fn leftover(text: &str) -> Option<&'static str> {
+    let forbidden =
+        [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!("), concat!("#[ig", "nore")];
+    forbidden.into_iter().find(|word| text.contains(word))
+}
+
 #[test]
 fn crate_dependencies_form_a_line() {
-    for (name, may) in ALLOWED_DEPENDENCIES {
+    for (name, allowed) in ALLOWED_DEPENDENCIES {
         let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
-        for dependency in dependencies(&manifest) {
-            assert!(
-                !(dependency == "rye" || dependency.starts_with("rye-")) || may.contains(&dependency),
-                "`{name}` names `{dependency}`: it may name {may:?}"
-            );
-        }
+        assert_eq!(excess_dependencies(&manifest, allowed), Vec::<&str>::new(), "`{name}` may name {allowed:?}");
     }
+}
+
+#[test]
+fn planted_breaches_of_the_tree_are_found() {
+    let manifest = "[package]\nname = \"a\"\n[dependencies]\nserde.workspace = true\nrye-engine.workspace = true\n\
+        rye = { path = \"..\" }\n[dev-dependencies]\nrye-cli = \"1\"\n";
+    assert_eq!(excess_dependencies(manifest, &["rye-engine"]), ["rye"]);
+    assert_eq!(excess_dependencies(manifest, &["rye-engine", "rye"]), Vec::<&str>::new());
+    assert_eq!(file_faults("a.rs", "//! A.\n"), Vec::<String>::new());
+    assert_eq!(file_faults("mod.rs", "fn f() {}\n").len(), 2);
+    assert_eq!(file_faults("a.rs", &format!("//! A.{}", "\n".repeat(MAX_FILE_LINES + 1))).len(), 1);
+    assert_eq!(leftover(concat!("fn f() { to", "do!() }")), Some(concat!("to", "do!(")));
+    assert_eq!(leftover("fn f() {}"), None);
 }
 
 #[test]
@@ -93,23 +130,16 @@ fn only_the_store_names_redb() {
 
 #[test]
 fn files_are_short_and_start_with_a_module_comment() {
-    for path in rust_sources() {
+    let found = rust_sources().into_iter().flat_map(|path| {
         let text = fs::read_to_string(&path).unwrap();
-        let lines = text.lines().count();
-        assert!(lines <= MAX_FILE_LINES, "{} has {lines} lines, {MAX_FILE_LINES} are allowed", path.display());
-        assert!(text.starts_with("//!"), "{} does not open with `//!`", path.display());
-        assert!(path.file_name().unwrap() != "mod.rs", "{}: modules are `foo.rs` beside `foo/`", path.display());
-    }
+        file_faults(&path.display().to_string(), &text)
+    });
+    assert_eq!(found.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]
 fn sources_contain_no_leftovers() {
-    let forbidden =
-        [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!("), concat!("#[ig", "nore")];
     for path in rust_sources() {
-        let text = fs::read_to_string(&path).unwrap();
-        for word in forbidden {
-            assert!(!text.contains(word), "{} holds `{word}`", path.display());
-        }
+        assert_eq!(leftover(&fs::read_to_string(&path).unwrap()), None, "{}", path.display());
     }
 }

@@ -44,23 +44,37 @@ fn has_anchor(page: &Path, wanted: &str) -> bool {
     prose(&text).filter(|line| line.starts_with('#')).any(|line| anchor(line.trim_start_matches('#')) == wanted)
 }
 
+/// Returns the links of a page that lead nowhere, and the number of all its links.
+fn broken_links(page: &Path) -> (Vec<String>, usize) {
+    let text = fs::read_to_string(page).unwrap();
+    let targets = targets(&text);
+    let seen = targets.len();
+    let is_broken = |target: &String| {
+        let (file, fragment) = target.split_once('#').unwrap_or((target.as_str(), ""));
+        let file = if file.is_empty() { page.to_path_buf() } else { page.parent().unwrap().join(file) };
+        !file.exists() || (!fragment.is_empty() && !has_anchor(&file, fragment))
+    };
+    (targets.into_iter().filter(is_broken).map(|target| format!("{}: {target}", page.display())).collect(), seen)
+}
+
 #[test]
 fn links_of_pages_resolve() {
-    let mut broken = Vec::new();
-    let mut seen = 0;
-    for page in pages() {
-        let text = fs::read_to_string(&page).unwrap();
-        for target in targets(&text) {
-            seen += 1;
-            let (file, fragment) = target.split_once('#').unwrap_or((target.as_str(), ""));
-            let file = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
-            if !file.exists() || (!fragment.is_empty() && !has_anchor(&file, fragment)) {
-                broken.push(format!("{}: {target}", page.display()));
-            }
-        }
-    }
+    let found: Vec<(Vec<String>, usize)> = pages().iter().map(|page| broken_links(page)).collect();
+    let seen: usize = found.iter().map(|(_, seen)| seen).sum();
+    let broken: Vec<String> = found.into_iter().flat_map(|(broken, _)| broken).collect();
     assert!(seen > 40, "the law must see the links it checks: {seen}");
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn links_to_missing_files_and_headings_are_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    put("a.md", "# One heading\n[a](#one-heading) [b](#no) [c](b.md) [d](b.md#two) [e](gone.md)\n");
+    put("b.md", "## Two\n");
+    let (broken, seen) = broken_links(&folder.path().join("a.md"));
+    let broken: Vec<&str> = broken.iter().filter_map(|link| link.rsplit(' ').next()).collect();
+    assert_eq!((broken, seen), (vec!["#no", "gone.md"], 5));
 }
 
 #[test]
